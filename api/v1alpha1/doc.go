@@ -35,10 +35,6 @@ const (
 	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
 
-	// RelapsedAnnotation is set on a remediation request of a NodeHealthCheck to the moment at which its node, which had become healthy, was
-	// found to be unhealthy again (RFC 3339): what has succeeded before that has to be tried anew.
-	RelapsedAnnotation = "kubemend.io/relapsed"
-
 	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be
 	// under way at once: a number, or a percentage of its targets, rounded down but never below 1. With 0, or 0%, none begins.
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"

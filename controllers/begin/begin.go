@@ -26,6 +26,9 @@ const (
 	Settles = 30 * time.Second
 )
 
+// ErrUnasked says that a beginning failed before its write was asked for: no answer to that can be lost.
+var ErrUnasked = errors.New("nothing was asked for yet")
+
 // ErrBusy says that another remediation is about to begin in the same scope, or may have begun. It is decided anew a moment later.
 var ErrBusy = errors.New("another remediation is about to begin")
 
@@ -142,7 +145,7 @@ func (g *Gate) doubt(by string, names []string) {
 // Lost reports whether it is not known after err whether a write was made: the API server has not said that it was not.
 func Lost(err error) bool {
 	switch {
-	case err == nil, errors.Is(err, ErrBusy), errors.Is(err, consistency.ErrStale):
+	case err == nil, errors.Is(err, ErrBusy), errors.Is(err, ErrUnasked), errors.Is(err, consistency.ErrStale):
 		return false
 	case apierrors.IsConflict(err), apierrors.IsAlreadyExists(err), apierrors.IsInvalid(err), apierrors.IsForbidden(err),
 		apierrors.IsBadRequest(err), apierrors.IsNotFound(err), apierrors.IsUnauthorized(err):

@@ -11,9 +11,7 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -28,7 +26,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -346,24 +343,11 @@ func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) er
 		if err := client.IgnoreNotFound(reader.Get(ctx, key, lease)); err != nil {
 			return fmt.Errorf("read lease %s: %w", key, err)
 		}
-		if leased(lease, m.node, w.now) {
+		if controlplane.Leased(lease, m.node, "", w.now) {
 			w.queue.Plane.Members[i].Away = true
 		}
 	}
 	return nil
-}
-
-// leased reports whether somebody holds the lease on node at now.
-func leased(lease *coordinationv1.Lease, node *corev1.Node, now time.Time) bool {
-	former := func(owner metav1.OwnerReference) bool { return owner.Kind == "Node" && owner.UID != node.UID }
-	if lease.Spec.RenewTime == nil || slices.ContainsFunc(lease.OwnerReferences, former) {
-		return false
-	}
-	held := nodes.Lease{
-		Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Renewed: lease.Spec.RenewTime.Time,
-		Duration: time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second,
-	}
-	return held.Held(now)
 }
 
 // scopes are those in each of which only one remediation begins at a time: its machine, and its control plane.

@@ -60,7 +60,7 @@ func (s *look) findMarks(req *metadata, served bool) {
 	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
 		do, why := ofNodeCheck(s.nodeChecks, req.DeletionTimestamp, s.now)
 		s.found(req, do, why,
-			mendv1.MadeByNodeCheckAnnotation, mendv1.RelapsedAnnotation, mendv1.RecordAnnotation, mendv1.MadeByNodeCheckUIDLabel)
+			mendv1.MadeByNodeCheckAnnotation, mendv1.RecordAnnotation, mendv1.MadeByNodeCheckUIDLabel)
 	}
 	if s.Namespace != "" && req.Namespace != s.Namespace {
 		return

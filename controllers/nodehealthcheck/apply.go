@@ -11,18 +11,18 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -30,18 +30,18 @@ import (
 const writers = 16
 
 type outcome struct {
-	*nodes.Decision
-	plan *nodes.Plan
-	n    *nodes.Node
+	*Decision
+	plan *Plan
+	n    *Node
 	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
 	tried, asked bool
 	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
-	gaveUp         bool
-	notNotified    error
 	// unpatchable are requests that may not be annotated so that their remediators stop.
 	unpatchable []int
+	gaveUp      bool
+	notNotified error
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again   bool
 	refused error
@@ -49,7 +49,7 @@ type outcome struct {
 }
 
 // carryOut does what plan says about each node on its own: what fails for one node blocks no other. It returns the outcomes of all nodes.
-func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *nodes.Plan) []outcome {
+func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
 		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i]}
@@ -118,7 +118,7 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 
 // first reports whether nothing is done about the node yet.
 func (o *outcome) first() bool {
-	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r nodes.RequestState) bool { return !r.Over })
+	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 func (o *outcome) refuse(err error) {
@@ -136,17 +136,13 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 		}
 	}
 	for _, j := range o.Resume {
-		set := annotations{nhcv1.HealthyDelayAnnotation: nil}
-		if state.facts.Single() && o.Requests[j].Recovered {
-			set[mendv1.RelapsedAnnotation] = moment(now)
-		}
-		o.try(r.note(ctx, state, obj(j), set))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: nil}))
 	}
 	for _, j := range o.Delay {
-		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: moment(now)}))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: stamp(now)}))
 	}
 	for _, j := range o.Stop {
-		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: moment(now)})
+		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: stamp(now)})
 		if apierrors.IsForbidden(err) {
 			o.unpatchable = append(o.unpatchable, j)
 		}
@@ -181,7 +177,7 @@ func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bo
 		if !o.Notify {
 			continue
 		}
-		if err := r.annotate(ctx, o.n.Requests[j].Object, annotations{nhcv1.TimedOutAnnotation: moment(state.facts.Now)}); !o.try(err) {
+		if err := r.annotate(ctx, o.n.Requests[j].Object, annotations{nhcv1.TimedOutAnnotation: stamp(state.facts.Now)}); !o.try(err) {
 			o.gaveUp, o.notNotified = false, err
 		}
 	}
@@ -192,7 +188,7 @@ func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bo
 type annotations map[string]any
 
 // moment is how annotations hold one.
-func moment(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is
 // healthy is in the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to
@@ -268,3 +264,103 @@ func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome)
 
 // doubtful is how many reconciles in a row may contradict the cache: a broken watch is made again in 30 s. After that it is reported.
 const doubtful = 7
+
+func leaseName(node string) string { return nhcv1.LeasePrefix + strings.ToLower(node) }
+
+// RBAC for the leases on nodes, in the one namespace that the packages bring (nhcv1.DefaultLeaseNamespace). A lease of any other
+// namespace is a node's heartbeat, or says who leads.
+// +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,namespace=medik8s-leases,roleName=kubemend-node-leases,verbs=list;watch;create;update;delete
+
+func (r *Reconciler) listLeases(ctx context.Context) ([]coordinationv1.Lease, error) {
+	list := &coordinationv1.LeaseList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(r.LeaseNamespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the leases in %s: %w", r.LeaseNamespace, err)
+	}
+	return list.Items, nil
+}
+
+func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
+	leases, err := r.listLeases(ctx)
+	if err != nil {
+		return err
+	}
+	state.leases = make(map[string]*coordinationv1.Lease, len(leases))
+	for i := range leases {
+		state.leases[leases[i].Name] = &leases[i]
+	}
+	return nil
+}
+
+func (state *observed) leased() []string {
+	var held []string
+	for name, lease := range state.leases {
+		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, lease).Own {
+			held = append(held, node)
+		}
+	}
+	return held
+}
+
+// take takes or renews the lease on a node, and returns it. The API server refuses it if somebody else was faster.
+func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
+	now, seconds := metav1.NewMicroTime(r.Clock.Now()), o.Term.Seconds()
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: r.LeaseNamespace, Name: leaseName(o.n.Name)}}
+	lease.Spec.LeaseTransitions = ptr.To[int32](-1)
+	found := o.n.Lease
+	if found != nil {
+		lease = found.DeepCopy()
+	}
+	belongsTo(lease, o.n.Object)
+	if !found.own() {
+		lease.Spec.LeaseTransitions = ptr.To(ptr.Deref(lease.Spec.LeaseTransitions, 0) + 1)
+	}
+	if !found.own() || len(o.n.Requests)+len(o.n.Unseen)+len(o.n.Gone) == 0 { // another remediation begins with it
+		lease.Spec.AcquireTime = &now
+	}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds, lease.Spec.RenewTime = ptr.To(holderOf(state.check)), &seconds, &now
+	if found != nil {
+		if err := r.Client.Update(ctx, lease); err != nil {
+			return nil, fmt.Errorf("take lease %s: %w", client.ObjectKeyFromObject(lease), err)
+		}
+		return lease, nil
+	}
+	err := r.Client.Create(ctx, lease) // its namespace comes with the packages: a right to make namespaces is one to all of them
+	if apierrors.IsNotFound(err) {
+		err = fmt.Errorf("the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
+			lease.Namespace, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("create lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return lease, nil
+}
+
+// belongsTo makes lease go when node goes, and not when another one went that had its name before.
+func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
+	if node == nil || slices.ContainsFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.UID == node.UID }) {
+		return
+	}
+	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
+	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
+}
+
+func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) error {
+	err := r.Client.Delete(ctx, &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}},
+		client.Preconditions{UID: ptr.To(lease.UID), ResourceVersion: ptr.To(lease.ResourceVersion)})
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("delete lease %s: %w", client.ObjectKeyFromObject(lease), err)
+	}
+	return nil
+}
+
+// lease does what is decided of the lease on the node, and returns that if it was taken or renewed.
+func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*coordinationv1.Lease, error) {
+	switch o.Lease {
+	case TakeLease, RenewLease:
+		return r.take(ctx, state, o)
+	case DropLease:
+		return nil, r.giveBack(ctx, o.n.Lease.Lease)
+	case KeepLease:
+	}
+	return nil, nil
+}

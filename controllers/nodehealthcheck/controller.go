@@ -1,6 +1,8 @@
-// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in.
-// It observes, applies and reports; package decide/nodes decides, by the rules of medik8s' node-healthcheck-operator but where
-// docs/differences.md says otherwise.
+// Package nodehealthcheck requests the remediation of the unhealthy nodes that NodeHealthChecks select, in the cluster that it runs in, by
+// the rules of medik8s' node-healthcheck-operator but where docs/differences.md says otherwise.
+//
+// The files that decide (decide.go, rules.go, *_decide.go) make a Plan from Facts: they do no I/O and read no clock, and what has to be
+// remembered goes in with the facts and comes out with the plan. The others observe, apply and report.
 package nodehealthcheck
 
 import (
@@ -8,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -32,7 +35,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -122,7 +124,7 @@ type Reconciler struct {
 // Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
-		r.memory.pause()
+		r.memory.begin(time.Time{})
 		r.enqueueAll()
 	}
 }
@@ -154,7 +156,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.of(name).miss()
 		return ctrl.Result{}, err
 	}
-	plan := nodes.Decide(state.facts)
+	plan := Decide(state.facts)
 	done := r.apply(ctx, state, &plan)
 	return r.tell(ctx, state, &plan, done)
 }
@@ -170,8 +172,8 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 }
 
 // facts are what is known before anything is read: the check, the memory of reconciles, and the life of the process.
-func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) nodes.Facts {
-	facts := nodes.FactsOf(check, now)
+func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
+	facts := FactsOf(check, now)
 	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
 	facts.ClockAhead = r.Contact.clockAhead()
 	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
@@ -199,8 +201,8 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	unwatched := r.watch(ctx, state.pending)
 	if waited > slowRead {
 		next := state.check.DeepCopy()
-		next.Status.Conditions = nodes.Conditions(&state.facts, &nodes.Plan{})
-		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, nodes.KindsAwaited(&state.facts))
+		next.Status.Conditions = Conditions(&state.facts, &Plan{})
+		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, KindsAwaited(&state.facts))
 		return ctrl.Result{}, errors.Join(slow, stale, unwatched, r.record(ctx, state, next))
 	}
 	if unwatched != nil {
@@ -227,8 +229,18 @@ type applied struct {
 }
 
 // apply carries out what is decided about all nodes, and writes the status of the check.
-func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Plan) applied {
-	done := applied{outcomes: r.carryOut(ctx, state, plan), trouble: r.endOrphaned(ctx, state)}
+func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
+	done := applied{outcomes: r.carryOut(ctx, state, plan)}
+	for _, orphans := range state.requests.orphaned {
+		for _, obj := range orphans {
+			if obj.GetDeletionTimestamp() != nil {
+				continue
+			}
+			if err := r.Requests.Delete(ctx, obj); err != nil {
+				done.trouble = append(done.trouble, err)
+			}
+		}
+	}
 	next := statusAfter(state, plan, done.outcomes)
 	if done.err = r.record(ctx, state, next); done.err == nil {
 		done.status = next
@@ -237,7 +249,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *nodes.Pla
 }
 
 // tell exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
-func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
+func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
@@ -247,13 +259,13 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *nodes.Plan
 	}
 	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {
-		r.send(ctx, state, r.checkEvents(state, plan, done.status))
+		r.send(ctx, state, append(r.disabledEvents(state.check, done.status), stormEvents(plan.Storm.Turn)...))
 	}
 	return r.next(ctx, state, plan, done)
 }
 
 // next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
-func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan, done applied) (ctrl.Result, error) {
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
 	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {
 		errs = append(errs, done.err)
@@ -280,4 +292,102 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *nodes.Plan
 		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")
 	}
 	return enqueue.At(at, r.Clock.Now()), nil
+}
+
+// memory is what reconciles remember of each other besides what goes into their decisions.
+type memory struct {
+	written consistency.Kinds // requests
+	stale   consistency.Waits // by check, also of those that are gone
+
+	mu     sync.Mutex
+	began  time.Time // when the first reconcile was made, or could have been
+	checks map[string]*remembered
+}
+
+// remembered is what the reconciles of one check remember. There is one of them at a time.
+type remembered struct {
+	decided  Memory
+	failed   int                 // reconciles in a row that did not get through
+	reported map[string]reported // what goes on, to what was reported of it last
+	begun    map[types.UID]ongoing
+	orphans  map[types.UID]ongoing // of a check of the name that is gone
+	unread   time.Time             // since when a kind is not read yet; zero if all are
+}
+
+// lock locks m, whose zero value is ready for use, and returns what unlocks it.
+func (m *memory) lock() (unlock func()) {
+	m.mu.Lock()
+	if m.checks == nil {
+		m.checks = map[string]*remembered{}
+	}
+	return m.mu.Unlock
+}
+
+// begin notes that reconciles are made since now, if they are not made yet; the zero moment that none are made.
+func (m *memory) begin(now time.Time) {
+	defer m.lock()()
+	if m.began.IsZero() || now.IsZero() {
+		m.began = now
+	}
+}
+
+// recall returns what the decisions about a check have remembered, and since when reconciles are made.
+func (m *memory) recall(check string, now time.Time) (decided Memory, since time.Time) {
+	defer m.lock()()
+	if last := m.checks[check]; last != nil {
+		decided = last.decided
+	}
+	if m.began.IsZero() {
+		return decided, now
+	}
+	return decided, m.began
+}
+
+func (m *memory) of(check string) *remembered {
+	defer m.lock()()
+	if m.checks[check] == nil {
+		m.checks[check] = &remembered{reported: map[string]reported{}}
+	}
+	return m.checks[check]
+}
+
+// miss notes that a reconcile did not get to judge the nodes of the check.
+func (last *remembered) miss() { last.decided.Judged = time.Time{} }
+
+// forget drops what is remembered of a check but for its requests, and returns these: they need not say themselves which check made them.
+func (m *memory) forget(check string) map[types.UID]ongoing {
+	defer m.lock()()
+	last := m.checks[check]
+	if last == nil {
+		return nil
+	}
+	if len(last.begun) > 0 {
+		last.orphans = last.begun
+	}
+	m.checks[check] = &remembered{reported: map[string]reported{}, orphans: last.orphans}
+	return last.begun
+}
+
+// released forgets also the requests of a check: they are gone.
+func (m *memory) released(check string) {
+	defer m.lock()()
+	delete(m.checks, check)
+}
+
+func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
+	memory := plan.Memory
+	for k := range outcomes {
+		o := &outcomes[k]
+		for _, j := range o.flagged {
+			memory.Flagged[o.n.Requests[j].ID()] = true
+		}
+		for _, j := range o.unpatchable {
+			memory.Unpatchable[o.n.Requests[j].ID()] = true
+		}
+		if o.refused != nil {
+			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)
+			memory.Refusals[o.n.Name] = memory.Refusals[o.n.Name].Again(o.Start, o.tried, unanswered, state.facts.Now)
+		}
+	}
+	return memory
 }

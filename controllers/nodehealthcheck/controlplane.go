@@ -10,6 +10,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,24 +19,26 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	if len(state.pending) > 0 || !nodes.NeedsControlPlane(state.facts) {
+	concerns := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) }
+	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, concerns) {
 		return
 	}
-	c := &nodes.ControlPlane{}
+	c := &ControlPlane{}
 	state.facts.ControlPlane = c
 	if orphans := r.searchedFor(); orphans != searched { // the end of the search enqueues the check
-		c.Unread, c.Searching = nodes.OrphansUnsearched, orphans == searching
+		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
 		return
 	}
 	if state.lagging { // nothing may enqueue the check when it is shown
-		c.Unread, c.Searching = nodes.WritesUnread, true
+		c.Unread, c.Searching = WritesUnread, true
 		state.recheck(state.facts.Now.Add(time.Second))
 		return
 	}
@@ -71,30 +74,25 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c.Renewed = renewed
 }
 
-// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that is
-// gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
+// readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that
+// is gone, may be remediating a node of the control plane. It returns the namespaces in which checks make requests, or made them.
 func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]bool, error) {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)
 	}
-	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
-		if isRequest(kind) {
-			state.awaits(kind, state.requests.read[kind.GroupKind()])
-		}
-	}
 	namespaces := map[string]bool{}
 	for i := range list.Items {
 		maps.Copy(namespaces, namespacesOf(&list.Items[i]))
 		for _, kind := range kindsOf(&list.Items[i]) {
-			ready, err := r.Kinds.Readable(ctx, kind)
-			if remediationrequest.Missing(err) {
-				continue // then there are none
-			}
-			if err != nil {
+			if err := r.await(ctx, state, kind); err != nil {
 				return nil, fmt.Errorf("read the requests of NodeHealthCheck %s: %w", list.Items[i].Name, err)
 			}
-			state.awaits(kind, ready && state.requests.read[kind.GroupKind()])
+		}
+	}
+	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
+		if isRequest(kind) {
+			state.awaits(kind, state.requests.read[kind.GroupKind()])
 		}
 	}
 	return namespaces, nil
@@ -104,7 +102,7 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 // about none.
 func memberRequest(
 	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
-) *nodes.MemberRequest {
+) *MemberRequest {
 	_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
 	for _, owner := range remediationrequest.OwningMachines(obj) {
 		if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
@@ -116,7 +114,7 @@ func memberRequest(
 	if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
 		return nil
 	}
-	return &nodes.MemberRequest{Request: nodes.Request{Object: obj}, Name: name, Node: node}
+	return &MemberRequest{Request: Request{Object: obj}, Name: name, Node: node}
 }
 
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
@@ -168,8 +166,8 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
-	member.Away = controlplane.InMaintenance(node) || leaseFacts(state.leases[leaseName(node.Name)], node, state.check).Held(state.facts.Now)
-	if nodes.Ready(node) {
+	member.Away = controlplane.InMaintenance(node) || state.facts.leaseOn(node, state.leases[leaseName(node.Name)]).held()
+	if Ready(node) {
 		member.Node = controlplane.Alive
 	}
 	return member
@@ -192,7 +190,7 @@ func namedAfter(obj *unstructured.Unstructured, name string, there map[string]*c
 // nodeMeantBy is the node that obj is about, as far as that counts; templates are the namespaces of all checks' templates.
 func nodeMeantBy(obj *unstructured.Unstructured, templates map[string]bool) string {
 	switch {
-	case !nodes.OfMachines(obj.GroupVersionKind()):
+	case !OfMachines(obj.GroupVersionKind()):
 		return nodeOfObject(obj)
 	case templates[obj.GetNamespace()]:
 		return nodeOf(obj)
@@ -221,4 +219,130 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 		}
 	}
 	return "", nil
+}
+
+// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is
+// gone.
+func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
+	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	err := r.Management.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owners[0].Name}, m, client.UnsafeDisableDeepCopy)
+	switch {
+	case client.IgnoreNotFound(err) != nil:
+		return nil, fmt.Errorf("read machine %s of %s %s: %w", owners[0].Name, obj.GetKind(), obj.GetName(), err)
+	case m.UID != owners[0].UID: // also if it is gone
+		return nil, nil
+	}
+	return m, nil
+}
+
+// observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
+func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
+	for i := range state.facts.Nodes {
+		n := &state.facts.Nodes[i]
+		if !n.Exists() {
+			r.observeOwners(ctx, state, n)
+			continue
+		}
+		if !state.facts.Concerns(n) {
+			continue
+		}
+		n.Machine = &Machine{}
+		if err := r.observeMachine(ctx, n.Object, n.Machine); err != nil {
+			state.trouble = append(state.trouble, err)
+			n.Machine.Unread = true
+		}
+		state.describeNames(n)
+	}
+}
+
+func (state *observed) describeNames(n *Node) {
+	n.Named = make([]Named, len(state.facts.Templates))
+	for j := range state.facts.Templates {
+		t := &state.facts.Templates[j]
+		if t.Object == nil {
+			continue
+		}
+		same := state.requests.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+		if same != nil {
+			n.Named[j] = Named{Object: same, Own: state.made(same)}
+		}
+	}
+}
+
+// observeOwners finds out which of the requests for a node that is gone are about a Machine that is there.
+func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node) {
+	for j := range n.Requests {
+		there, err := r.ownerThere(ctx, n.Requests[j].Object)
+		if err != nil {
+			state.trouble = append(state.trouble, err)
+		}
+		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
+	}
+}
+
+// ownerThere reports whether the Machine that owns a request is there, and stays.
+func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
+	obj, err := r.owningMachine(ctx, req)
+	return obj != nil && obj.DeletionTimestamp.IsZero(), err
+}
+
+// observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
+// two clusters, so the Machine has to name the node too.
+func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *Machine) error {
+	annotations := node.Annotations
+	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
+	if key.Name == "" || key.Namespace == "" {
+		return nil
+	}
+	machine := &clusterv1.Machine{}
+	if err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); apierrors.IsNotFound(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("read machine %s of node %s: %w", key, node.Name, err)
+	}
+	if machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {
+		return nil
+	}
+	m.Object = machine
+	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
+	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
+	switch {
+	case err == nil:
+		m.Cluster = cluster
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("read cluster %s: %w", clusterKey, err)
+	}
+	checks := &clusterv1.MachineHealthCheckList{}
+	if err := r.Management.List(ctx, checks, client.InNamespace(machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list the MachineHealthChecks in %s: %w", machine.Namespace, err)
+	}
+	for i := range checks.Items {
+		if check := &checks.Items[i]; m.WatchedBy == "" && capi.Judges(check, machine) {
+			m.WatchedBy = check.Name
+		}
+	}
+	return nil
+}
+
+// memberMachines reads the control plane's Machines, and returns them by UID.
+func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
+	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
+	if known < 0 {
+		return nil, nil
+	}
+	m := state.facts.Nodes[known].Machine.Object // all nodes belong to the same cluster
+	list := &clusterv1.MachineList{}
+	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
+	}
+	state.facts.ControlPlane.Machines = list.Items
+	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))
+	for i := range list.Items {
+		members[list.Items[i].UID] = &list.Items[i]
+	}
+	return members, nil
 }

@@ -33,7 +33,7 @@ func TestTheFlagNamesATemplate(t *testing.T) {
 		"no namespace, not even an empty":  {"RebootTemplate.v1.test.io/a", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got Template
+			var got TemplateFlag
 			if err := got.Set(tc.value); (err == nil) != (tc.want != nil) {
 				t.Fatalf("Set() = %v", err)
 			}
@@ -48,7 +48,7 @@ func TestTheFlagNamesATemplate(t *testing.T) {
 }
 
 func TestTheCheckByDefault(t *testing.T) {
-	var flag Template
+	var flag TemplateFlag
 	if err := flag.Set("RebootTemplate.v1." + remediatorGroup + "/" + namespace + "/reboot"); err != nil {
 		t.Fatal(err)
 	}

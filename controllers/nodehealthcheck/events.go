@@ -13,7 +13,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -50,7 +49,7 @@ func (t reported) again(text string, now time.Time) bool {
 
 const reportAgain = time.Hour
 
-func (n *reports) add(about *nodes.Node, e recorder.Event) {
+func (n *reports) add(about *Node, e recorder.Event) {
 	node := &corev1.Node{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Node"}}
 	node.Name, node.UID = about.Name, types.UID(about.ID())
 	e.Related = node
@@ -67,7 +66,7 @@ func (n *reports) once(key, text string, report func()) {
 	n.ongoing[key] = last
 }
 
-func (n *reports) eventOnce(key string, about *nodes.Node, e recorder.Event) {
+func (n *reports) eventOnce(key string, about *Node, e recorder.Event) {
 	n.once(key, e.Text, func() { n.add(about, e) })
 }
 
@@ -93,14 +92,14 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 }
 
 // nodeEvents are the events about what was done about nodes: one for each change.
-func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []outcome) []recorder.Event {
+func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome) []recorder.Event {
 	last := r.memory.of(state.check.Name)
 	n := &reports{now: state.facts.Now, before: last.reported, ongoing: map[string]reported{}}
 	for i := range state.facts.Nodes {
 		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
 		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 {
 			n.once(about.Name+"/terminating", "terminating", func() {
-				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+nodes.TerminatingText, "NodeName", about.Name)
+				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+TerminatingText, "NodeName", about.Name)
 			})
 		}
 		if _, empty := about.Excluded(); empty && d.Verdict.State == health.Unhealthy {
@@ -112,6 +111,9 @@ func (r *Reconciler) nodeEvents(state *observed, plan *nodes.Plan, outcomes []ou
 	for _, i := range plan.Order {
 		n.outcome(state, &outcomes[i])
 	}
+	if blocker := plan.Blocker(); blocker.Reason != "" && blocker.Reason != CheckDisabled && plan.Population.Waiting > 0 {
+		n.once("", string(blocker.Reason), func() { n.events = append(n.events, blockedEvent(blocker)) })
+	}
 	last.reported = n.ongoing
 	return n.events
 }
@@ -120,7 +122,7 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	name := o.n.Name
 	if o.gaveUp {
 		n.eventOnce(name+"/gaveUp", o.n,
-			recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", nodes.EscalationText(&state.facts, o.GaveUp)))
+			recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", EscalationText(&state.facts, o.GaveUp)))
 	}
 	if o.made != nil {
 		for _, step := range o.PassedOver {
@@ -147,23 +149,9 @@ func (n *reports) outcome(state *observed, o *outcome) {
 	if o.Verdict.State != health.Unhealthy {
 		return
 	}
-	if b := o.Blocker(); b.Event != "" && !b.Quiet {
-		n.eventOnce(name, o.n, recorder.Warning(b.Event, "Grant", "%s", b.Message))
+	if b := o.Blocker(); b.Cause != "" && !b.Quiet {
+		n.eventOnce(name, o.n, recorder.Warning(b.Blocker.Reason, "Grant", "%s", b.Text))
 	}
-}
-
-// checkEvents are the events about the check itself: which of its conditions turned, and what keeps all nodes from being remediated.
-func (r *Reconciler) checkEvents(state *observed, plan *nodes.Plan, next *nhcv1.NodeHealthCheck) []recorder.Event {
-	events := append(r.disabledEvents(state.check, next), stormEvents(plan.Storm.Turn)...)
-	last, blocker := r.memory.of(state.check.Name), plan.Blocker()
-	switch {
-	case blocker.Reason == "" || plan.Population.Waiting == 0:
-		last.blocker = reported{}
-	case last.blocker.again(string(blocker.Reason), state.facts.Now) && blocker.Reason != nodes.CheckDisabled:
-		last.blocker = reported{string(blocker.Reason), state.facts.Now}
-		events = append(events, blockedEvent(blocker))
-	}
-	return events
 }
 
 // disabledEvents are about the condition Disabled that turned. It logs the lines that documents of others quote then.
@@ -180,10 +168,10 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 		} else {
 			quoted.Info("enabling NHC, valid config, no conflicting MHC configured in the cluster")
 		}
-		return []recorder.Event{recorder.Normal(nhcv1.EventEnabled, "Validate", "%s", nodes.EnabledMessage)}
+		return []recorder.Event{recorder.Normal(nhcv1.EventEnabled, "Validate", "%s", EnabledMessage)}
 	case after.Reason == nhcv1.ConflictReason:
 		quoted.Info("disabling NHC in order to avoid conflict with custom MHCs configured in the cluster")
-		return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "%s", nodes.ConflictMessage)}
+		return []recorder.Event{recorder.Warning(nhcv1.EventDisabled, "Validate", "%s", ConflictMessage)}
 	}
 	return []recorder.Event{
 		recorder.Warning(nhcv1.EventDisabled, "Validate", "Disabling NHC. Reason: %s, Message: %s", after.Reason, after.Message),
@@ -191,26 +179,25 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 }
 
 func stormEvents(turn budget.StormTurn) []recorder.Event {
-	switch turn {
-	case budget.StormBegan:
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormStarted, "Grant",
-			"Storm recovery mode activated - delaying remediation until threshold is reached")}
-	case budget.StormCooling:
-		return []recorder.Event{recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")}
-	case budget.StormEnded:
-		return []recorder.Event{recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")}
-	case budget.StormUnchanged:
+	event, turned := map[budget.StormTurn]recorder.Event{
+		budget.StormBegan: recorder.Warning(nhcv1.EventStormStarted, "Grant",
+			"Storm recovery mode activated - delaying remediation until threshold is reached"),
+		budget.StormCooling: recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay"),
+		budget.StormEnded:   recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed"),
+	}[turn]
+	if !turned {
+		return nil
 	}
-	return nil
+	return []recorder.Event{event}
 }
 
 // blockedEvent is about what keeps all nodes from being remediated. What people want is no warning.
-func blockedEvent(b nodes.Blocker) recorder.Event {
+func blockedEvent(b Blocker) recorder.Event {
 	switch b.Reason {
-	case nodes.Paused:
-		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
-	case nodes.Upgrading:
-		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", nodes.PostponedByUpgrade)
+	case Paused:
+		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Text)
+	case Upgrading:
+		return recorder.Normal(nhcv1.EventRemediationSkipped, "Grant", "%s", PostponedByUpgrade)
 	}
-	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Message)
+	return recorder.Warning(nhcv1.EventRemediationSkipped, "Grant", "%s", b.Text)
 }

@@ -37,7 +37,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -99,7 +98,7 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
 		}
 	}
-	theirs := []schema.GroupVersionKind{openshift.MachineHealthChecks, openshift.ClusterVersions, openshift.Machines}
+	theirs := []schema.GroupVersionKind{MachineHealthChecks, ClusterVersions, OpenShiftMachines}
 	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
 		ref := aboutMachine(kind, "")
 		template := ref.GroupVersionKind()

@@ -15,8 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllertest"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // looked is what the explanation of the check nhc comes to.
@@ -172,7 +170,7 @@ var looks = map[string]looked{
 			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
 		},
 		happens: func(k *fixture) {
-			k.annotateNode("b", map[string]string{nodes.OpenShiftDesiredConfig: "new", nodes.OpenShiftCurrentConfig: "old"})
+			k.annotateNode("b", map[string]string{OpenShiftDesiredConfig: "new", OpenShiftCurrentConfig: "old"})
 			k.bad("b")
 		},
 	},
@@ -354,7 +352,7 @@ var looks = map[string]looked{
 		badMembers("m1", "m2")(k)
 	}},
 	"one of the control plane without which etcd cannot do": {five: true, happens: func(k *fixture) {
-		k.installs("clusterversions." + openshift.ConfigGroup)
+		k.installs("clusterversions." + ConfigGroup)
 		badMembers("m0")(k)
 	}},
 	"one of the control plane before orphans were searched for": {five: true, happens: func(k *fixture) {

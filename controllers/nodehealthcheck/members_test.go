@@ -1,18 +1,26 @@
 package nodehealthcheck
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -28,7 +36,7 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	}
 	k := newFixture(t, serves("a", time.Second), serves("b", 40*time.Second), serves("c", 2*time.Second))
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
-		w := &observed{facts: nodes.Facts{Now: epoch, ControlPlane: &nodes.ControlPlane{}}}
+		w := &observed{facts: Facts{Now: epoch, ControlPlane: &ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
 			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
 		}
@@ -59,54 +67,424 @@ func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T)
 	}
 }
 
-// k3s and RKE2 label servers that run etcd alone by that role only; and whoever has the lease on a node may take it down at any moment.
-func TestEtcdKeepsItsMajority(t *testing.T) {
-	pressure := func(k *fixture, name string) {
-		n := k.node(name)
-		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{
-			Type: "DiskPressure", Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch),
-		})
-		if err := k.client.Status().Update(k.t.Context(), n); err != nil {
-			k.t.Fatal(err)
-		}
+// controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a check
+// whose template is the power cycle. m1 is unhealthy.
+func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
+	t.Helper()
+	power := aboutMachine("HostRemediation", "capi")
+	objects = append(objects, check("nhc", byOne(power)), templateFrom(power))
+	names := []string{"m0", "m1", "m2"}
+	for _, name := range names {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: name, UID: types.UID("ours-" + name), Labels: map[string]string{
+			clusterv1.ClusterNameLabel: "home", clusterv1.MachineControlPlaneLabel: "",
+		}}}
+		m.Spec.ClusterName, m.Status.NodeRef.Name = "home", name
+		objects = append(objects, member(name), m)
 	}
-	for name, tc := range map[string]struct {
-		happens func(k *fixture)
-		want    int // requests
+	k := newFixture(t, objects...)
+	for _, name := range names {
+		k.annotateNode(name, map[string]string{clusterv1.MachineAnnotation: name, clusterv1.ClusterNamespaceAnnotation: "capi"})
+	}
+	k.bad("m1")
+	return k
+}
+
+func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
+	const made = "HostRemediation/m1"
+	for name, row := range map[string]struct {
+		there *unstructured.Unstructured
+		waits bool
 	}{
-		"one is silent and excluded, and another, Ready, is needed for the majority": {func(k *fixture) {
-			k.turn("e0", corev1.ConditionUnknown)
-			k.label("e0", map[string]string{nhcv1.ExcludeLabel: nhcv1.ExcludeValue})
-			pressure(k, "e1")
-		}, 0},
-		"one is in maintenance": {func(k *fixture) {
-			at, holder := metav1.NewMicroTime(epoch.Add(5*time.Minute)), "node-maintenance"
-			k.create(&coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: k.r.LeaseNamespace, Name: leaseName("e0")},
-				Spec:       coordinationv1.LeaseSpec{HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](3600), RenewTime: &at},
-			})
-			pressure(k, "e1")
-		}, 0},
-		"all of them are well but the one": {func(k *fixture) { pressure(k, "e1") }, 1},
+		"one for the Machine of m0": {foreignRequest("HostRemediation", "capi", "any", ownedByMachine("m0", "ours-m0")), true},
+		"one for a Machine of its name that was there before": {
+			foreignRequest("HostRemediation", "capi", "m0", ownedByMachine("m0", "former-m0")), false,
+		},
+		"one for a Machine of its name in the namespace of a tenant": {
+			foreignRequest("HostRemediation", "tenant", "m0", ownedByMachine("m0", "tenants-m0")), false,
+		},
+		"one in the namespace of a tenant that gives its Machine's UID": {
+			foreignRequest("HostRemediation", "tenant", "m0", ownedByMachine("m0", "ours-m0")), false,
+		},
+		"one in the namespace of a tenant that is named like the node": {foreignRequest("HostRemediation", "tenant", "m0"), false},
+		"one in the namespace of a tenant that names the node": {
+			foreignRequest("HostRemediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
+		},
+		"Metal3's in the namespace of a tenant that names the node": {
+			foreignRequest("Metal3Remediation", "tenant", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), false,
+		},
+		"one where a check has its templates that names the node":                 {foreignRequest("HostRemediation", "capi", "any", annotation(nhcv1.NodeNameAnnotation, "m0")), true},
+		"one where a check has its templates, with the name of any other Machine": {foreignRequest("HostRemediation", "capi", "m0"), false},
+		"one of another kind in any namespace, whose remediator goes by its name": {fromTemplate("Reboot", "m0"), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-				s.UnhealthyConditions = append(s.UnhealthyConditions, nhcv1.UnhealthyCondition{
-					Type: "DiskPressure", Status: "True", Duration: metav1.Duration{Duration: time.Minute},
-				})
-			})
-			objects := append(workers("w0", "w1", "w2", "w3", "w4"), template("Reboot", "reboot", false), c, member("c0"), member("c1"))
-			for _, server := range []string{"e0", "e1", "e2"} {
-				objects = append(objects, node(server, map[string]string{"node-role.kubernetes.io/etcd": "true"}))
+			k := controlPlaneOfThree(t, row.there)
+			if err := k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()); err != nil {
+				t.Fatal(err)
 			}
-			k := newFixture(t, objects...)
-			k.settle("nhc")
-			tc.happens(k)
-			k.after(300 * time.Second)
-			k.settle("nhc")
-			if got := k.requests(); len(got) != tc.want {
-				t.Errorf("%d are remediated, want %d: %v; %v", len(got), tc.want, got, k.events())
+			k.reconciles("nhc")
+			requested := false
+			for _, obj := range k.allObjects() {
+				requested = requested || obj.GetKind()+"/"+obj.GetName() == made
+			}
+			if requested == row.waits {
+				t.Errorf("m1 waits: %v, want %v; told: %v", !requested, row.waits, k.events())
 			}
 		})
+	}
+}
+
+// fromTemplate is a request of one of the kinds of tests, in a namespace of its own.
+func fromTemplate(kind, name string) *unstructured.Unstructured {
+	u := template(kind, name, false)
+	u.SetKind(kind)
+	u.SetNamespace("anywhere")
+	u.SetUID(types.UID("foreign-" + name))
+	return u
+}
+
+// A tenant who may write an object in a namespace can give it any mark.
+func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
+	marks := func(uid string) func(*unstructured.Unstructured) {
+		return func(u *unstructured.Unstructured) {
+			u.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: "b", mendv1.MadeByNodeCheckAnnotation: "nhc"})
+			u.SetLabels(map[string]string{nhcv1.PartOfLabel: nhcv1.PartOf, mendv1.MadeByNodeCheckUIDLabel: uid})
+		}
+	}
+	for name, uid := range map[string]string{
+		"with the mark of the check":                        "check-nhc",
+		"with the mark of a check of its name that is gone": "check-of-before",
+	} {
+		t.Run(name, func(t *testing.T) {
+			forged := foreignRequest("HostRemediation", "tenant", "any", marks(uid))
+			k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"), forged)
+			k.settle("nhc")
+			if got := len(k.allObjects()); got != 2 {
+				t.Errorf("there are %d requests, want the tenant's and the check's; told: %v", got, k.events())
+			}
+			k.turn("b", "True")
+			k.settle("nhc")
+			if all := k.allObjects(); len(all) != 1 || all[0].GetNamespace() != "tenant" {
+				t.Errorf("when the node is healthy there are %v, want the tenant's alone", all)
+			}
+		})
+	}
+	t.Run("but where a template was that it named before", func(t *testing.T) {
+		k := partnered(t, byOne(refTo("Reboot", "reboot")))
+		k.settle("nhc")
+		c := k.check("nhc")
+		ref := aboutMachine("HostRemediation", "capi")
+		c.Spec.RemediationTemplate = &ref
+		k.update(c)
+		k.create(templateFrom(ref))
+		k.settle("nhc")
+		k.turn("b", "True")
+		k.settle("nhc")
+		k.wants("its request ends with the failure")
+	})
+}
+
+// A lease belongs to its node and goes with it. What comes back under the name is another node.
+func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
+	for name, row := range map[string]struct {
+		owner metav1.OwnerReference
+		want  []string
+	}{
+		"of this node":           {metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "b", UID: "node-b"}, nil},
+		"of the one before":      {metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "b", UID: "node-b-of-before"}, []string{"Reboot/b"}},
+		"that belongs to no one": {metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "any", UID: "any"}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			at := metav1.NewMicroTime(epoch)
+			taken := &coordinationv1.Lease{
+				ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b"), OwnerReferences: []metav1.OwnerReference{row.owner}},
+				Spec: coordinationv1.LeaseSpec{
+					HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To(int32(time.Hour / time.Second)), AcquireTime: &at, RenewTime: &at,
+				},
+			}
+			k := partnered(t, byOne(refTo("Reboot", "reboot")), taken)
+			k.reconciles("nhc")
+			k.wants(name, row.want...)
+			if row.want == nil {
+				if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "already taken by node-maintenance") {
+					t.Errorf("told:\n%s", told)
+				}
+				return
+			}
+			lease := k.heldLeases()[0]
+			if owners := lease.OwnerReferences; len(owners) != 1 || owners[0].UID != "node-b" || ptr.Deref(lease.Spec.HolderIdentity, "") != "NodeHealthCheck-nhc" {
+				t.Errorf("the lease: %+v", lease)
+			}
+		})
+	}
+}
+
+// The request says by UID which Machine it is about: another one that has the name now is no reason to keep it.
+func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
+	k := partnered(t, byOne(aboutMachine("HostRemediation", "capi")), capiMachine("capi"))
+	k.settle("nhc")
+	k.remove(node("b", nil))
+	k.settle("nhc")
+	if len(k.allObjects()) != 1 {
+		t.Fatal("its Machine is there, and the request is not")
+	}
+	m := capiMachine("capi")
+	k.remove(m)
+	m.UID, m.ResourceVersion = "another", ""
+	k.create(m)
+	k.settle("nhc")
+	if left := k.allObjects(); len(left) != 0 {
+		t.Errorf("left: %v", left)
+	}
+}
+
+// Machine Deletion Remediation says Succeeded when the Machine is gone, long before its new node is there.
+func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
+	k := ten(t)
+	for _, fail := range [][]string{{"n0", "n1", "n2", "n3"}, {"n4", "n5"}, {"n6"}, {"n7"}} {
+		for _, n := range fail {
+			k.turn(n, corev1.ConditionUnknown)
+		}
+		k.after(300 * time.Second)
+		k.settle("nhc")
+		for _, obj := range k.objects() {
+			k.goneNode(obj.GetName())
+		}
+		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
+		k.settle("nhc")
+		k.after(time.Minute)
+		k.answers("Replace", nhcv1.SucceededCondition, "True")
+		k.settle("nhc")
+		k.restart()
+	}
+	if len(k.made) != 4 {
+		t.Errorf("%d of 10 nodes are replaced at once, none is back, 4 may be away: %v", len(k.made), k.made)
+	}
+	if is := k.look("nhc").Counts; is.Total() != 10 || is.InFlight != 4 || is.Unhealthy != 8 {
+		t.Errorf("population %+v", is)
+	}
+}
+
+// goneNode removes a node, if it is there.
+func (k *fixture) goneNode(name string) { _ = k.client.Delete(k.t.Context(), node(name, nil)) }
+
+func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
+	k := newFixture(t, five(check("nhc"))...)
+	k.bad("m0")
+	k.settle("nhc")
+	k.atWork()
+	k.turn("m0", corev1.ConditionTrue)
+	k.settle("nhc")
+	k.bad("m1")
+	k.after(controlplane.ReplacementPatience - 301*time.Second)
+	k.reconciles("nhc")
+	k.wants("its remediator may be at work", "Reboot/m0")
+	k.after(time.Second + time.Minute)
+	k.reconciles("nhc")
+	k.wants("m0 is healthy, and no remediator was at work for long", "Reboot/m0", "Reboot/m1")
+}
+
+func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
+	k := watching(t, classic)
+	k.bad("b")
+	k.restart()
+	for range 4 {
+		k.settle("nhc")
+		k.wants("kubelets have had no time", []string{}...)
+		k.after(grace - 5*time.Second)
+		k.restart()
+	}
+	k.settle("nhc")
+	k.wants("they have had", "Reboot/b")
+}
+
+func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	badB(k)
+	k.atWork()
+	k.remove(node("b", nil))
+	k.settle("nhc")
+	k.after(nodeAway)
+	k.fails = func(verb string, obj client.Object) error {
+		if verb == "patch" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
+		}
+		return nil
+	}
+	k.reconciles("nhc")
+	before := k.writes
+	k.reconciles("nhc")
+	if k.writes != before {
+		t.Errorf("%d writes in a steady state", k.writes-before)
+	}
+}
+
+func TestARequestOfAMemberThatIsGoneBlocksTheOthersForAWhileOnly(t *testing.T) {
+	for machineStays, wait := range map[bool]time.Duration{false: remediationrequest.ClingingFor, true: controlplane.ReplacementPatience} {
+		k := newFixture(t, five(check("nhc"))...)
+		k.bad("m0")
+		k.settle("nhc")
+		k.atWork()
+		k.answers("Reboot", nhcv1.SucceededCondition, "False")
+		if machineStays {
+			k.ofMachine()
+			k.create(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "m", UID: "m-uid"}})
+		}
+		k.remove(k.node("m0"))
+		k.settle("nhc")
+		end := k.clock.Now().Add(wait)
+		k.bad("m1")
+		k.after(end.Sub(k.clock.Now()) - time.Second)
+		k.settle("nhc")
+		k.wants("m0 may be coming back", "Reboot/m0")
+		k.after(time.Second)
+		k.settle("nhc")
+		k.wants("it has not", "Reboot/m0", "Reboot/m1")
+	}
+}
+
+// apis are what the API server of a fixture serves.
+type apis struct {
+	discovery.ServerResourcesInterface
+	err error
+}
+
+// ServerPreferredResources are the kinds of requests.
+func (a *apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
+	list := &metav1.APIResourceList{GroupVersion: remediatorGroup + "/v1"}
+	for _, kind := range kindsOfRequests {
+		list.APIResources = append(list.APIResources,
+			metav1.APIResource{Name: kind, Kind: kind, Namespaced: true}, metav1.APIResource{Name: kind + "templates", Kind: kind + remediationrequest.TemplateSuffix, Namespaced: true})
+	}
+	return []*metav1.APIResourceList{list}, a.err
+}
+
+// search searches for orphaned requests, as at the start of the manager.
+func (k *fixture) search() {
+	k.t.Helper()
+	if err := k.r.searchOnce(k.t.Context()); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// restart forgets all that the controller remembers.
+func (k *fixture) restart() {
+	kinds := k.kinds()
+	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
+	k.r.search.Store(int32(searching))
+	k.search()
+}
+
+// away lets a check be deleted while the manager is away.
+func (k *fixture) away(name string) {
+	k.t.Helper()
+	k.ofMachine()
+	k.atWork()
+	k.goes(name)
+	k.restart()
+}
+
+// reconcileEnqueued makes a reconcile of each check that the start of the manager enqueues.
+func (k *fixture) reconcileEnqueued() {
+	k.t.Helper()
+	for _, req := range k.r.everybody(k.t.Context(), &nhcv1.NodeHealthCheck{}) {
+		k.settle(req.Name)
+	}
+}
+
+func TestAMemberThatADeletedCheckHasRemediatedIsBusyAfterARestart(t *testing.T) {
+	other := replacing("other", "other")
+	other.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "m0"}
+	k := newFixture(t, five(other, check("nhc"))...)
+	k.bad("m0")
+	k.settle("other")
+	k.away("other")
+	k.bad("m1")
+	k.settle("nhc")
+	k.wants("m0 is being remediated", "Replace/m0")
+	k.reconcileEnqueued()
+	if k.objects()[0].GetDeletionTimestamp() == nil {
+		t.Error("the orphaned request is not ended")
+	}
+	k.after(time.Minute)
+	k.settle("nhc")
+	k.wants("it is not gone yet", "Replace/m0")
+	k.over()
+	k.reconcileEnqueued()
+	k.after(time.Minute)
+	k.settle("nhc")
+	if got := k.requests(); len(got) != 1 || !strings.HasPrefix(got[0], "Reboot/") {
+		t.Errorf("requests %v, want that of the next one", got)
+	}
+}
+
+func TestTheOrphanedLeaseOfADeletedCheckIsReleasedAfterARestart(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	badB(k)
+	k.goes("nhc")
+	k.restart()
+	k.wants("the garbage collector has deleted what had no other owner")
+	k.reconcileEnqueued()
+	if leases := k.leases(); len(leases) > 0 {
+		t.Errorf("leases %v", leases)
+	}
+}
+
+func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
+	const why = "orphaned requests could not be searched for"
+	for name, tc := range map[string]struct {
+		err   error
+		tried bool
+		want  []string
+		told  bool
+	}{
+		"not before the search, which is not reported":  {},
+		"not after it has failed, and users hear of it": {err: errors.New("out of order"), tried: true, told: true},
+		"then it begins": {tried: true, want: []string{"Reboot/m0"}},
+		"the API servers of others, which do not answer, hold up no check": {
+			err:   &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{{Group: "metrics.k8s.io"}: errors.New("its node is bad")}},
+			tried: true, want: []string{"Reboot/m0"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, five(check("nhc"))...)
+			k.r.search.Store(int32(searching))
+			k.apis.err = tc.err
+			if tc.tried {
+				if err := k.r.searchOnce(t.Context()); !errors.Is(err, tc.err) {
+					t.Fatal(err)
+				}
+			}
+			k.bad("m0")
+			k.settle("nhc")
+			k.wants(name, tc.want...)
+			if told := strings.Contains(strings.Join(k.events(), "\n"), why); told != tc.told {
+				t.Errorf("users hear of it: %v, want %v", told, tc.told)
+			}
+			k.apis.err = nil
+			k.search()
+			k.settle("nhc")
+			k.wants("in the end", "Reboot/m0")
+		})
+	}
+}
+
+func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.r.search.Store(int32(searchFailed))
+	badB(k)
+	k.wants("a worker is remediated", "Reboot/b")
+}
+
+// ten is a check of ten nodes, of which four may be away, with a remediator that replaces machines.
+func ten(t *testing.T) *fixture {
+	t.Helper()
+	return newFixture(t, append(workers("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
+}
+
+// redate has an object that is being deleted say since when by the clock of the test.
+func (k *fixture) redate(obj client.Object) {
+	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
+		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
 	}
 }

@@ -10,7 +10,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // How a remediation can end, as values of the label result.
@@ -77,7 +76,7 @@ type ongoing struct {
 	since                 time.Time
 }
 
-func (r *Reconciler) measure(state *observed, plan *nodes.Plan, outcomes []outcome) {
+func (r *Reconciler) measure(state *observed, plan *Plan, outcomes []outcome) {
 	name, p := state.check.Name, plan.Population
 	for label, n := range map[string]int{
 		"healthy": p.Healthy, "unhealthy": p.Unhealthy, "pending": p.Pending, "recovering": p.Recovering, "unknown": p.Unknown,

@@ -17,14 +17,12 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
 )
 
 // observed are the facts of one check, and the objects that they were read from.
 type observed struct {
-	facts nodes.Facts
+	facts Facts
 	check *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
 	pending  []schema.GroupVersionKind
@@ -76,8 +74,8 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	return nil
 }
 
-func (r *Reconciler) openshift() openshift.Cluster {
-	return openshift.Cluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
+func (r *Reconciler) openshift() openshiftCluster {
+	return openshiftCluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
 }
 
 // observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
@@ -87,29 +85,29 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 	if err != nil {
 		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
 	}
-	state.awaits(openshift.MachineHealthChecks, ready)
+	state.awaits(MachineHealthChecks, ready)
 	state.facts.TerminatingLeft = checks.Default
 	if checks.Custom {
-		state.facts.Disabled = nodes.Disabled{Reason: nhcv1.ConflictReason, Message: nodes.ConflictMessage}
+		state.facts.Disabled = Disabled{Reason: nhcv1.ConflictReason, Message: ConflictMessage}
 	}
 	return nil
 }
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
 func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
-	if !slices.ContainsFunc(state.facts.Nodes, func(n nodes.Node) bool { return state.facts.Concerns(&n) }) {
+	if !slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return state.facts.Concerns(&n) }) {
 		return
 	}
 	upgrade, ready, err := r.openshift().Upgrade(ctx)
 	if err != nil {
 		state.trouble = append(state.trouble, err)
 	} else {
-		state.awaits(openshift.ClusterVersions, ready)
+		state.awaits(ClusterVersions, ready)
 	}
 	state.facts.Upgrade = upgrade
 }
 
-func (state *observed) disable(why nodes.Disabled) {
+func (state *observed) disable(why Disabled) {
 	if !state.facts.Disabled.Is() {
 		state.facts.Disabled = why
 	}
@@ -138,18 +136,18 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	selector, err := metav1.LabelSelectorAsSelector(&state.check.Spec.Selector)
 	if err != nil {
 		selector = labels.Nothing()
-		state.disable(nodes.SelectorInvalid(err))
+		state.disable(SelectorInvalid(err))
 	}
 	list := &corev1.NodeList{}
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	known := make(map[string]bool, len(list.Items))
-	state.facts.Nodes = make([]nodes.Node, 0, len(list.Items))
+	state.facts.Nodes = make([]Node, 0, len(list.Items))
 	for i := range list.Items {
 		node := &list.Items[i]
 		known[node.Name] = true
-		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: node.Name, Object: node, Selected: true})
+		state.facts.Nodes = append(state.facts.Nodes, Node{Name: node.Name, Object: node, Selected: true})
 	}
 	return r.observeUnfinished(ctx, state, known)
 }
@@ -172,9 +170,9 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, kno
 			continue // it is there, and nothing is to be done about it
 		}
 		known[name] = true
-		state.facts.Nodes = append(state.facts.Nodes, nodes.Node{Name: name, Object: node})
+		state.facts.Nodes = append(state.facts.Nodes, Node{Name: name, Object: node})
 	}
-	slices.SortFunc(state.facts.Nodes, func(a, b nodes.Node) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	state.attach()
 	return nil
 }
@@ -203,7 +201,7 @@ func (state *observed) attach() {
 	}
 	for i := range state.facts.Nodes {
 		n := &state.facts.Nodes[i]
-		n.Lease = leaseFacts(state.leases[leaseName(n.Name)], n.Object, state.check)
+		n.Lease = state.facts.leaseOn(n.Object, state.leases[leaseName(n.Name)])
 		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
 		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
 	}
@@ -212,13 +210,13 @@ func (state *observed) attach() {
 // WhyNotSelected says which requirements of the selector fail on which labels of node; empty if check selects it.
 func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 	if _, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector); err != nil {
-		return nodes.SelectorInvalid(err).Message
+		return SelectorInvalid(err).Message
 	}
 	return explain.Unmatched(check.Spec.Selector, node.Labels)
 }
 
-// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without the
-// memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
+// Explain is what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads. Without
+// the memory of reconciles a node whose condition turns between bad statuses may seem due later than it is, and never earlier.
 //
 // Whether kubemend serves the kind in a cluster, and whether it is there at all, the caller has to know.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
@@ -233,8 +231,8 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	if err != nil {
 		return nil, err
 	}
-	plan := nodes.Decide(state.facts)
-	c := explain.NodeCheck(&state.facts, &plan)
+	plan := Decide(state.facts)
+	c := NodeCheck(&state.facts, &plan)
 	if r.idle.Load() {
 		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
 	}

@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -13,10 +16,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/flags"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -28,7 +33,7 @@ type Options struct {
 	LeaseNamespace string
 	Grace          time.Duration
 	// DefaultTemplate is that of the check which the manager creates where there is none.
-	DefaultTemplate Template
+	DefaultTemplate TemplateFlag
 }
 
 // AddFlags adds the controller's flags to fs and sets their defaults.
@@ -57,14 +62,14 @@ func (o *Options) Validate() error {
 // DefaultName is the name of the check that the manager makes on request. (Seed 001.)
 const DefaultName = "nhc-worker-default"
 
-// Template is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
-type Template struct{ ref *corev1.ObjectReference }
+// TemplateFlag is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
+type TemplateFlag struct{ ref *corev1.ObjectReference }
 
 // IsSet reports whether there is one.
-func (t *Template) IsSet() bool { return t.ref != nil }
+func (t *TemplateFlag) IsSet() bool { return t.ref != nil }
 
-// Set makes Template a flag value.
-func (t *Template) Set(s string) error {
+// Set makes TemplateFlag a flag value.
+func (t *TemplateFlag) Set(s string) error {
 	if s == "" {
 		t.ref = nil
 		return nil
@@ -83,8 +88,8 @@ func (t *Template) Set(s string) error {
 		"SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic, not %q", s)
 }
 
-// String makes Template a flag value.
-func (t *Template) String() string {
+// String makes TemplateFlag a flag value.
+func (t *TemplateFlag) String() string {
 	if t.ref == nil {
 		return ""
 	}
@@ -92,13 +97,13 @@ func (t *Template) String() string {
 	return fmt.Sprintf("%s.%s.%s/%s/%s", kind.Kind, kind.Version, kind.Group, t.ref.Namespace, t.ref.Name)
 }
 
-// Type makes Template a flag value.
-func (t *Template) Type() string { return "template" }
+// Type makes TemplateFlag a flag value.
+func (t *TemplateFlag) Type() string { return "template" }
 
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
 
 // CreateDefault makes the check DefaultName, with that template, for all nodes but those of the control plane, unless there is any check.
-func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template Template) error {
+func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template TemplateFlag) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := live.List(ctx, list, client.Limit(1)); err != nil {
 		return fmt.Errorf("look for NodeHealthChecks: %w", err)
@@ -121,4 +126,79 @@ func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader
 		return fmt.Errorf("create NodeHealthCheck %s: %w", DefaultName, err)
 	}
 	return nil
+}
+
+// shortOutage is how long the API server may be away without a kubelet missing a report: leases of nodes are renewed every ten seconds.
+const shortOutage = 10 * time.Second
+
+// Contact knows when the API server was out of reach by what becomes of the requests that are made anyhow, such as watches.
+type Contact struct {
+	Clock clock.PassiveClock
+	// Server is the API server whose clock is held against that of this process. It may be nil.
+	Server *clockerror.Server
+	// Announced is what a reader knows instead of Server: by how much the manager says that its clock is ahead.
+	Announced time.Duration
+
+	mu      sync.Mutex
+	lost    time.Time // since when nothing is answered; zero while there is contact
+	outages []Outage
+}
+
+// clockAhead is how far the clock of this process is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
+func (c *Contact) clockAhead() time.Duration {
+	switch {
+	case c == nil:
+		return 0
+	case c.Server == nil:
+		return c.Announced
+	}
+	return c.Server.Ahead()
+}
+
+const mostOutages = 20
+
+// Around returns a transport that makes its requests by next, and notes what becomes of them.
+func (c *Contact) Around(next http.RoundTripper) http.RoundTripper { return noted{c, next} }
+
+type noted struct {
+	*Contact
+	next http.RoundTripper
+}
+
+// RoundTrip makes a request.
+func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := n.next.RoundTrip(req)
+	switch {
+	case errors.Is(err, context.Canceled): // by ourselves
+	case err != nil:
+		n.note(false)
+	default:
+		away := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} // says who stands before it
+		n.note(!slices.Contains(away, resp.StatusCode))
+	}
+	return resp, err
+}
+
+func (c *Contact) note(answered bool) {
+	now := c.Clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case !answered && c.lost.IsZero():
+		c.lost = now
+	case answered && !c.lost.IsZero():
+		if now.Sub(c.lost) >= shortOutage {
+			c.outages = append(c.outages[max(0, len(c.outages)-mostOutages+1):], Outage{From: c.lost, To: now})
+		}
+		c.lost = time.Time{}
+	}
+}
+
+func (c *Contact) past() []Outage {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.outages)
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +23,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -62,7 +60,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	if state == nil {
 		return ctrl.Result{}, false, nil
 	}
-	plan, left := nodes.Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	plan, left := Release(state.facts, r.Teardown), len(state.requests.ours) > 0
 	at := plan.Recheck
 	if left {
 		at = health.Earliest(at, now.Add(releaseRetry))
@@ -94,7 +92,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	state := &observed{
-		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: nodes.FactsOf(check, now),
+		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: FactsOf(check, now),
 	}
 	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
@@ -104,7 +102,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		}
 		if by.Name == name || by.Name == "" && known != "" {
 			node := cmp.Or(nodeOf(obj), known, obj.GetName())
-			state.requests.ours[node] = append(state.requests.ours[node], nodes.Request{Object: obj, Step: -1})
+			state.requests.ours[node] = append(state.requests.ours[node], Request{Object: obj, Step: -1})
 		}
 	})
 	if err != nil {
@@ -132,60 +130,35 @@ func (r *Reconciler) gone(ctx context.Context, name string) (bool, error) {
 	return !check.DeletionTimestamp.IsZero(), nil
 }
 
-func (r *Reconciler) endOrphaned(ctx context.Context, state *observed) (errs []error) {
-	for _, orphans := range state.requests.orphaned {
-		for _, obj := range orphans {
-			if obj.GetDeletionTimestamp() == nil {
-				errs = append(errs, r.Requests.Delete(ctx, obj))
-			}
-		}
-	}
-	return slices.DeleteFunc(errs, func(err error) bool { return err == nil })
-}
-
 // tearDown ends what the check called name has begun, as if it were deleted, and has the check say that kubemend acts on it no more.
 func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.NodeHealthCheck, now time.Time) (ctrl.Result, error) {
+	state := &observed{check: check}
 	var listed map[types.UID]*listed
 	if check != nil {
-		listed = statusByUID(check)
-		unread, err := r.unreadOf(ctx, listed)
-		if err != nil || len(unread) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, errors.Join(err, r.watch(ctx, unread))
+		listed, state.facts = statusByUID(check), FactsOf(check, now)
+		for _, remediation := range remediations(check) { // no search finds a request that has lost its mark
+			kind := remediation.Resource.GroupVersionKind()
+			if err := r.await(ctx, state, kind); err != nil && !apierrors.IsForbidden(err) {
+				return ctrl.Result{}, fmt.Errorf("read the %s of NodeHealthCheck %s: %w", kind.Kind, name, err)
+			}
+		}
+		if len(state.pending) > 0 {
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.pending)
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)
 	if err != nil || check == nil {
 		return result, err
 	}
-	state := &observed{check: check, facts: nodes.FactsOf(check, now)}
 	err = r.record(ctx, state, state.dropped(r.searchedFor() == searched && !left))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	if cond := conditionOf(check, nhcv1.DisabledCondition); err == nil && (cond == nil || cond.Reason != nhcv1.TeardownReason) {
 		r.send(ctx, state, []recorder.Event{{Kind: corev1.EventTypeWarning, Reason: nhcv1.EventDisabled, Action: "Teardown",
-			Text: nodes.TeardownMessage}})
+			Text: TeardownMessage}})
 	}
 	return result, err
-}
-
-// unreadOf are the kinds of listed requests that are not read yet: no search finds a request that has lost its mark.
-func (r *Reconciler) unreadOf(ctx context.Context, requests map[types.UID]*listed) ([]schema.GroupVersionKind, error) {
-	var unread []schema.GroupVersionKind
-	for _, request := range requests {
-		kind := request.remediation.Resource.GroupVersionKind()
-		ready, err := r.Kinds.Readable(ctx, kind)
-		if remediationrequest.Missing(err) || apierrors.IsForbidden(err) {
-			continue
-		}
-		if err != nil {
-			return nil, fmt.Errorf("read the requests for node %s: %w", request.node, err)
-		}
-		if !ready {
-			unread = append(unread, kind)
-		}
-	}
-	return unread, nil
 }
 
 // dropped is what a check says on which kubemend acts no more. The list of its nodes may be all that says which check made their requests.
@@ -195,10 +168,10 @@ func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 		next.Status.UnhealthyNodes, next.Status.InFlightRemediations = nil, nil
 	}
 	meta.SetStatusCondition(&next.Status.Conditions, metav1.Condition{
-		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: nodes.TeardownMessage,
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TeardownReason, Message: TeardownMessage,
 		LastTransitionTime: metav1.NewTime(state.facts.Now.Truncate(time.Second)),
 	})
-	next.Status.Phase, next.Status.Reason = nodes.Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
+	next.Status.Phase, next.Status.Reason = Phase(next.Status.Conditions, next.Spec.PauseRequests, -1)
 	return next
 }
 

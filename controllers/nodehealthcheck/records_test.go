@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -117,29 +116,6 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	}
 }
 
-func TestTheNextRemediationOfANodeHasAnotherRecord(t *testing.T) {
-	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
-	for range 2 {
-		k.turn("w0", corev1.ConditionFalse)
-		k.settle("nhc")
-		k.after(5 * time.Minute)
-		k.settle("nhc")
-		k.turn("w0", corev1.ConditionTrue)
-		k.settle("nhc")
-		for _, r := range k.records() { // by what follows it
-			if r.Open() {
-				r.Status.Ended, r.Status.Outcome = new(metav1.NewTime(k.clock.Now())), mendv1.RecordHealed
-				delete(r.Labels, mendv1.RecordOpenLabel)
-				k.update(&r)
-			}
-		}
-		k.after(time.Hour)
-	}
-	if got := k.records(); len(k.made) != 2 || len(got) != 2 {
-		t.Errorf("%q were made, with %d records", k.made, len(got))
-	}
-}
-
 func TestANodeIsRemediatedWithoutARecord(t *testing.T) {
 	for name, prepare := range map[string]func(*fixture){
 		"it cannot be written": func(k *fixture) {
@@ -183,13 +159,13 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown", Since: since}
 	c := check("nhc")
 	c.Spec.MinHealthy = new(intstr.Parse("51%"))
-	w := &observed{check: c, facts: nodes.FactsOf(c, epoch)}
+	w := &observed{check: c, facts: FactsOf(c, epoch)}
 	o := &outcome{
-		Decision: &nodes.Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
+		Decision: &Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
 			{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: due, Signal: signal},
 		}}},
-		plan: &nodes.Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}, Limits: budget.Limits{InFlight: budget.Unlimited}},
-		n:    &nodes.Node{Name: "w0", Object: member("w0"), Machine: &nodes.Machine{Object: m}},
+		plan: &Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}, Limits: budget.Limits{InFlight: budget.Unlimited}},
+		n:    &Node{Name: "w0", Object: member("w0"), Machine: &Machine{Object: m}},
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)
 	want := mendv1.RemediationRecordSpec{
@@ -215,19 +191,19 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 
 // What a process remembers of a node's conditions is not in the name of a record: another process has to find the same name.
 func TestRemediationsOfANodeDifferByWhatItsConditionsSay(t *testing.T) {
-	since := func(name string, n *nodes.Node) string {
-		facts := nodes.FactsOf(check(name), epoch)
+	since := func(name string, n *Node) string {
+		facts := FactsOf(check(name), epoch)
 		facts.Policy.Rules = []health.Rule{{Type: "Ready", Status: "False"}, {Type: "DiskPressure", Status: "False"}}
 		return unhealthySince(&facts, n)
 	}
-	at := func(ago time.Duration) *nodes.Node {
-		return &nodes.Node{Object: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+	at := func(ago time.Duration) *Node {
+		return &Node{Object: &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
 			{Type: "Ready", Status: "False", LastTransitionTime: metav1.NewTime(epoch.Add(-ago))},
 			{Type: "DiskPressure", Status: "False", LastTransitionTime: metav1.NewTime(epoch)},
 		}}}}
 	}
-	created := func(at time.Time) *nodes.Node {
-		return &nodes.Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}
+	created := func(at time.Time) *Node {
+		return &Node{Object: &corev1.Node{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at)}}}
 	}
 	first := since("nhc", at(time.Hour))
 	for name, tc := range map[string]struct {

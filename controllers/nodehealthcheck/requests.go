@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,15 +17,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // requests are the remediation requests of all kinds in use, sorted out once in a reconcile.
 type requests struct {
-	ours map[string][]nodes.Request // of the check, by node; oldest first
+	ours map[string][]Request // of the check, by node; oldest first
 	// orphaned are those of a check of the same name that is gone, byNode those of others that name their node.
 	orphaned, byNode map[string][]*unstructured.Unstructured
 	other            []*unstructured.Unstructured // all that are not ours
@@ -35,14 +38,14 @@ type requests struct {
 	known map[types.UID]*listed
 	read  map[schema.GroupKind]bool
 	// gone are the requests that only the status remembers, unseen those that cannot be read now; by node.
-	gone, unseen map[string][]nodes.Listed
+	gone, unseen map[string][]Listed
 }
 
 func requestsOf(check *nhcv1.NodeHealthCheck) requests {
 	return requests{
-		ours: map[string][]nodes.Request{}, byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check),
+		ours: map[string][]Request{}, byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check),
 		orphaned: map[string][]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{}, known: statusByUID(check),
-		read: map[schema.GroupKind]bool{}, gone: map[string][]nodes.Listed{}, unseen: map[string][]nodes.Listed{},
+		read: map[schema.GroupKind]bool{}, gone: map[string][]Listed{}, unseen: map[string][]Listed{},
 	}
 }
 
@@ -53,7 +56,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 	}
 	for n, remediation := range remediations(state.check) {
 		kind := remediation.Resource.GroupVersionKind().GroupKind()
-		entry := nodes.Listed{Remediation: *remediation, Step: state.stepOf(kind, remediation.Resource.Namespace, remediation.TemplateName)}
+		entry := Listed{Remediation: *remediation, Step: state.stepOf(kind, remediation.Resource.Namespace, remediation.TemplateName)}
 		switch {
 		case state.requests.known[remediation.Resource.UID].seen:
 		case state.unreadable[kind]:
@@ -95,13 +98,11 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 		}
 	}
 	for _, ours := range state.requests.ours {
-		slices.SortFunc(ours, oldestFirst)
+		slices.SortFunc(ours, func(a, b Request) int {
+			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
+		})
 	}
 	return nil
-}
-
-func oldestFirst(a, b nodes.Request) int {
-	return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 }
 
 // objectKey is what no two objects have in common at the same time.
@@ -130,7 +131,9 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 
 // listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
 // check.
-func (r *Reconciler) listRequests(ctx context.Context, kind schema.GroupVersionKind) (list []unstructured.Unstructured, listed bool, err error) {
+func (r *Reconciler) listRequests(
+	ctx context.Context, kind schema.GroupVersionKind,
+) (list []unstructured.Unstructured, listed bool, err error) {
 	polled := r.Kinds.Polled(kind)
 	if list, err = r.list(ctx, kind); err == nil || !polled {
 		return list, err == nil, err
@@ -145,9 +148,20 @@ func (r *Reconciler) requestKinds() []schema.GroupVersionKind {
 	return slices.DeleteFunc(r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return !isRequest(kind) })
 }
 
+// upToDate returns consistency.ErrStale if list, all requests of a kind, does not show what this process has written.
+func (r *Reconciler) upToDate(ctx context.Context, kind schema.GroupVersionKind, list []unstructured.Unstructured) error {
+	writes := r.memory.written.Of(kind.GroupKind())
+	for i := range list {
+		if writes.Stale(&list[i]) {
+			return consistency.ErrStale
+		}
+	}
+	return writes.Unseen(ctx, r.Live, kind, "")
+}
+
 // isRequest tells kinds of requests from those of templates and of what else is watched.
 func isRequest(kind schema.GroupVersionKind) bool {
-	return !isTemplate(kind.Kind) && kind.Group != openshift.ConfigGroup && kind.Group != openshift.MachineGroup
+	return !isTemplate(kind.Kind) && kind.Group != ConfigGroup && kind.Group != machineGroup
 }
 
 // listed is what the status says of a request: its node, and whether that was healthy since. Seen says that the request was found.
@@ -185,7 +199,7 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 	kind, entry, node := obj.GroupVersionKind(), state.requests.known[obj.GetUID()], nodeOfObject(obj)
 	state.requests.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if state.made(obj) {
-		request := nodes.Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
+		request := Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
 		if entry != nil { // a remediator may have removed the annotation
 			entry.seen, node = true, cmp.Or(nodeOf(obj), entry.node)
 			request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
@@ -200,7 +214,7 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 	if state.within(obj) && makerOf(obj).Name == state.check.Name {
 		state.requests.orphaned[node] = append(state.requests.orphaned[node], obj)
 	}
-	if name := nodeOf(obj); name != "" && (!nodes.OfMachines(kind) || state.within(obj)) {
+	if name := nodeOf(obj); name != "" && (!OfMachines(kind) || state.within(obj)) {
 		state.requests.byNode[name] = append(state.requests.byNode[name], obj)
 	}
 }
@@ -216,7 +230,7 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 		return step
 	}
 	others := state.facts.Templates[step+1:]
-	if slices.ContainsFunc(others, func(t nodes.Template) bool { return t.Request.GroupKind() == kind && t.Namespace == obj.GetNamespace() }) {
+	if slices.ContainsFunc(others, func(t Template) bool { return t.Request.GroupKind() == kind && t.Namespace == obj.GetNamespace() }) {
 		return -1
 	}
 	return step
@@ -224,7 +238,7 @@ func (state *observed) stepOfRequest(obj *unstructured.Unstructured, entry *list
 
 // stepOf is the first step whose template makes requests of that kind in a namespace and has the name, if that is known; else -1.
 func (state *observed) stepOf(kind schema.GroupKind, namespace, name string) int {
-	return slices.IndexFunc(state.facts.Templates, func(t nodes.Template) bool {
+	return slices.IndexFunc(state.facts.Templates, func(t Template) bool {
 		return t.Request.GroupKind() == kind && t.Namespace == namespace && (name == "" || name == t.Name)
 	})
 }
@@ -279,4 +293,71 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	}
 	_, listed := state.requests.known[obj.GetUID()]
 	return listed && (by.Name == "" || by.Name == state.check.Name)
+}
+
+// hostWithin is how long a record waits for the host that it names. With records.AheadWithin it is less than begin.Within, or a node of the
+// control plane would not begin while neither its host nor its record answers.
+const hostWithin = begin.Within / 5
+
+// recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
+// of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
+func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) *mendv1.RemediationRecord {
+	at, uid := o.recorded()
+	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
+		return nil
+	}
+	record := recordOf(state, o)
+	if record.Spec.Target.Machine != nil {
+		within, done := context.WithTimeout(ctx, hostWithin)
+		records.OnHost(&record.Spec.Target, records.HostOf(within, r.Metal, o.n.Machine.Object))
+		done()
+	}
+	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
+	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
+	records.Carry(req, record)
+	return record
+}
+
+// recorded is the record that the former requests of the remediation carry; zero if they carry none.
+func (o *outcome) recorded() (types.NamespacedName, types.UID) {
+	for j := len(o.n.Requests) - 1; j >= 0; j-- {
+		if carried, uid := records.CarriedBy(o.n.Requests[j].Object); carried.Name != "" && !o.Requests[j].Over {
+			return carried, uid
+		}
+	}
+	return types.NamespacedName{}, ""
+}
+
+// unhealthySince tells a remediation of a node from those before and after it, whichever process begins it: it is the check, and the
+// first moment since which a condition of the node is as it is. What only the memory of a process knows is left out.
+func unhealthySince(facts *Facts, n *Node) string {
+	var first time.Time
+	signals, reported := facts.Signals(n)
+	if !reported && n.Object != nil {
+		first = n.Object.CreationTimestamp.Time
+	}
+	for i := range signals {
+		first = health.Earliest(first, signals[i].Since)
+	}
+	return string(facts.Check.UID) + " " + first.UTC().Format(time.RFC3339)
+}
+
+// recordOf is the record of the remediation that o begins: what is known of the node, and what was decided about it and by which numbers.
+func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
+	record := &mendv1.RemediationRecord{}
+	spec := &record.Spec
+	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
+	if o.n.Machine.There() {
+		spec.Target = records.MachineTarget(o.n.Machine.Object)
+		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
+	}
+	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()
+	records.OnNode(&spec.Target, o.n.Object)
+	spec.Requester.Check = &mendv1.RecordRef{
+		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: state.check.Name, UID: string(state.check.UID),
+	}
+	records.Judged(spec, o.Verdict, state.facts.Now)
+	minHealthy, maxUnhealthy := state.facts.Limits()
+	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(maxUnhealthy, minHealthy))
+	return record
 }

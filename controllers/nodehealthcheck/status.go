@@ -8,19 +8,17 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what
 // it said before. Only moments that nothing else remembers are taken over.
-func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
+func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	st := &next.Status
 	st.ObservedNodes, st.HealthyNodes, st.InFlightRemediations = ptr.To(plan.Population.Total()), ptr.To(plan.Population.Healthy), nil
@@ -34,12 +32,12 @@ func statusAfter(state *observed, plan *nodes.Plan, outcomes []outcome) *nhcv1.N
 		}
 	}
 	st.UnhealthyNodes = bounded(st.UnhealthyNodes)
-	st.Conditions = nodes.Conditions(&state.facts, plan)
+	st.Conditions = Conditions(&state.facts, plan)
 	n := -1
 	if remediating { // there are requests; what the status only remembers are none
 		n = len(st.UnhealthyNodes)
 	}
-	st.Phase, st.Reason = nodes.Phase(st.Conditions, state.check.Spec.PauseRequests, n)
+	st.Phase, st.Reason = Phase(st.Conditions, state.check.Spec.PauseRequests, n)
 	return next
 }
 
@@ -68,8 +66,9 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 	case o.healthyOrGone(), o.Left, newlyPending, !o.n.Selected:
 		return nil
 	}
-	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: what comes back under its name begins at the first step, too
-	if o.Delayed || o.AwaitsRepeat(&state.facts, o.n, o.ended) {
+	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
+	repeats := o.repeats(&state.facts, o.n)
+	if o.Delayed || slices.ContainsFunc(repeats, func(j int) bool { return !slices.Contains(o.ended, j) }) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -80,7 +79,7 @@ func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State
 // healthySince is since when the node is healthy, or gone, as the status remembers it; nil if it is neither. A node that is unhealthy
 // again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
-	over := slices.IndexFunc(o.Requests, func(r nodes.RequestState) bool { return r.Over })
+	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
 		return nil
 	}
@@ -105,7 +104,7 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 		remediations = append(remediations, remediationOf(state, o, j))
 	}
 	if o.made != nil {
-		remediations = append(remediations, (&nodes.Request{Object: o.made}).Entry())
+		remediations = append(remediations, (&Request{Object: o.made}).Entry())
 	}
 	for j := range o.n.Unseen {
 		remediations = append(remediations, o.n.Unseen[j].Remediation)
@@ -146,8 +145,4 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return nil
-}
-
-func conditionOf(check *nhcv1.NodeHealthCheck, kind string) *metav1.Condition {
-	return meta.FindStatusCondition(check.Status.Conditions, kind)
 }

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -27,17 +26,17 @@ import (
 func isTemplate(kind string) bool { return strings.HasSuffix(kind, remediationrequest.TemplateSuffix) }
 
 // templatesOf are the templates that a spec names, in the order of use. The spec, which is shared, is not sorted.
-func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []nodes.Template {
-	template := func(ref corev1.ObjectReference, step *nhcv1.EscalatingRemediation) nodes.Template {
+func templatesOf(spec *nhcv1.NodeHealthCheckSpec) []Template {
+	template := func(ref corev1.ObjectReference, step *nhcv1.EscalatingRemediation) Template {
 		request, _ := remediationrequest.NodeKindOf(ref.GroupVersionKind()) // the error is reported when the template is read
-		return nodes.Template{ObjectReference: ref, Step: step, Request: request}
+		return Template{ObjectReference: ref, Step: step, Request: request}
 	}
 	if spec.RemediationTemplate != nil {
-		return []nodes.Template{template(*spec.RemediationTemplate, nil)}
+		return []Template{template(*spec.RemediationTemplate, nil)}
 	}
 	steps := slices.Clone(spec.EscalatingRemediations)
 	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
-	templates := make([]nodes.Template, 0, len(steps))
+	templates := make([]Template, 0, len(steps))
 	for i := range steps {
 		templates = append(templates, template(steps[i].RemediationTemplate, &steps[i]))
 	}
@@ -63,36 +62,34 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 		state.disable(why)
 	}
 	if len(state.facts.Templates) == 0 {
-		state.disable(nodes.NoTemplates())
+		state.disable(Disabled{
+			Reason:  nhcv1.TemplateInvalidReason,
+			Message: "Remediation template is invalid: either spec.remediationTemplate or at least one of spec.escalatingRemediations must be set",
+		})
 	}
 	r.observeFormer(ctx, state)
 }
 
 // disabledBefore is why the controller disabled the check because of its templates, for users who may not read these; zero if it did not.
-func disabledBefore(check *nhcv1.NodeHealthCheck) nodes.Disabled {
+func disabledBefore(check *nhcv1.NodeHealthCheck) Disabled {
 	c := conditionOf(check, nhcv1.DisabledCondition)
 	if c == nil || c.Status != metav1.ConditionTrue {
-		return nodes.Disabled{}
+		return Disabled{}
 	}
 	switch c.Reason {
 	case nhcv1.TemplateNotFoundReason, nhcv1.TemplateInvalidReason, nhcv1.TemplateForbiddenReason:
-		return nodes.Disabled{Reason: c.Reason, Message: c.Message}
+		return Disabled{Reason: c.Reason, Message: c.Message}
 	}
-	return nodes.Disabled{}
+	return Disabled{}
 }
 
 // observeFormer watches the kinds of requests that the status lists and that the check does not name any more: what was begun has to end.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	for _, kind := range kindsOf(state.check) {
-		if slices.ContainsFunc(state.facts.Templates, func(t nodes.Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
+		if slices.ContainsFunc(state.facts.Templates, func(t Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {
 			continue
 		}
-		ready, err := r.Kinds.Readable(ctx, kind)
-		switch {
-		case remediationrequest.Missing(err): // then there are none
-		case err == nil:
-			state.awaits(kind, ready)
-		default:
+		if err := r.await(ctx, state, kind); err != nil {
 			state.unreadable[kind.GroupKind()] = true
 			if !errors.Is(err, explain.ErrUnread) {
 				state.trouble = append(state.trouble, err)
@@ -102,10 +99,22 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *nodes.Template) (nodes.Disabled, error) {
+// await makes state wait until the objects of a kind can be read. There are none of a kind that is not installed.
+func (r *Reconciler) await(ctx context.Context, state *observed, kind schema.GroupVersionKind) error {
+	ready, err := r.Kinds.Readable(ctx, kind)
+	if err == nil {
+		state.awaits(kind, ready)
+	}
+	if remediationrequest.Missing(err) {
+		return nil
+	}
+	return err
+}
+
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Template) (Disabled, error) {
 	gvk := t.GroupVersionKind()
 	if _, err := remediationrequest.NodeKindOf(gvk); err != nil {
-		return nodes.TemplateInvalid(t, err), nil
+		return TemplateInvalid(t, err), nil
 	}
 	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{gvk, t.Request} {
@@ -123,39 +132,39 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *no
 		unread = unread || !ready
 	}
 	if unread {
-		return nodes.Disabled{}, nil
+		return Disabled{}, nil
 	}
 	mapping, err := r.Mapper.RESTMapping(gvk.GroupKind(), gvk.Version)
 	if err != nil {
-		return nodes.Disabled{}, fmt.Errorf("find out whether %s is namespaced: %w", gvk.Kind, err)
+		return Disabled{}, fmt.Errorf("find out whether %s is namespaced: %w", gvk.Kind, err)
 	}
 	switch {
 	case mapping.Scope.Name() != meta.RESTScopeNameNamespace:
 		t.Namespace = "" // whatever the reference says: its requests have none either, and are found again by that
 	case t.Namespace == "":
 		err := fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.Name)
-		return nodes.TemplateNotFound(t, err), nil
+		return TemplateNotFound(t, err), nil
 	}
 	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
 // unusable is why a template disables the check that cannot be read, or whose kind or requests cannot be listed, because of err; the error
 // if that says nothing about the template.
-func (state *observed) unusable(t *nodes.Template, kind string, err error) (nodes.Disabled, error) {
+func (state *observed) unusable(t *Template, kind string, err error) (Disabled, error) {
 	switch {
 	case remediationrequest.Missing(err):
 		state.retry()
-		return nodes.TemplateNotFound(t, err), nil
+		return TemplateNotFound(t, err), nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 		state.retry()
-		return nodes.TemplateForbidden(t, kind, err), nil
+		return TemplateForbidden(t, kind, err), nil
 	}
-	return nodes.Disabled{}, err
+	return Disabled{}, err
 }
 
 // readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8
 // and Fence Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
-func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes.Template, live bool) (nodes.Disabled, error) {
+func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Template, live bool) (Disabled, error) {
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
@@ -171,10 +180,10 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *nodes
 		return why, err
 	}
 	if _, err := remediationrequest.Content(obj); err != nil {
-		return nodes.TemplateInvalid(t, err), nil
+		return TemplateInvalid(t, err), nil
 	}
 	t.Object = obj
-	return nodes.Disabled{}, nil
+	return Disabled{}, nil
 }
 
 func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {
@@ -219,7 +228,7 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 
 // nameFor is the name of a request: that of the Machine or the node; where there may be several for one node, one that no other template
 // has.
-func nameFor(check *nhcv1.NodeHealthCheck, t *nodes.Template, n *nodes.Node) string {
+func nameFor(check *nhcv1.NodeHealthCheck, t *Template, n *Node) string {
 	name := n.Name
 	if t.OwnedByMachine(n) {
 		name = n.Machine.Object.Name
@@ -236,7 +245,7 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 }
 
 // machineOwner is the Machine behind the node, if it can own a request; nil if none can.
-func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nodes.Node) (*metav1.OwnerReference, error) {
+func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*metav1.OwnerReference, error) {
 	switch {
 	case t.OwnedByMachine(n):
 		return &metav1.OwnerReference{
@@ -245,7 +254,7 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *nodes.Template, n *nod
 	case t.OwnedByOpenShift(n):
 		owner, err := r.openshift().Machine(ctx, n)
 		// Where a request is about nothing else, that it is not there is an error.
-		if remediationrequest.Missing(err) && !nodes.OfMachines(t.Request) {
+		if remediationrequest.Missing(err) && !OfMachines(t.Request) {
 			return nil, nil
 		}
 		return owner, err

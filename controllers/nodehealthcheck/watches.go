@@ -31,7 +31,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -111,6 +110,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	r.resumed = make(chan event.GenericEvent, 1)
 	everyCheck := enqueue.Merged[client.Object](r.everyCheck)
+	itself := func(_ context.Context, check client.Object) []reconcile.Request {
+		return []reconcile.Request{requestFor(check.GetName())}
+	}
 	built, err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodehealthcheck").
 		WithOptions(options).
@@ -132,10 +134,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}
 	return nil
-}
-
-func itself(_ context.Context, check client.Object) []reconcile.Request {
-	return []reconcile.Request{requestFor(check.GetName())}
 }
 
 func requestFor(check string) reconcile.Request {
@@ -249,7 +247,7 @@ func clusterChanges() predicate.Predicate {
 		CreateFunc: func(event.CreateEvent) bool { return false },
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
-			return nodes.RollingOut(before) != nodes.RollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
+			return RollingOut(before) != RollingOut(after) || ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false)
 		},
 	}
 }
@@ -257,7 +255,7 @@ func clusterChanges() predicate.Predicate {
 // nodeAnnotations are those that are read. A node has many more.
 var nodeAnnotations = []string{
 	nhcv1.ConfirmedHealthyAnnotation, clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation,
-	nodes.OpenShiftDesiredConfig, nodes.OpenShiftCurrentConfig, nodes.OpenShiftMachine,
+	OpenShiftDesiredConfig, OpenShiftCurrentConfig, nhcv1.OpenShiftMachineAnnotation,
 }
 
 // SlimNode is the transform of the node cache: what package workload keeps, all labels, and the annotations that are read.

@@ -18,7 +18,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
@@ -203,7 +202,7 @@ func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
 	}
 	t.Known, t.Exists = true, true
-	o.openshift = found.Annotations[nodes.OpenShiftMachine]
+	o.openshift = found.Annotations[nhcv1.OpenShiftMachineAnnotation]
 	if found.DeletionTimestamp != nil {
 		t.Deleting = found.DeletionTimestamp.Time
 	}

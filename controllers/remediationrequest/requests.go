@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
 )
 
 // ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released it by
@@ -102,7 +103,7 @@ func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) e
 	kind, key := req.GroupVersionKind(), client.ObjectKeyFromObject(req)
 	found, err := r.Find(ctx, kind, key)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", begin.ErrUnasked, err)
 	}
 	if found != nil {
 		return ErrAppeared

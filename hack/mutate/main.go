@@ -35,7 +35,6 @@ var targets = []target{
 	{folder: "controllers/decide/budget", least: 95},
 	{folder: "controllers/decide/controlplane", least: 95},
 	{folder: "controllers/decide/escalation", least: 95},
-	{folder: "controllers/decide/nodes", least: 85},
 	{folder: "controllers/remediationrecord", least: 85},
 	{folder: "controllers/capacity", least: 85},
 	{folder: "baremetal/powercycle", least: 95},

@@ -109,3 +109,6 @@ const (
 	EventRemediationTimedOut = "RemediationTimedOut" // a remediator's time is over, or it said that it failed; the next one's turn comes
 	EventRequestFailed       = "RemediationFailed"   // a request could not be made
 )
+
+// OpenShiftMachineAnnotation names the Machine of OpenShift that a node is of, as namespace/name.
+const OpenShiftMachineAnnotation = "machine.openshift.io/machine"

@@ -1,8 +1,8 @@
 package inspect
 
 import (
-	"github.com/kubemend/kubemend/controllers/decide/nodes"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
 // unreadByYou replaces the blockers of nodes whose Machine the user may not read: the manager may, and its decision is not known.
@@ -10,7 +10,7 @@ func unreadByYou(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]
 		for j := range t.Blockers {
-			if t.Blockers[j].Cause != string(nodes.MachineUnread) {
+			if t.Blockers[j].Cause != string(nodehealthcheck.MachineUnread) {
 				continue
 			}
 			t.Blockers[j] = explain.Blocker{

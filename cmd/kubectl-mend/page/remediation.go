@@ -53,7 +53,7 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 		}
 		first := fmt.Sprintf("  %d. ", number)
 		if c != nil && len(c.Targets) > 1 && (c.PartOf(b) == explain.SameAsLimit || p.again(b.Text)) {
-			p.line(first, b.Reason+", as above.")
+			p.line(first, b.Name()+", as above.")
 			continue
 		}
 		p.line(first, p.blocker(c, b)+".")
@@ -73,7 +73,7 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	if !b.Until.IsZero() {
 		why += ", until " + p.moment(b.Until)
 	}
-	return b.Reason + ": " + why
+	return b.Name() + ": " + why
 }
 
 // cycle is the table of the steps of a power cycle: when each began that is done and how long it took, and since and until when one

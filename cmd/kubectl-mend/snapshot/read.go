@@ -25,7 +25,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -249,9 +249,9 @@ func (r *source) rest() reads {
 		lists[eventGVK] = append(lists[eventGVK], question{namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
 		lists[namespaceGVK] = []question{{name: r.Namespace}}                                   // it may be being deleted
 	}
-	if r.AllMachines && r.snapshot.served(openshift.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
-		etcd := []question{{namespace: openshift.EtcdNamespace}}
-		lists[openshift.Machines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
+	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
+		etcd := []question{{namespace: nodehealthcheck.EtcdNamespace}}
+		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}
 	lists[definitionGVK] = []question{{name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
 	return lists

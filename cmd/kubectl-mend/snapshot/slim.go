@@ -18,7 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/nodehealthcheck/openshift"
+	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -93,7 +93,7 @@ func slim(obj client.Object) (map[string]any, error) {
 			_ = unstructured.SetNestedField(content, usable, "spec", "template", "spec") // only maps are above it
 		}
 		fields = []string{"spec.template.apiVersion", "spec.template.kind", "spec.template.spec"}
-	case gvk.Group == openshift.ConfigGroup || gvk == openshift.MachineHealthChecks:
+	case gvk.Group == nodehealthcheck.ConfigGroup || gvk == nodehealthcheck.MachineHealthChecks:
 		fields = []string{"spec", "status.conditions"}
 	case isTree(obj) && fields == nil:
 		fields = []string{"status.conditions"}

@@ -2,8 +2,12 @@ package controlplane
 
 import (
 	"slices"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 )
 
 const etcdLabel = "node-role.kubernetes.io/etcd"
@@ -55,4 +59,31 @@ func InMaintenance(node *corev1.Node) bool {
 		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 			return (c.Type == "MaintenanceInProgress" || c.Type == "DrainInProgress") && c.Status == corev1.ConditionTrue
 		}))
+}
+
+// skew is by how much the clock of the holder of a lease may be ahead of ours.
+const skew = 30 * time.Second
+
+// Leased reports whether another one than holder has the lease on node (nil if it is gone): the Node Maintenance Operator or a
+// NodeHealthCheck, which may switch the node off at any moment. A lease of a former node of the name counts for nothing, and one renewed in
+// the future (medik8s) as well, but for a skew of clocks.
+func Leased(lease *coordinationv1.Lease, node *corev1.Node, holder string, now time.Time) bool {
+	by := ptr.Deref(lease.Spec.HolderIdentity, "")
+	if by == "" || by == holder || lease.Spec.RenewTime == nil || node != nil && ofFormer(lease, node) {
+		return false
+	}
+	return now.Before(Expiry(lease)) && !lease.Spec.RenewTime.After(now.Add(skew))
+}
+
+func ofFormer(lease *coordinationv1.Lease, node *corev1.Node) bool {
+	owners := slices.DeleteFunc(slices.Clone(lease.OwnerReferences), func(o metav1.OwnerReference) bool { return o.Kind != "Node" })
+	return len(owners) > 0 && !slices.ContainsFunc(owners, func(o metav1.OwnerReference) bool { return o.UID == node.UID })
+}
+
+// Expiry is when lease runs out; zero if nobody has renewed it.
+func Expiry(lease *coordinationv1.Lease) time.Time {
+	if lease.Spec.RenewTime == nil {
+		return time.Time{}
+	}
+	return lease.Spec.RenewTime.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
 }

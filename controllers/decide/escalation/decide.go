@@ -31,7 +31,7 @@ func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	case here < 0:
 		return Decision{Do: Start, Reason: FirstStep}
 	case len(steps) == 1 && steps[0].Timeout <= 0:
-		return alone(latest(asked), now)
+		return alone(asked[0], now)
 	}
 	if slices.ContainsFunc(asked, Request.givenUp) {
 		return afterGivingUp(len(steps), here, asked, now)
@@ -39,37 +39,26 @@ func Decide(steps []Step, requests []Request, now time.Time) Decision {
 	return current(steps[here], here, asked, now)
 }
 
-// highest returns the highest of n steps that has a request, with its requests; -1 if none has.
+// highest returns the highest of n steps that has a request, with its requests, the one to go by first: one that exists before one that is
+// gone (the status may remember one that was made again), then the youngest. The step is -1 if none has one.
 func highest(n int, requests []Request) (step int, asked []Request) {
 	step = -1
 	for _, r := range requests {
-		if r.Step < 0 || r.Step >= n || r.Step < step {
-			continue
+		if r.Step < n {
+			step = max(step, r.Step)
 		}
-		if r.Step > step {
-			step, asked = r.Step, nil
-		}
-		asked = append(asked, r)
 	}
+	asked = slices.DeleteFunc(slices.Clone(requests), func(r Request) bool { return r.Step != step || step < 0 })
+	slices.SortStableFunc(asked, func(a, b Request) int {
+		switch {
+		case a.Gone == b.Gone:
+			return b.Started.Compare(a.Started)
+		case a.Gone:
+			return 1
+		}
+		return -1
+	})
 	return step, asked
-}
-
-// latest is the request to go by: one that exists before one that is gone (the status may remember one that was made again), then the
-// youngest.
-func latest(asked []Request) Request {
-	l := asked[0]
-	for _, r := range asked[1:] {
-		if r.Gone != l.Gone {
-			if l.Gone {
-				l = r
-			}
-			continue
-		}
-		if r.Started.After(l.Started) {
-			l = r
-		}
-	}
-	return l
 }
 
 // afterGivingUp decides on a step of which one request was given up: a copy of it that a person made does not begin the step anew.
@@ -78,7 +67,8 @@ func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 	if slices.ContainsFunc(asked, Request.unaware) {
 		d := Decision{Do: GiveUp, Step: here, Notify: true, Reason: NotNotified}
 		if last {
-			d.Recheck = lastGivenUp(asked).Add(NotifiedAgainFor)
+			givenUp := slices.MaxFunc(asked, func(a, b Request) int { return a.GivenUp.Compare(b.GivenUp) }).GivenUp
+			d.Recheck = givenUp.Add(NotifiedAgainFor)
 		}
 		if !last || now.Before(d.Recheck) {
 			return d
@@ -90,36 +80,39 @@ func afterGivingUp(steps, here int, asked []Request, now time.Time) Decision {
 	return Decision{Do: Start, Step: here + 1, Reason: NextStep}
 }
 
-func lastGivenUp(asked []Request) time.Time {
-	return slices.MaxFunc(asked, func(a, b Request) int { return a.GivenUp.Compare(b.GivenUp) }).GivenUp
-}
-
 func (r Request) givenUp() bool { return r.Notified || !r.GivenUp.IsZero() }
 
 // unaware reports whether r has a remediator that would go on, if r was given up.
 func (r Request) unaware() bool { return !r.Gone && !r.Notified && r.Succeeded != Yes }
 
-// began is when a step was begun. A request that is made again has the time that was left: else a remediator that deletes its own blocks
-// the rest.
-func began(asked []Request) time.Time {
-	return slices.MinFunc(asked, func(a, b Request) int { return a.Started.Compare(b.Started) }).Started
-}
-
-// current returns the decision on a step that was not given up.
+// current returns the decision on a step that was not given up. A request that is made again has the time that was left: else a remediator
+// that deletes its own requests would keep the node on the step.
 func current(step Step, here int, asked []Request, now time.Time) Decision {
-	since := began(asked)
-	d := Decision{Step: here}
-	d.Do, d.Reason = progress(latest(asked))
+	r, d := asked[0], Decision{Step: here}
+	d.Do, d.Reason = progress(r)
 	if step.Timeout > 0 {
-		d.Expires = since.Add(step.Timeout)
+		began := slices.MinFunc(asked, func(a, b Request) int { return a.Started.Compare(b.Started) }).Started
+		d.Expires = began.Add(step.Timeout)
 	}
-	for _, e := range ends(step, latest(asked), since) {
-		if !now.Before(e.due) {
-			return Decision{Do: GiveUp, Step: here, Notify: slices.ContainsFunc(asked, Request.unaware), Reason: e.reason}
+	stopped := r.stoppedSince().Add(StoppedFor)
+	giveUp := Decision{Do: GiveUp, Step: here, Notify: slices.ContainsFunc(asked, Request.unaware)}
+	switch {
+	case r.Succeeded == No:
+		giveUp.Reason = Failed
+	case r.stopped() && !now.Before(stopped):
+		giveUp.Reason = Stopped
+	case step.Timeout > 0 && !now.Before(d.Expires) && r.Refused:
+		giveUp.Reason = NeverMade
+	case step.Timeout > 0 && !now.Before(d.Expires):
+		giveUp.Reason = TimedOut
+	default:
+		d.Recheck = d.Expires
+		if r.stopped() {
+			d.Recheck = health.Earliest(d.Recheck, stopped)
 		}
-		d.Recheck = health.Earliest(d.Recheck, e.due)
+		return awaitingBoot(d, r, now)
 	}
-	return awaitingBoot(d, latest(asked), now)
+	return giveUp
 }
 
 // awaitingBoot is d, which waits for a node whose remediator has succeeded and deleted its request no longer than a boot may take, where no
@@ -164,31 +157,6 @@ func alone(r Request, now time.Time) Decision {
 		d.Reason = Stopped
 	}
 	return awaitingBoot(d, r, now)
-}
-
-// end is a reason to give a request up, which holds from due on; a zero due holds at once.
-type end struct {
-	reason string
-	due    time.Time
-}
-
-// ends returns what will end r, on a step that was begun at since, if nothing changes; the most telling reason first.
-func ends(step Step, r Request, since time.Time) []end {
-	var all []end
-	switch {
-	case r.Succeeded == No:
-		all = append(all, end{reason: Failed})
-	case r.stopped():
-		all = append(all, end{Stopped, r.stoppedSince().Add(StoppedFor)})
-	}
-	timedOut := TimedOut
-	if r.Refused {
-		timedOut = NeverMade
-	}
-	if step.Timeout > 0 {
-		all = append(all, end{timedOut, since.Add(step.Timeout)})
-	}
-	return all
 }
 
 // stopped reports whether r is not worked on by a remediator that never speaks of success. One that does speak of it is not judged by

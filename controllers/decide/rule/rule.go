@@ -7,6 +7,7 @@ import (
 	"time"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
 
 // Ref names an object.
@@ -44,6 +45,14 @@ func (b *Blocker) Document() cliv1.Blocker {
 		document.Object = &object
 	}
 	return document
+}
+
+// Name is the reason, with its cause where that is one of many with the same event.
+func (b *Blocker) Name() string {
+	if b.Reason == nhcv1.EventRemediationSkipped && b.Cause != "" {
+		return b.Reason + " (" + b.Cause + ")"
+	}
+	return b.Reason
 }
 
 // MissingPermission is the reason of what the reader may not read, while the manager may.

@@ -31,9 +31,9 @@ import (
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list
 // +kubebuilder:rbac:groups=config.openshift.io,resources=infrastructures,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list
-// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get;list
+// +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list
-// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get;list
+// +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=list
 
 // The API server waits ten seconds for a webhook, and then says nothing of what the webhook was waiting for.
 const (

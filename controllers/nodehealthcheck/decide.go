@@ -1,0 +1,329 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// Decide returns the plan for f: the verdict on each node, what blocks its remediation, and what is done about its requests and its lease.
+//
+// What has begun is never blocked by what the population allows: requests end, time out and follow each other, leases are renewed. Only
+// what would add a node is.
+func Decide(f Facts) Plan {
+	p := Plan{Decisions: make([]Decision, len(f.Nodes))}
+	d := &decider{f: &f, p: &p}
+	for i := range f.Templates {
+		d.steps = append(d.steps, escalation.Step{Timeout: f.Templates[i].timeout()})
+	}
+	d.judge()
+	d.recall()
+	missing := d.missing()
+	d.settled = d.settledAt()
+	d.population()
+	notHealthy := func(decision Decision) bool { // selected or not
+		return decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+	}
+	d.awaitsKubelets = !d.settled.IsZero() && (p.Population.Unhealthy > 0 || slices.ContainsFunc(p.Decisions, notHealthy))
+	d.now.upgrading, d.now.upgraded = d.upgrade(health.Unhealthy)
+	d.ahead.upgrading, d.ahead.upgraded = d.upgrade(health.Unhealthy, health.Pending)
+	p.Blockers = (&Case{decider: d, view: &d.now, begins: true}).ask(ofCheck)
+	d.members()
+	p.Recheck = health.Earliest(health.Earliest(f.Recheck, f.Retry), health.Earliest(health.Earliest(missing, d.settled), p.Storm.Recheck))
+	for i := range f.Nodes {
+		d.decide(i)
+		p.Recheck = health.Earliest(p.Recheck, p.Decisions[i].Recheck)
+		if p.Decisions[i].acts() {
+			p.Order = append(p.Order, i)
+		}
+	}
+	slices.SortStableFunc(p.Order, d.comesFirst)
+	return p
+}
+
+type decider struct {
+	f     *Facts
+	p     *Plan
+	steps []escalation.Step
+	plane controlplane.Plane
+	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets that a node may be unhealthy for
+	// that.
+	settled        time.Time
+	awaitsKubelets bool
+	// now is what blocks the nodes that are unhealthy, ahead what will block those that are not due yet, if nothing else changes.
+	now, ahead view
+}
+
+// view is what a node is blocked by besides itself.
+type view struct {
+	upgrading string // by what the cluster is being changed; empty if by nothing
+	upgraded  rule.Ref
+	first     int    // whose turn it is of the control plane's nodes, if that is known; -1 if none waits
+	etcd      Reason // why etcd cannot do without that one; empty if it can
+}
+
+// members finds out which of the control plane's nodes goes first.
+func (d *decider) members() {
+	c := d.f.ControlPlane
+	if c == nil {
+		return
+	}
+	if c.Unread == "" {
+		d.plane = c.plane(d.f.Now)
+	}
+	if due := d.dueMembers(); len(due) > 0 {
+		d.now.first, d.now.etcd = d.queue(due)
+		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
+		return
+	}
+	d.now.first, d.ahead.first = -1, d.nextMember()
+	if d.ahead.first >= 0 && c.Unread == "" {
+		d.ahead.etcd = c.Etcd.against(d.f.Nodes[d.ahead.first].Name)
+	}
+}
+
+// comesFirst puts those first for which something starts, and of these those that have been due for longest.
+func (d *decider) comesFirst(i, j int) int {
+	a, b := &d.p.Decisions[i], &d.p.Decisions[j]
+	starts := func(d *Decision) int {
+		if d.Starts() {
+			return 0
+		}
+		return 1
+	}
+	return cmp.Or(cmp.Compare(starts(a), starts(b)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
+}
+
+// acts reports whether anything is done about the node, or reported.
+func (d *Decision) acts() bool {
+	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
+		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
+}
+
+func (d *decider) population() {
+	f, p := d.f, d.p
+	for i := range f.Nodes {
+		n, decision := &f.Nodes[i], &p.Decisions[i]
+		decision.InFlight = n.Remediated() || decision.Missing
+		// One that is gone counts while a remediation that may have taken it away goes on, or it is missing.
+		goesOn := decision.Missing || len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return !r.Clings(f.Now) })
+		if !n.Selected && (n.Exists() || !goesOn) {
+			continue
+		}
+		decision.Class = d.classOf(i)
+		p.Population.Count(decision.Class)
+		if decision.InFlight {
+			p.Population.InFlight++
+		} else if decision.Verdict.State == health.Unhealthy {
+			p.Population.Waiting++
+		}
+	}
+	minHealthy, maxUnhealthy := f.Limits()
+	var err error
+	if p.Limits, err = budget.NodeLimits(minHealthy, maxUnhealthy, p.Population.Total()); err != nil && !f.Disabled.Is() {
+		f.Disabled = Disabled{Reason: nhcv1.InvalidLimitReason, Message: err.Error()}
+	}
+	p.Disabled, p.Grant = f.Disabled, budget.Decide(p.Population, p.Limits)
+	// Nodes that are not due yet make no storm: they would in every rollout.
+	tooMany := p.Grant.ShortCircuited() && (f.Storm.Active || p.Population.Unhealthy > 0)
+	var cooldown *time.Duration // none
+	if f.Check.Spec.StormCooldownDuration != nil {
+		cooldown = &f.Check.Spec.StormCooldownDuration.Duration
+	}
+	p.Storm = f.Storm.Next(cooldown, tooMany, f.Now)
+}
+
+func (d *decider) classOf(i int) budget.Class {
+	n, state := &d.f.Nodes[i], d.p.Decisions[i].Verdict.State
+	switch {
+	case !n.Exists(), state == health.Unhealthy:
+		return budget.Unhealthy
+	case state == health.Unknown:
+		return budget.Unknown
+	case state == health.Pending:
+		return budget.Pending
+	case n.Remediated(), len(n.Orphaned) > 0:
+		return budget.Recovering
+	}
+	return budget.Healthy
+}
+
+// settledAt is when kubelets have had time to report since the manager started, or the API server came back; zero if they have had it.
+func (d *decider) settledAt() time.Time {
+	f := d.f
+	since, allowed := f.Since, conditionOf(f.Check, nhcv1.RemediationAllowedCondition)
+	awaited := allowed != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason
+	if awaited && !f.Now.Before(allowed.LastTransitionTime.Add(3*f.Grace)) {
+		since = time.Time{} // a manager that is started again and again before they had time would wait without end
+	}
+	if n := len(f.Outages); n > 0 && f.Outages[n-1].To.After(since) {
+		since = f.Outages[n-1].To
+	}
+	return later(since.Add(f.Grace), f.Now)
+}
+
+// later is at if that is to come; else zero.
+func later(at, now time.Time) time.Time {
+	if !now.Before(at) {
+		return time.Time{}
+	}
+	return at
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
+}
+
+// Streaks are those of one node. As long as it is not being remediated its statuses count together. While it is, they do not: on its way
+// back a node is Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
+type Streaks = health.Streaks
+
+// Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
+func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
+	if n.Object == nil {
+		return nil, false
+	}
+	for i := range n.Object.Status.Conditions {
+		c := &n.Object.Status.Conditions[i]
+		reported = reported || c.Type == corev1.NodeReady
+		signal := health.Signal{
+			Source: health.OnNode, Type: string(c.Type), Status: string(c.Status), Reason: c.Reason, Since: c.LastTransitionTime.Time,
+		}
+		if slices.ContainsFunc(f.Policy.Rules, func(r health.Rule) bool { return r.Type == signal.Type && r.Status == signal.Status }) {
+			signals = append(signals, signal)
+		}
+	}
+	return signals, reported
+}
+
+// Concerns reports whether the node says anything that a healthy one does not. Only of such nodes Machines and requests of their names are
+// read.
+func (f *Facts) Concerns(n *Node) bool {
+	signals, reported := f.Signals(n)
+	return n.Exists() && (len(signals) > 0 || !reported)
+}
+
+// neverReported is the reason of the missing Ready condition of a node, as the node-lifecycle controller writes it.
+const neverReported = "NodeStatusNeverUpdated"
+
+// sees is what is seen of n now, after what was seen last.
+//
+// A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
+// first seen. Somebody may have replaced the list of conditions, and the node be as healthy as before. The other conditions say nothing as
+// long as they are missing. (medik8s ignores such a node for ever.)
+func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
+	signals, reported := f.Signals(n)
+	now, created := health.Seen{Object: n.ID(), At: f.Now, Signals: signals}, n.Object.CreationTimestamp.Time
+	if !reported {
+		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
+		if !created.Before(f.Since) {
+			missing.Since = created
+		}
+		now.Signals = append(now.Signals, missing)
+	}
+	return last.Next(now, created, blind)
+}
+
+func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
+	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
+}
+
+// Confirm is why the remediation must not start, as the API server has the node now (nil if it is gone); empty if nothing has changed.
+func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) {
+	if live == nil {
+		return "the node is gone"
+	}
+	now := &Node{Name: n.Name, Object: live}
+	state, same := d.Verdict.State, func(a, b health.Signal) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	}
+	signals, reported := f.Signals(n)
+	liveSignals, reportedNow := f.Signals(now)
+	if reported != reportedNow || !slices.EqualFunc(signals, liveSignals, same) { // the cache is behind: they count from now
+		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID(), At: f.Now}, false).Signals).State
+	}
+	excluded, _ := now.Excluded()
+	switch {
+	case now.ID() != n.ID():
+		return "the node is another one"
+	case state != health.Unhealthy:
+		return "the node is " + state.String()
+	case excluded:
+		return "the node is excluded"
+	}
+	return ""
+}
+
+// unseenFor is how late a reconcile may be without a node having been healthy unseen.
+const unseenFor = time.Minute
+
+func (d *decider) judge() {
+	f := d.f
+	longest := f.Resync
+	for _, rule := range f.Policy.Rules {
+		longest = max(longest, rule.For)
+	}
+	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
+	next := &d.p.Memory
+	next.Seen, next.Streaks, next.Rules, next.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
+	for i := range f.Nodes {
+		n, decision := &f.Nodes[i], &d.p.Decisions[i]
+		if !n.Exists() {
+			continue
+		}
+		last := f.Memory.Seen[n.ID()]
+		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
+			last.At = time.Time{}
+		}
+		seen := f.sees(n, last, blind)
+		next.Seen[n.ID()] = seen
+		if !n.Remediated() {
+			var streaks Streaks
+			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
+				next.Streaks[n.ID()] = streaks
+			}
+		}
+		decision.Verdict = f.judged(n, seen.Signals)
+		if f.TerminatingLeft && n.terminating() { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
+			decision.Left, decision.Verdict.State = true, health.Unknown
+		}
+		d.p.NextDeadline = health.Earliest(d.p.NextDeadline, decision.Verdict.Recheck)
+	}
+}
+
+// Release is the plan for a deleted check: its requests end, and then its leases. An uninstall does not wait for requests without end.
+func Release(f Facts, uninstalling bool) Plan {
+	p := Plan{Decisions: make([]Decision, len(f.Nodes)), Recheck: f.Recheck}
+	d := &decider{f: &f, p: &p}
+	d.recall()
+	for i := range f.Nodes {
+		c, clings := d.caseOf(i, &d.now), true
+		c.Start, c.Would = -1, -1
+		for j := range c.n.Requests {
+			if c.n.Requests[j].Deleting().IsZero() {
+				c.End = append(c.End, j)
+			}
+			clings = clings && c.n.Requests[j].Clings(f.Now)
+		}
+		if len(c.n.Requests) == 0 || uninstalling && clings {
+			c.unleased()
+		} else {
+			c.leased()
+		}
+		p.Order = append(p.Order, i)
+		p.Recheck = health.Earliest(p.Recheck, c.Recheck)
+	}
+	return p
+}

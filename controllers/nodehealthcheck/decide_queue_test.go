@@ -1,0 +1,264 @@
+package nodehealthcheck
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+)
+
+// plane is a control plane of five members, of which those with these letters are not ready.
+func plane(silentMember string, changes ...func(*ControlPlane)) func(*Facts) {
+	return func(f *Facts) {
+		f.ControlPlane = &ControlPlane{}
+		for _, name := range "abcde" {
+			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, seen(string(name), !strings.ContainsRune(silentMember, name)))
+		}
+		for _, change := range changes {
+			change(f.ControlPlane)
+		}
+	}
+}
+
+// etcd is an etcd that allows no disruption, with a guard that is ready on each of these nodes.
+func etcd(guarded string) func(*ControlPlane) {
+	return func(c *ControlPlane) {
+		c.Etcd = Etcd{There: true, Budgets: 1, Budget: "etcd", Guards: map[string]string{}}
+		for _, name := range guarded {
+			c.Etcd.Guards[string(name)] = "guard-" + string(name)
+		}
+	}
+}
+
+func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
+	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread = why } }
+	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
+	refused := func(name string, ago time.Duration) func(*Facts) {
+		return func(f *Facts) {
+			if f.Memory.Refusals == nil {
+				f.Memory.Refusals = map[string]Refusal{}
+			}
+			f.Memory.Refusals[name] = Refusal{Last: epoch.Add(-ago)}
+		}
+	}
+	due := func(minutes int, changes ...func(*Node)) Node {
+		return lost(append(changes, ofPlane, since(time.Duration(minutes+5)*time.Minute))...)
+	}
+	request := reboots("e")
+	for name, tc := range map[string]struct {
+		given Facts
+		want  string // what blocks each node; a node that is not blocked starts
+	}{
+		"of two that are silent that which has been due for longest": {of(due(10), due(20)).with(plane("ab")), "NotFirstInQueue b; "},
+		"wherever it comes in the order of their names":              {of(due(20), due(10)).with(plane("ab")), "; NotFirstInQueue a"},
+		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirstInQueue a"},
+		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirstInQueue b; "},
+		"none while another one is being remediated": {
+			of(due(10), due(20)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e, NotFirstInQueue b; AnotherBeingRemediated e",
+		},
+		"the first one knows that too": {
+			of(due(20), due(10)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
+		},
+		"none that is not a member": {of(due(20), due(10), lost(ofPlane, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
+			f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{seen("b", false), seen("c", false)}}
+		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
+		"none while the control plane is not read, and the longest says why": {
+			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
+		},
+		"none while orphaned requests are searched for": {
+			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched; ControlPlaneSearched, NotFirstInQueue a",
+		},
+		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
+		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
+		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
+		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},
+		"not one that etcd cannot do without":                        {of(due(10), due(20)).with(plane("ab", etcd("b"))), "; NotFirstInQueue a"},
+		"the longest says so if etcd can do without none":            {of(due(10), due(20)).with(plane("ab", etcd("ab"))), "NotFirstInQueue b; EtcdAtRisk etcd"},
+		"the majority comes before etcd":                             {of(due(20), due(10)).with(plane("cde", etcd("ab"))), "MajorityAtRisk, EtcdAtRisk etcd; MajorityAtRisk, NotFirstInQueue a"},
+		"while nothing is due, the pending one that comes due first": {of(due(-2), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"wherever that comes in the order of their names":            {of(due(-3), due(-2)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; WithinTimeout"},
+		"one of two at the same moment":                              {of(due(-3), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout, NotFirstInQueue a"},
+		"but for one that something else will block":                 {of(due(-2, excluded), due(-3)).with(plane("ab")), "WithinTimeout, NodeExcluded, NotFirstInQueue b; WithinTimeout"},
+		"and for one with a request":                                 {of(due(-2, asked()), due(-3)).with(plane("ab")), "WithinTimeout; WithinTimeout"},
+		"a lease that ends before does not count": {
+			of(due(-2, leased(leaseFor("NMO", 2*time.Minute, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken; WithinTimeout, NotFirstInQueue a",
+		},
+		"one that ends later does": {
+			of(due(-2, leased(leaseFor("NMO", 2*time.Minute+time.Second, 0, 0))), due(-3)).with(plane("ab")), "WithinTimeout, LeaseTaken, NotFirstInQueue b; WithinTimeout",
+		},
+		"what etcd will say":                   {of(due(-2), due(-3)).with(plane("ab", etcd("a"))), "WithinTimeout, EtcdAtRisk etcd; WithinTimeout, NotFirstInQueue a"},
+		"also of the last one":                 {of(due(-3), due(-2)).with(plane("ab", etcd("b"))), "WithinTimeout, NotFirstInQueue b; WithinTimeout, EtcdAtRisk etcd"},
+		"a pending one behind one that is due": {of(due(-2), due(10)).with(plane("ab")), "WithinTimeout, NotFirstInQueue b; "},
+		"none waits for one that is excluded":  {of(due(10, excluded), due(-2)).with(plane("ab")), "NodeExcluded; WithinTimeout"},
+		"no node besides":                      {of(due(10), lost()).with(plane("a")), "; "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Decide(tc.given)
+			var got []string
+			for i := range p.Decisions {
+				var all []string
+				for _, b := range p.Decisions[i].Blockers {
+					worded(t, b)
+					all = append(all, strings.TrimSuffix(string(b.Reason)+" "+b.Object.Name, " "))
+				}
+				got = append(got, strings.Join(all, ", "))
+			}
+			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
+				t.Errorf("blockers (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// Nothing tells when the others are back, so a node of the control plane that waits for them is looked at again after a minute.
+func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
+	for name, f := range map[string]Facts{
+		"it is not first":         of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(plane("ab")),
+		"etcd cannot do without":  of(lost(ofPlane)).with(plane("a", etcd("a"))),
+		"it could not be read":    of(lost(ofPlane)).with(plane("a", func(c *ControlPlane) { c.Unread = "a timeout" })),
+		"the majority is at risk": of(lost(ofPlane)).with(plane("bcd")),
+		"it will be in a moment":  of(lost(ofPlane)).with(plane("", func(c *ControlPlane) { c.Searching = true })),
+	} {
+		p := Decide(f)
+		d := &p.Decisions[0]
+		if want := askedAgain([]Blocker{{Again: epoch.Add(time.Minute)}}); d.Starts() || d.Next != want || p.Recheck.After(want.At) {
+			t.Errorf("%s: next %+v, looked at again at %s", name, d.Next, p.Recheck)
+		}
+	}
+}
+
+// The rule itself has its table in package controlplane.
+func TestWhoMayBeDisrupted(t *testing.T) {
+	gone := reboots("m9")
+	gone.Node, gone.Gone = nil, epoch
+	machine := func(name, node string, replaced time.Time, remediated bool) ControlPlane {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
+		m.Status.NodeRef.Name = node
+		if !replaced.IsZero() {
+			m.DeletionTimestamp = &metav1.Time{Time: replaced}
+		}
+		if remediated {
+			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse}}
+		}
+		return ControlPlane{Machines: []clusterv1.Machine{m}}
+	}
+	for name, tc := range map[string]struct {
+		ready string // of which members the node is ready, in the order of their names: m0, m1, ...
+		of    ControlPlane
+		want  string // what blocks m0
+	}{
+		"the only one may be": {"n", ControlPlane{}, ""},
+		"so may one of two":   {"ny", ControlPlane{}, ""},
+		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)"},
+		"one of three that is down":                              {"nyy", ControlPlane{}, ""},
+		"one of three that is down, as another one is":           {"nny", ControlPlane{}, ""},
+		"one that is ready, and bad in another way, with all up": {"yyy", ControlPlane{}, ""},
+		"one that is ready while another one is down":            {"yny", ControlPlane{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
+		"W3: one of five while another one is being remediated": {
+			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
+		},
+		"the one that is being remediated already": {"nyy", ControlPlane{Requests: []MemberRequest{reboots("m0")}}, ""},
+		"W3: one that is being remediated already, as another one is": {
+			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
+		},
+		"one while a node that is gone is away": {
+			"nyy", ControlPlane{Requests: []MemberRequest{gone}}, "m9 is being remediated (Reboot remediators/m9)",
+		},
+		"one while another one's Machine is remediated": {
+			"nyy", machine("m1", "m1", time.Time{}, true), "m1 is being remediated (Machine ns/m1)",
+		},
+		"one while another one's Machine is being replaced": {
+			"nyy", machine("m1", "m1", epoch, false), "m1 is being remediated (Machine ns/m1)",
+		},
+		"one while that has taken very long": {"nyy", machine("m1", "m1", epoch.Add(-time.Hour), false), ""},
+		"one that is ready while a fourth joins": {
+			"yyy", machine("m3", "", time.Time{}, false), "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
+		},
+		"one that is ready when the fourth has a node": {"yyyy", machine("m3", "", time.Time{}, false), ""},
+		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i, is := range tc.ready {
+				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), is == 'y'))
+			}
+			facts := &Facts{Now: epoch, ControlPlane: &tc.of, Nodes: []Node{{Name: "m0"}}}
+			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}, plane: tc.of.plane(epoch)}
+			c := d.caseOf(0, &view{})
+			var got string
+			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
+				got = strings.TrimPrefix(blockers[0].Text, strings.Replace(quorumLoss, "{node}", "m0", 1))
+			}
+			if got != tc.want {
+				t.Errorf("got %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhetherEtcdCanDoWithoutANode(t *testing.T) {
+	guards := func(nodes ...string) map[string]string {
+		all := map[string]string{}
+		for _, n := range nodes {
+			all[n] = "guard-" + n
+		}
+		return all
+	}
+	for name, tc := range map[string]struct {
+		etcd Etcd
+		can  bool
+	}{
+		"there is none of OpenShift's":                         {Etcd{}, true},
+		"C66: its budget allows a disruption":                  {Etcd{There: true, Budgets: 1, Allows: true}, true},
+		"C66: the guard on the node is the one that is lost":   {Etcd{There: true, Budgets: 1}, true},
+		"there is no guard on the node":                        {Etcd{There: true, Budgets: 1, Guards: guards("other")}, true},
+		"another guard is lost, and that on the node is not":   {Etcd{There: true, Budgets: 1, Guards: guards("n")}, false},
+		"C66: it has no budget":                                {Etcd{There: true}, false},
+		"it has two budgets, and it is not known which counts": {Etcd{There: true, Budgets: 2}, false},
+		"it could not be asked":                                {Etcd{There: true, Unread: true}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if b := tc.etcd.against("n"); (b == "") != tc.can {
+				t.Errorf("against() = %q, want that it can do without: %t", b, tc.can)
+			}
+		})
+	}
+}
+
+func TestWhichMachinesAreBeingRemediated(t *testing.T) {
+	at := metav1.NewTime(epoch)
+	is := func(kind string, status metav1.ConditionStatus, reason string) metav1.Condition {
+		return metav1.Condition{Type: kind, Status: status, Reason: reason, LastTransitionTime: at}
+	}
+	asked := is(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, "Waiting")
+	const externally = clusterv1.MachineExternallyRemediatedCondition
+	for name, tc := range map[string]struct {
+		conditions []metav1.Condition
+		deleted    *metav1.Time
+		busy       bool
+		replaced   time.Time
+	}{
+		"W3: one whose owner was asked":         {[]metav1.Condition{asked}, nil, true, epoch},
+		"W3: one that is remediated externally": {[]metav1.Condition{is(externally, metav1.ConditionFalse, "Waiting")}, nil, true, time.Time{}},
+		"W3: one that is being deleted":         {nil, &at, false, epoch},
+		"none whose owner is done":              {[]metav1.Condition{is(asked.Type, metav1.ConditionTrue, "Done")}, nil, false, time.Time{}},
+		"none for which no request was made": {
+			[]metav1.Condition{is(externally, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason)}, nil, false, time.Time{},
+		},
+		"none that is healthy again": {
+			[]metav1.Condition{asked, is(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, "Healthy")}, nil, false, time.Time{},
+		},
+	} {
+		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{DeletionTimestamp: tc.deleted}, Status: clusterv1.MachineStatus{Conditions: tc.conditions}}
+		if busy, since := BeingRemediated(m), replacedSince(m); busy != tc.busy || !since.Equal(tc.replaced) {
+			t.Errorf("%s: remediated %t, replaced since %s", name, busy, since)
+		}
+	}
+}

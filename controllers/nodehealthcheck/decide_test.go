@@ -1,0 +1,347 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
+	p := Decide(of(healthy(asked()), lost(since(20*time.Minute)), lost(since(30*time.Minute)), lost(excluded), healthy()))
+	if want := []int{2, 1, 0, 3}; !slices.Equal(p.Order, want) {
+		t.Errorf("order %v, want %v", p.Order, want)
+	}
+}
+
+func TestTheFirstReasonThatDisablesACheckIsKept(t *testing.T) {
+	p := Decide(of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"Other", "x"} }, limit("many")))
+	if p.Disabled.Reason != "Other" {
+		t.Errorf("got %+v", p.Disabled)
+	}
+}
+
+// Whatever is done about a node, it comes in the order of those about which something is done: what does not is not carried out.
+func TestANodeAboutWhichAnythingIsDoneIsInTheOrder(t *testing.T) {
+	ours := leased(leaseFor(us, 11*time.Minute, 0, 0))
+	pending := since(time.Minute)
+	old := startedBefore(tooOld + 1)
+	marked := delayedSince(0)
+	for name, tc := range map[string]struct {
+		given Facts
+		want  bool
+	}{
+		"nothing": {of(healthy()), false},
+		"nothing about a request that is waited for":     {of(lost(asked(), ours)), false},
+		"a request is counted as old":                    {of(lost(asked(old), ours, pending)), true},
+		"its delay begins":                               {of(healthy(asked(), ours)).with(healthyDelay(time.Minute)), true},
+		"it is counted and its delay begins":             {of(healthy(asked(old), ours)).with(healthyDelay(time.Minute)), true},
+		"its delay was in vain":                          {of(lost(asked(marked), ours, pending)), true},
+		"it ends":                                        {of(healthy(asked(), ours)), true},
+		"it ends and is counted":                         {of(healthy(asked(old), ours)), true},
+		"its remediator is notified to stop":             {of(gone(asked(kept, deleting(0)), ours)), true},
+		"it is left of the last failure":                 {of(lost(asked(deleting(0), kept), asked(on(1)), leased(leaseFor(us, 6*time.Minute, 0, 0)))).with(steps(reboot(0), reboot(0))), true},
+		"it has failed and no step follows":              {of(lost(asked(failed), ours)).with(steps(reboot(0))), true},
+		"the lease is taken":                             {of(lost(asked())), true},
+		"a confirmation is removed":                      {of(healthy(confirmed)), true},
+		"something blocks an unhealthy node":             {of(lost(excluded)), true},
+		"something will block a pending node":            {of(lost(excluded, pending)), false},
+		"a remediation starts":                           {of(lost()), true},
+		"a request of which nothing can be read is kept": {of(lost(unseen, ours)), false},
+	} {
+		if got := len(Decide(tc.given).Order) > 0; got != tc.want {
+			t.Errorf("%s: in the order: %t", name, got)
+		}
+	}
+}
+
+// What is reported first of what blocks a node, or everything.
+func TestWhatIsReportedFirst(t *testing.T) {
+	p := Decide(of(lost(excluded), lost()).with(pausedBy("me"), limit("0")))
+	if got := p.Blocker().Reason; got != Paused {
+		t.Errorf("of the check: %q", got)
+	}
+	if got := p.Decisions[0].Blocker().Reason; got != "NodeExcluded" {
+		t.Errorf("of the node: %q", got)
+	}
+	p = Decide(of(lost()))
+	if got, all := p.Decisions[0].Blocker().Reason, p.Blocker().Reason; got != "" || all != "" {
+		t.Errorf("of a node that nothing blocks: %q, of its check %q", got, all)
+	}
+}
+
+func TestWhichRequestsOfASingleRemediationAreRepeated(t *testing.T) {
+	pending, delayed := since(time.Minute), listedDelayed(time.Time{})
+	success := asked(succeeded(escalation.Yes))
+	for name, tc := range map[string]struct {
+		given Facts
+		want  int
+	}{
+		"that of a node that is pending again": {of(lost(success, pending, delayed)), 1},
+		"of one that is unhealthy again":       {of(lost(success, delayed)), 1},
+		"not one that has not succeeded":       {of(lost(asked(), delayed)), 0},
+		"nor of a node that never was healthy": {of(lost(success, statusLists(epoch))), 0},
+		"nor of one that is healthy":           {of(healthy(success, delayed)), 0},
+		"nor of one that is gone":              {of(gone(success, delayed)), 0},
+		"nor of a check with steps":            {of(lost(success, pending, delayed)).with(steps(reboot(0))), 0},
+		"nor a request that is being deleted":  {of(lost(asked(succeeded(escalation.Yes), deleting(0)), pending, delayed)), 0},
+	} {
+		d := &Decide(tc.given).Decisions[0]
+		if got := d.repeats(&tc.given, &tc.given.Nodes[0]); len(got) != tc.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// The API server has the last word before a remediation starts.
+func TestWhatTheAPIServerMustConfirm(t *testing.T) {
+	live := func(n Node) *corev1.Node {
+		if n.Object.UID == "" {
+			n.Object.UID = "uid-a"
+		}
+		return n.Object
+	}
+	other := of(lost(), lost()).Nodes[1]
+	for name, tc := range map[string]struct {
+		now  *corev1.Node
+		want string
+	}{
+		"the node is as it was":         {live(lost()), ""},
+		"the node is gone":              {nil, "the node is gone"},
+		"it is another one of its name": {live(other), "the node is another one"},
+		"it is healthy":                 {live(healthy()), "the node is healthy"},
+		"its time is not over":          {live(lost(since(time.Minute))), "the node is pending"},
+		"it has turned unseen":          {live(lost(since(2 * time.Hour))), "the node is pending"},
+		"its user has excluded it":      {live(lost(excluded)), "the node is excluded"},
+	} {
+		f := of(lost())
+		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
+	}
+	f := of(healthy(silentMember))
+	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], live(healthy())); got != "the node is healthy" {
+		t.Errorf("Ready is missing in the cache alone: %+v", got)
+	}
+}
+
+func TestWhereATemplateIsFound(t *testing.T) {
+	cluster, second := reboot(0), reboot(0)
+	cluster.Namespace = ""
+	second.Step = &nhcv1.EscalatingRemediation{Order: 2}
+	for want, template := range map[string]*Template{
+		"RebootTemplate reboot":                       &cluster,
+		"RebootTemplate remediators/reboot":           new(reboot(0)),
+		"RebootTemplate remediators/reboot (order 2)": &second,
+	} {
+		if got := template.Place(); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// What is remembered is the plan's own: to change it changes no facts.
+func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
+	f := of(lost(asked(failed)), healthy(asked(deleting(0)))).with(steps(reboot(0), reboot(0)))
+	f.Memory = Decide(f).Memory
+	before := encoded(t, f)
+	p := Decide(f)
+	p.Memory.Flagged["r"], p.Memory.Refusals["a"], p.Memory.Started["r"] = true, Refusal{}, epoch
+	p.Memory.Unpatchable["r"], p.Memory.Streaks["uid-a"] = true, Streaks{}
+	if after := encoded(t, f); after != before {
+		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
+	}
+}
+
+// The Machines of a node, and requests of their names, are read only if something may be decided by them.
+func TestWhichNodesConcern(t *testing.T) {
+	for name, tc := range map[string]struct {
+		node Node
+		want bool
+	}{
+		"a healthy one does not":                   {healthy(), false},
+		"an unhealthy one does":                    {lost(), true},
+		"a pending one does":                       {lost(since(time.Minute)), true},
+		"one that never reported does":             {healthy(silentMember), true},
+		"one that is gone does not":                {gone(asked()), false},
+		"one with another status or type does not": {healthy(terminating), false},
+	} {
+		facts := of(tc.node)
+		if got := facts.Concerns(&facts.Nodes[0]); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// What a deleted check has begun ends: its requests first, and the lease on a node when the last of them is gone.
+func TestWhatADeletedCheckReleases(t *testing.T) {
+	type released struct {
+		End   []int
+		Lease LeaseAction
+	}
+	ours := func(renewed time.Duration) func(*Node) {
+		return leased(leaseFor(us, 11*time.Minute, time.Hour, renewed))
+	}
+	clings := asked(kept, deleting(ClingingFor))
+	for name, tc := range map[string]struct {
+		node         Node
+		uninstalling bool
+		want         released
+		again        time.Duration
+	}{
+		"the requests of a node":                 {lost(asked(), asked(), ours(0)), false, released{End: []int{0, 1}}, 5 * time.Minute},
+		"also if it is healthy":                  {healthy(asked(), ours(0)), false, released{End: []int{0}}, 5 * time.Minute},
+		"also if it is gone":                     {gone(asked(), ours(0)), false, released{End: []int{0}}, 5 * time.Minute},
+		"not what is being deleted":              {lost(asked(deleting(time.Minute)), ours(0)), false, released{}, 5 * time.Minute},
+		"the lease is renewed for as long":       {lost(asked(deleting(time.Minute)), ours(6*time.Minute)), false, released{Lease: RenewLease}, 5 * time.Minute},
+		"the lease after the last request":       {lost(ours(0)), false, released{Lease: DropLease}, 0},
+		"not the lease of another holder":        {lost(leased(leaseFor("NMO", time.Hour, 0, 0))), false, released{}, 0},
+		"not while a remediator keeps a request": {lost(clings, ours(0)), false, released{}, 5 * time.Minute},
+		"but during an uninstall":                {lost(clings, ours(0)), true, released{Lease: DropLease}, 0},
+		"which waits for ten minutes":            {lost(asked(kept, deleting(ClingingFor-1)), ours(0)), true, released{}, 5 * time.Minute},
+		"for all requests of the node":           {lost(clings, asked(deleting(0)), ours(0)), true, released{}, 5 * time.Minute},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
+			p := Release(f, tc.uninstalling)
+			d := &p.Decisions[0]
+			if diff := cmp.Diff(tc.want, released{d.End, d.Lease}); diff != "" {
+				t.Errorf("released (-want +got):\n%s", diff)
+			}
+			if d.Starts() || d.Would >= 0 {
+				t.Errorf("step %d starts, %d would", d.Start, d.Would)
+			}
+			var again time.Time
+			if tc.again > 0 {
+				again = epoch.Add(tc.again)
+			}
+			if !p.Recheck.Equal(again) {
+				t.Errorf("looked at again at %s, want %s", p.Recheck, again)
+			}
+		})
+	}
+	t.Run("the first node that is looked at again says when", func(t *testing.T) {
+		f := of(lost(asked(), ours(2*time.Minute)), lost(asked(), ours(time.Minute)), lost(ours(0)))
+		f.Recheck = epoch.Add(4 * time.Minute)
+		if p := Release(f, false); !p.Recheck.Equal(epoch.Add(3*time.Minute)) || len(p.Order) != 3 {
+			t.Errorf("looked at again at %s, in the order %v", p.Recheck, p.Order)
+		}
+	})
+}
+
+// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after
+// the last one; -1 if it is not on its way there.
+func dueOf(rules []health.Rule, played ...Node) time.Duration {
+	f := of(healthy()).with(func(f *Facts) { f.Policy.Rules = rules })
+	var p Plan
+	for _, n := range played {
+		if n.Object.UID = "uid"; len(n.Object.Status.Conditions) > 0 {
+			f.Now = n.Object.Status.Conditions[0].LastTransitionTime.Time
+		}
+		f.Nodes = []Node{n}
+		p = Decide(f)
+		f.Memory = p.Memory
+	}
+	v := p.Decisions[0].Verdict
+	if len(v.Findings) == 0 {
+		return -1
+	}
+	return v.Findings[0].Due.Sub(epoch)
+}
+
+func TestStatusesOfAConditionCountTogether(t *testing.T) {
+	rule := func(status string, d time.Duration) health.Rule {
+		return health.Rule{Source: health.OnNode, Type: "Ready", Status: status, For: d}
+	}
+	both := []health.Rule{rule(bad, 300*time.Second), rule(unknown, 300*time.Second)}
+	uneven := []health.Rule{rule(bad, 900*time.Second), rule(unknown, 300*time.Second)}
+	for name, tc := range map[string]struct {
+		rules []health.Rule
+		nodes []Node
+		want  time.Duration
+	}{
+		"one status counts from its transition": {both, []Node{ready(bad, 0)}, 300 * time.Second},
+		"W26: a turn from one bad status to the other starts nothing anew": {
+			both, []Node{ready(unknown, 0), ready(bad, 299*time.Second)}, 300 * time.Second,
+		},
+		"W26: nor do many": {
+			both, []Node{ready(unknown, 0), ready(bad, 100*time.Second), ready(unknown, 200*time.Second), ready(bad, 290*time.Second)}, 300 * time.Second,
+		},
+		"a good one in between does": {
+			both, []Node{ready(unknown, 0), ready(good, 100*time.Second), ready(bad, 200*time.Second)}, 500 * time.Second,
+		},
+		"what the longer timeout tolerates is not cut short by the shorter one": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 800*time.Second)}, 900 * time.Second,
+		},
+		"nor longer than the present status alone would take": {
+			uneven, []Node{ready(bad, 0), ready(unknown, 100*time.Second)}, 400 * time.Second,
+		},
+		"a clock that was turned back starts anew": {
+			both, []Node{ready(unknown, 100*time.Second), ready(bad, 0)}, 300 * time.Second,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := dueOf(tc.rules, tc.nodes...); got != tc.want {
+				t.Errorf("unhealthy after %v, want %v", got, tc.want)
+			}
+		})
+	}
+}
+
+func TestANodeThatNeverReported(t *testing.T) {
+	rules := []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 300 * time.Second}}
+	mute := healthy(silentMember, created(epoch))
+	if got := dueOf(rules, mute); got != 300*time.Second {
+		t.Errorf("W27: unhealthy after %v, want 300 s after it was created", got)
+	}
+	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
+	if got := dueOf(other, mute); got != -1 {
+		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
+	}
+}
+
+// What a condition says of its own age counts if nothing contradicts it that was seen.
+func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
+	const m = time.Minute
+	old, missing, made := ready(unknown, -10*m), healthy(silentMember, created(epoch.Add(-2*m))), ready(unknown, -10*m)
+	created(epoch.Add(-m))(&made)
+	facts := of(old)
+	before, _ := facts.Signals(&old)
+	seen := func(signals ...health.Signal) func(*Facts) {
+		return func(f *Facts) {
+			f.Since = epoch.Add(-time.Hour)
+			f.Memory = Memory{Known: true, Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
+				"uid-a": {Object: "uid-a", At: epoch.Add(-m), Signals: signals},
+			}}
+		}
+	}
+	otherRules := func(f *Facts) { f.Memory.Rules = nil }
+	missed := func(f *Facts) {
+		f.Memory.Judged = time.Time{}
+		f.Memory.Streaks = map[string]Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
+	}
+	for name, tc := range map[string]struct {
+		given Facts
+		want  time.Duration // until it is unhealthy
+	}{
+		"its stamp counts at the first look":                     {of(old), -5 * m},
+		"unless it is older than the node":                       {of(made), 5 * m},
+		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
+		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
+		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+	} {
+		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
+			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
+		}
+	}
+}

@@ -1,0 +1,379 @@
+package nodehealthcheck
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over:
+// waiting for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
+
+// Answer is what the escalation decides about a node.
+type Answer struct {
+	escalation.Decision
+	// PassedOver says that the step From comes next and cannot be about the node: another one starts, or none is left.
+	PassedOver bool
+	From       int
+}
+
+func (d *decider) escalationOf(n *Node, requests []escalation.Request) Answer {
+	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
+	if answer.Do != escalation.Start {
+		return answer
+	}
+	answer.From, answer.Step = answer.Step, d.passing(n, answer.Step)
+	noneLeft := answer.From > 0 && d.passed(n, answer.Step)
+	if noneLeft {
+		answer.Do, answer.Reason = escalation.Exhausted, escalation.NoTemplateLeft
+	}
+	answer.PassedOver = noneLeft || answer.Step != answer.From
+	return answer
+}
+
+// passing is the first step from step on that can be about n; the last one if none can.
+func (d *decider) passing(n *Node, step int) int {
+	for step+1 < len(d.f.Templates) && d.passed(n, step) {
+		step++
+	}
+	return step
+}
+
+// passed reports whether the step cannot be about n. It can, as far as is known, before its Machine was looked for.
+func (d *decider) passed(n *Node, step int) bool {
+	reason, _ := d.f.Templates[step].Unsuitable(n)
+	return n.Machine != nil && !n.Machine.Unread && reason != ""
+}
+
+// escalated are the requests for the present failure of the node as the escalation sees them.
+func (c *Case) escalated() []escalation.Request {
+	var requests []escalation.Request
+	for j := range c.n.Requests {
+		if r := &c.n.Requests[j]; r.Step >= 0 {
+			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
+			requests = append(requests, escalation.Request{
+				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
+				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
+			})
+		}
+	}
+	for i := range c.n.Gone {
+		if gone := &c.n.Gone[i]; gone.Step >= 0 {
+			request := escalation.Request{Step: gone.Step, Started: gone.Started.Time, Gone: true}
+			if gone.TimedOut != nil {
+				request.GivenUp = gone.TimedOut.Time
+			}
+			if c.p.Memory.Succeeded[string(gone.Resource.UID)] {
+				request.Succeeded = escalation.Yes
+			}
+			requests = append(requests, request)
+		}
+	}
+	if request, refused := c.refused(); refused {
+		requests = append(requests, request)
+	}
+	return requests
+}
+
+// escalate is what the escalation decides about the node, after what has had its chance was given up; gaveUp is zero if nothing was.
+func (c *Case) escalate() (gaveUp escalation.Decision, answer Answer) {
+	requests := c.escalated()
+	answer = c.escalationOf(c.n, requests)
+	if answer.Do != escalation.GiveUp {
+		return escalation.Decision{}, answer
+	}
+	for j := range requests {
+		if requests[j].Step == answer.Step {
+			requests[j].GivenUp, requests[j].Notified = c.f.Now, requests[j].Notified || answer.Notify
+		}
+	}
+	return answer.Decision, c.escalationOf(c.n, requests)
+}
+
+// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
+func (n *Node) requestsOn(step int, notify bool) []int {
+	var on []int
+	for j := range n.Requests {
+		if r := &n.Requests[j]; r.Step == step && (!notify || r.notified().IsZero()) {
+			on = append(on, j)
+		}
+	}
+	return on
+}
+
+// expires is when the time of the step is over that is waited for, and what happens then.
+func (c *Case) expires(answer Answer) rule.Step {
+	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
+		return rule.Step{At: answer.Recheck}
+	}
+	follows := "no template is left to try"
+	if next := c.passing(c.n, answer.Step+1); next < len(c.steps) && !c.passed(c.n, next) {
+		follows = c.f.Templates[next].String() + " begins"
+	}
+	text := c.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
+	return rule.Step{At: answer.Recheck, Reason: StepExpires, Text: text}
+}
+
+// would is the step that starts once nothing blocks it and nothing is waited for; -1 if none does, and why.
+func (c *Case) would() (int, Reason) {
+	switch {
+	case !c.n.Exists():
+		return -1, NodeGone
+	case len(c.f.Templates) == 0:
+		return -1, NoTemplate
+	case !c.n.Selected && !c.n.Remediated():
+		return -1, NotSelected
+	case c.Verdict.State == health.Healthy, len(c.End) > 0: // the next failure begins with the first step
+		return 0, ""
+	}
+	_, next := c.escalate()
+	step := next.Step
+	switch {
+	case next.Do == escalation.Exhausted:
+		return -1, NoTemplateLeft
+	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
+		step = c.passing(c.n, step+1) // that one is waited for
+	}
+	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.passed(c.n, step) {
+		return -1, NoneFollows
+	}
+	return step, ""
+}
+
+// Action is what is done about a node next, as a clause, once nothing blocks it and nothing is waited for.
+func (d *Decision) Action(f *Facts) string {
+	if d.Would >= 0 {
+		return "makes a " + f.Templates[d.Would].String()
+	}
+	switch d.Nothing {
+	case NodeGone:
+		return "does nothing: the node is gone"
+	case NoTemplate:
+		return "does nothing: the check names no template"
+	case NotSelected:
+		return "does nothing: the check does not select the node any more"
+	case NoTemplateLeft:
+		return "does nothing more: no template is left to try"
+	}
+	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
+}
+
+// resumed ends a healthy delay: the node is not healthy.
+func (c *Case) resumed() {
+	for j := range c.n.Requests {
+		r := &c.n.Requests[j]
+		if _, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; marked && r.Deleting().IsZero() {
+			c.Resume = append(c.Resume, j)
+		}
+	}
+}
+
+// repeats are the requests of a single remediation that had succeeded when the node, which the status says was healthy then, failed again.
+// No step follows that could help, so they end and the node begins anew.
+//
+// That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
+// because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
+func (d *Decision) repeats(f *Facts, n *Node) []int {
+	var again []int
+	for j := range n.Requests {
+		r := &n.Requests[j]
+		had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
+		if had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy {
+			again = append(again, j)
+		}
+	}
+	return again
+}
+
+// refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.
+const refusedFor = time.Minute
+
+// Refusal is that no request could be made for a node.
+type Refusal struct {
+	// Step is the step whose request was tried since First; First is zero if something before the request failed, such as the lease.
+	Step        int
+	First, Last time.Time
+	// Unanswered says that the API server did not say no. The webhook of the requests may be down, for all nodes alike.
+	Unanswered bool
+}
+
+// Again is r after no request could be made on step at now. Tried says that it was the request that failed.
+func (r Refusal) Again(step int, tried, unanswered bool, now time.Time) Refusal {
+	if tried && (r.First.IsZero() || r.Step != step) {
+		r.Step, r.First = step, now
+	}
+	r.Last, r.Unanswered = now, unanswered
+	return r
+}
+
+func (r Refusal) lately(now time.Time) bool { return now.Before(r.Last.Add(refusedFor)) }
+
+// recallRefusal keeps the refusal of an unhealthy node until there is a request on its step.
+func (d *decider) recallRefusal(i int) {
+	n := &d.f.Nodes[i]
+	refusal, known := d.f.Memory.Refusals[n.Name]
+	made := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Step >= refusal.Step })
+	if !known || made || !n.Exists() || d.p.Decisions[i].Verdict.State == health.Healthy {
+		return
+	}
+	if !refusal.First.IsZero() || refusal.lately(d.f.Now) {
+		d.p.Memory.Refusals[n.Name] = refusal
+	}
+}
+
+// refused is the refusal of the node as the escalation sees it: a request that is gone, and whose step times out like any other. Its time
+// does not run out on the last step, which is tried without end, nor while others have the turn.
+func (c *Case) refused() (request escalation.Request, refused bool) {
+	refusal := c.p.Memory.Refusals[c.n.Name]
+	if refusal.First.IsZero() || refusal.Step >= len(c.steps) || c.f.Single() {
+		return request, false
+	}
+	request = escalation.Request{Step: refusal.Step, Started: refusal.First, Gone: true, Refused: true}
+	next := c.passing(c.n, refusal.Step+1)
+	last := next >= len(c.steps) || c.passed(c.n, next)
+	if last || refusal.Unanswered && !c.mayGoOn(refusal) {
+		request.Started = c.f.Now
+	}
+	return request, true
+}
+
+// mayGoOn reports whether the node may go on to its next step although its request was not answered. While requests of that kind fail for
+// other nodes too, one node of the check may at a time: a webhook that is down must not have all nodes replaced at once.
+func (c *Case) mayGoOn(refusal Refusal) bool {
+	kind := c.f.Templates[refusal.Step].Request.GroupKind()
+	for i := range c.f.Nodes {
+		other := c.f.Nodes[i].Name
+		if i == c.i {
+			continue
+		}
+		if c.wentOn(i, kind) {
+			return false
+		}
+		theirs := c.p.Memory.Refusals[other]
+		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
+			c.f.Templates[theirs.Step].Request.GroupKind() == kind
+		if fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// wentOn reports whether the node at place i is on a step, whose time is not over, above one of that kind for which it has no request.
+func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
+	n, top := &d.f.Nodes[i], -1
+	if refusal := d.p.Memory.Refusals[n.Name]; !refusal.First.IsZero() && refusal.lately(d.f.Now) {
+		top = min(refusal.Step, len(d.steps))
+	}
+	asked := map[int]bool{}
+	for j := range n.Requests {
+		step := n.Requests[j].Step
+		asked[step] = true
+		if step >= 0 && d.f.Now.Before(d.p.Decisions[i].Requests[j].Counted.Add(d.steps[step].Timeout)) {
+			top = max(top, step)
+		}
+	}
+	for j := range n.Gone {
+		asked[n.Gone[j].Step] = true
+	}
+	for step := range max(top, 0) {
+		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && !d.passed(n, step) {
+			return true
+		}
+	}
+	return false
+}
+
+// shortRecovery is the recovery, or else one as long as its rule, after which the next failure of a node begins at the first step.
+const shortRecovery = time.Minute
+
+// Recovery is that a node with requests of an escalation was healthy, which ends these. A node that fails again at once goes on with the
+// step that it was on: one that is Ready for ten seconds after each reboot would never come to the second step.
+type Recovery struct {
+	// First is when the node was healthy for the first time, Last for the last time. Short says that it failed again soon after Last.
+	First, Last time.Time
+	Short       bool
+	Requests    []Listed
+}
+
+// recallRecovery remembers the requests of a node that is healthy, and gives them back when it fails after a short recovery.
+func (d *decider) recallRecovery(i int) {
+	n, verdict := &d.f.Nodes[i], &d.p.Decisions[i].Verdict
+	if !n.Exists() || d.f.Single() {
+		return
+	}
+	recovery, keep := d.f.Memory.Recoveries[n.ID()]
+	switch {
+	case verdict.State == health.Healthy && !keep:
+		recovery = d.recovery(i)
+		keep = len(recovery.Requests) > 0
+	case verdict.State == health.Healthy && recovery.Short:
+		recovery.Last, recovery.Short = d.f.Now, false
+	case verdict.State == health.Healthy:
+		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
+	case verdict.State != health.Unknown:
+		keep = keep && recovery.ends(n, verdict, d.f.Now)
+	}
+	if keep {
+		d.p.Memory.Recoveries[n.ID()] = recovery
+	}
+}
+
+// ends notes that the node fails again, and reports whether that has to be remembered: the recovery was short, and the status does not list
+// the requests of the node yet.
+func (recovery *Recovery) ends(n *Node, verdict *health.Verdict, now time.Time) bool {
+	enough := shortRecovery
+	for _, finding := range verdict.Findings {
+		enough = min(enough, finding.Limit)
+	}
+	recovery.Short = recovery.Short || now.Before(recovery.Last.Add(enough))
+	return recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, now))
+}
+
+// recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
+func (d *decider) recovery(i int) Recovery {
+	n, since := &d.f.Nodes[i], d.f.Now
+	if healthy := n.healthySince(); !healthy.IsZero() {
+		since = healthy
+	}
+	recovery := Recovery{First: since, Last: since, Requests: slices.Clone(n.Gone)}
+	for j := range n.Requests {
+		if r := &n.Requests[j]; r.Step >= 0 {
+			entry := r.Entry()
+			entry.Started = metav1.NewTime(d.p.Decisions[i].Requests[j].Counted)
+			recovery.Requests = append(recovery.Requests, Listed{Remediation: entry, Step: r.Step})
+		}
+	}
+	spent := func(entry Listed) bool { return entry.Step == len(d.steps)-1 && entry.TimedOut != nil }
+	if slices.ContainsFunc(recovery.Requests, spent) {
+		recovery.Requests = nil
+	}
+	return recovery
+}
+
+// giveBack adds the requests to those of n that are gone, with the time that each had left. It is false if the status lists them already.
+func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
+	listed := func(entry Listed) bool {
+		return slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == entry.Resource.UID })
+	}
+	if slices.ContainsFunc(recovery.Requests, listed) {
+		return false
+	}
+	added := false
+	for _, entry := range recovery.Requests {
+		there := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == entry.Resource.UID })
+		if !there {
+			entry.Started = metav1.NewTime(entry.Started.Add(now.Sub(recovery.First)))
+			n.Gone, added = append(n.Gone, entry), true
+		}
+	}
+	return added
+}

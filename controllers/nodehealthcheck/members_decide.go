@@ -1,0 +1,248 @@
+package nodehealthcheck
+
+import (
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+)
+
+// ClingingFor is how long the end of a request is waited for that is being deleted.
+const ClingingFor = 10 * time.Minute
+
+// ControlPlane is what is known of the control plane of the cluster.
+type ControlPlane struct {
+	// Unread is why the control plane could not be read, in words; empty if it was. Searching says that it will be in a moment.
+	Unread    string
+	Searching bool
+
+	Nodes    []controlplane.Member // in the order in which they were read, with what they say of themselves
+	Machines []clusterv1.Machine
+	Requests []MemberRequest
+	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
+	Renewed map[string]time.Time
+	Etcd    Etcd
+}
+
+// Why the control plane is unread, besides errors.
+const (
+	OrphansUnsearched = "orphaned requests could not be searched for"
+	WritesUnread      = "requests that were made a moment ago are not shown yet"
+)
+
+// MemberRequest is a remediation request, of whatever check, for a node of the control plane.
+type MemberRequest struct {
+	Request
+	Name string
+	Node *corev1.Node // nil if it is gone
+	Gone time.Time    // since when it is gone, as far as that is known
+}
+
+// Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
+type Etcd struct {
+	There  bool
+	Unread bool
+	// Budgets is how many PodDisruptionBudgets there are, Budget the only one, Allows whether it allows a disruption.
+	Budgets int
+	Budget  string
+	Allows  bool
+	// Guards are the guard pods that are ready, or may be, by node.
+	Guards map[string]string
+}
+
+// against is why etcd cannot do without the node; empty if it can: its budget allows a disruption, or counts the node as lost already.
+// (medik8s.)
+func (e Etcd) against(node string) Reason {
+	_, ready := e.Guards[node]
+	switch {
+	case e.Unread:
+		return EtcdUnread
+	case e.There && e.Budgets != 1:
+		return EtcdBudgets
+	case e.There && !e.Allows && ready:
+		return EtcdAtRisk
+	}
+	return ""
+}
+
+// Members is how many members the control plane has.
+func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
+
+// members are a control plane that is being put together.
+type members struct{ controlplane.Plane }
+
+// find is the index of the member of a name; -1 if there is none.
+func (m *members) find(name string) int {
+	return slices.IndexFunc(m.Members, func(member controlplane.Member) bool { return member.Name == name })
+}
+
+// join is the member of a name, which joins if there is none yet.
+func (m *members) join(name string) *controlplane.Member {
+	if m.find(name) < 0 {
+		m.Members = append(m.Members, controlplane.Member{Name: name, Joining: true})
+	}
+	return &m.Members[m.find(name)]
+}
+
+// addMachine adds what a Machine of the control plane says of its member.
+func (m *members) addMachine(machine *clusterv1.Machine) {
+	node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+	switch found := m.find(node); {
+	case node == "": // nodes are named after their Machines as a rule, and may be there before these know
+		m.join(machine.Name)
+	case !since.IsZero() && found >= 0:
+		m.Members[found].ReplacedBy, m.Members[found].ReplacedSince = by, since
+	case since.IsZero() && BeingRemediated(machine):
+		m.join(node).Remediation = by
+	}
+}
+
+// plane is the control plane as its rule sees it. Its API server answers, or there would be no facts.
+func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
+	plane := members{controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(c.Nodes)}}
+	for i := range c.Machines {
+		plane.addMachine(&c.Machines[i])
+	}
+	for i := range c.Requests {
+		switch r := &c.Requests[i]; {
+		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+			plane.join(r.Name).Remediation = r.Ref().String()
+		case r.Node == nil && plane.find(r.Name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+			member := plane.join(r.Name)
+			member.ReplacedBy, member.ReplacedSince = r.Ref().String(), r.Gone
+		}
+	}
+	signs := controlplane.Servers(c.Renewed, now)
+	for i := range plane.Members {
+		plane.Members[i].APIServer = signs[plane.Members[i].Name]
+	}
+	return plane.Plane
+}
+
+// replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
+func replacedSince(machine *clusterv1.Machine) time.Time {
+	if !machine.DeletionTimestamp.IsZero() {
+		return machine.DeletionTimestamp.Time
+	}
+	asked := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineOwnerRemediatedCondition)
+	if asked == nil || asked.Status != metav1.ConditionFalse || !BeingRemediated(machine) {
+		return time.Time{}
+	}
+	return asked.LastTransitionTime.Time
+}
+
+// BeingRemediated reports whether a MachineHealthCheck has machine remediated, by its owner or on request.
+func BeingRemediated(machine *clusterv1.Machine) bool {
+	if meta.IsStatusConditionTrue(machine.Status.Conditions, clusterv1.MachineHealthCheckSucceededCondition) {
+		return false
+	}
+	return slices.ContainsFunc(machine.Status.Conditions, func(c metav1.Condition) bool {
+		switch {
+		case c.Status != metav1.ConditionFalse:
+			return false
+		case c.Type == clusterv1.MachineExternallyRemediatedCondition:
+			return c.Reason != clusterv1.MachineExternallyRemediatedRemediationTemplateNotFoundReason &&
+				c.Reason != clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason // no request was made
+		default:
+			return c.Type == clusterv1.MachineOwnerRemediatedCondition
+		}
+	})
+}
+
+func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
+	return !deleting.IsZero() && !now.Before(deleting.Add(d))
+}
+
+// cleared is the control plane with the nodes that are due, as if nothing were done to them.
+func (d *decider) cleared(due ...int) controlplane.Plane {
+	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
+	for j := range plane.Members {
+		for _, i := range due {
+			if d.f.Nodes[i].Name == plane.Members[j].Name {
+				plane.Members[j].Due, plane.Members[j].Remediation = d.p.Decisions[i].Verdict.OverdueSince(d.f.Now), ""
+			}
+		}
+	}
+	return plane
+}
+
+// objections are what keeps the node from being disrupted besides its place in the queue. What is done to the node already does not count.
+func (d *decider) objections(i int) []controlplane.Objection {
+	return d.cleared(i).Against(d.f.Nodes[i].Name, d.f.Now)
+}
+
+// queue is the node that goes first, and why etcd forbids it. One that etcd forbids does not block another: its loss may be why the other
+// is forbidden.
+func (d *decider) queue(due []int) (first int, etcd Reason) {
+	first = d.firstOf(due)
+	if d.f.ControlPlane.Unread != "" {
+		return first, "" // none may be disrupted in any case
+	}
+	name := func(i int) string { return d.f.Nodes[i].Name }
+	etcd = d.f.ControlPlane.Etcd.against(name(first))
+	for next, rest := first, slices.Clone(due); len(d.objections(next)) == 0; next = d.firstOf(rest) {
+		if d.f.ControlPlane.Etcd.against(name(next)) == "" {
+			return next, ""
+		}
+		if rest = slices.DeleteFunc(rest, func(i int) bool { return i == next }); len(rest) == 0 {
+			break
+		}
+	}
+	return first, etcd
+}
+
+// firstOf is the node that goes first of those that are due: while it is not known which are alive, the one that has been due for longest.
+func (d *decider) firstOf(due []int) int {
+	plane := d.cleared(due...)
+	first := plane.First(d.f.Now)
+	if i := slices.IndexFunc(due, func(i int) bool { return d.f.Nodes[i].Name == first }); i >= 0 {
+		return due[i]
+	}
+	since := func(i int) time.Time { return d.p.Decisions[i].Verdict.OverdueSince(d.f.Now) }
+	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
+}
+
+// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately lets the others go first.
+func (d *decider) dueMembers() []int {
+	var due, refused []int
+	for i := range d.f.Nodes {
+		n := &d.f.Nodes[i]
+		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
+			continue
+		}
+		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
+			refused = append(refused, i)
+		} else {
+			due = append(due, i)
+		}
+	}
+	if len(due) == 0 {
+		return refused
+	}
+	return due
+}
+
+// nextMember is the node of the control plane that comes due first of those that nothing else will block then; -1 if there is none.
+func (d *decider) nextMember() int {
+	first := -1
+	for i := range d.f.Nodes {
+		if !d.f.Nodes[i].ControlPlane() || !d.startable(i, health.Pending) && !d.startable(i, health.Unhealthy) {
+			continue
+		}
+		at := d.p.Decisions[i].Verdict.Recheck
+		if first >= 0 && !at.Before(d.p.Decisions[first].Verdict.Recheck) {
+			continue
+		}
+		lasts := func(b Blocker) bool { return b.Until.IsZero() || b.Until.After(at) }
+		if !slices.ContainsFunc(d.caseOf(i, &d.ahead).ask(ofNodeAlone), lasts) {
+			first = i
+		}
+	}
+	return first
+}

@@ -1,0 +1,256 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
+func machineCheck(name string, conditions ...string) *unstructured.Unstructured {
+	var all []any
+	for _, kind := range conditions {
+		all = append(all, map[string]any{"type": kind, "status": "True", "timeout": "0s"})
+	}
+	u := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"unhealthyConditions": all}}}
+	u.SetGroupVersionKind(MachineHealthChecks)
+	u.SetNamespace("openshift-machine-api")
+	u.SetName(name)
+	return u
+}
+
+// shippedCheck is the one that OpenShift brings along, with a change to its spec.
+func shippedCheck(change ...func(spec map[string]any)) *unstructured.Unstructured {
+	u := machineCheck("machine-api-termination-handler", "Terminating")
+	spec := u.Object["spec"].(map[string]any)
+	spec["selector"] = map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}}
+	spec["maxUnhealthy"], spec["nodeStartupTimeout"] = "100%", "0"
+	for _, f := range change {
+		f(spec)
+	}
+	return u
+}
+
+func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T) {
+	condition := func(key, value string) func(map[string]any) {
+		return func(spec map[string]any) { spec["unhealthyConditions"].([]any)[0].(map[string]any)[key] = value }
+	}
+	with := func(key string, value any) func(map[string]any) {
+		return func(spec map[string]any) { spec[key] = value }
+	}
+	labels := func(selector map[string]any) func(map[string]any) { return with("selector", selector) }
+	elsewhere := shippedCheck()
+	elsewhere.SetNamespace("default")
+	renamed := shippedCheck()
+	renamed.SetName("mine")
+	for name, row := range map[string]struct {
+		check *unstructured.Unstructured
+		want  bool
+	}{
+		"as it is shipped":                           {shippedCheck(), true},
+		"with the same durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
+		"under another name":                         {renamed, false},
+		"in another namespace":                       {elsewhere, false},
+		"with another limit":                         {shippedCheck(with("maxUnhealthy", "40%")), false},
+		"with a limit that is a number":              {shippedCheck(with("maxUnhealthy", int64(100))), false},
+		"with a timeout for nodes to start":          {shippedCheck(with("nodeStartupTimeout", "10m")), false},
+		"with a template":                            {shippedCheck(with("remediationTemplate", map[string]any{"kind": "Metal3RemediationTemplate", "name": "m"})), false},
+		"with another type":                          {shippedCheck(condition("type", "Ready")), false},
+		"with another status":                        {shippedCheck(condition("status", "False")), false},
+		"with another timeout":                       {shippedCheck(condition("timeout", "300s")), false},
+		"with another condition besides": {shippedCheck(func(spec map[string]any) {
+			another := map[string]any{"type": "Ready", "status": "Unknown", "timeout": "0s"}
+			spec["unhealthyConditions"] = append(spec["unhealthyConditions"].([]any), another)
+		}), false},
+		"with no condition": {shippedCheck(with("unhealthyConditions", []any{})), false},
+		"for all machines":  {shippedCheck(labels(map[string]any{})), false},
+		"for fewer machines": {shippedCheck(labels(map[string]any{"matchLabels": map[string]any{
+			"machine.openshift.io/interruptible-instance": "", "zone": "a",
+		}})), false},
+		"for machines of an expression": {shippedCheck(labels(map[string]any{
+			"matchLabels":      map[string]any{"machine.openshift.io/interruptible-instance": ""},
+			"matchExpressions": []any{map[string]any{"key": "zone", "operator": "Exists"}},
+		})), false},
+		"with what cannot be read": {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			yes := func(context.Context, string) (bool, error) { return true, nil }
+			is, _, err := openshiftCluster{
+				Installed: yes, Readable: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
+				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
+					return []unstructured.Unstructured{*row.check}, nil
+				},
+			}.MachineChecks(t.Context())
+			if err != nil || is.Default != row.want || is.Custom == row.want {
+				t.Errorf("got %+v, %v; want that it is: %v", is, err, row.want)
+			}
+		})
+	}
+}
+
+func TestWhatIsReadOfEtcd(t *testing.T) {
+	guard := map[string]string{"app": "guard"}
+	budget := func(name string, allowed int32) client.Object {
+		return &policyv1.PodDisruptionBudget{
+			ObjectMeta: metav1.ObjectMeta{Namespace: EtcdNamespace, Name: name},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guard}},
+			Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
+		}
+	}
+	pod := func(node string, ready corev1.ConditionStatus) client.Object {
+		p := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: EtcdNamespace, Name: "guard-" + node, Labels: guard}, Spec: corev1.PodSpec{NodeName: node}}
+		p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: ready}}
+		return p
+	}
+	for name, tc := range map[string]struct {
+		objects []client.Object
+		want    Etcd
+	}{
+		"a budget that allows a disruption": {[]client.Object{budget("b", 1), pod("n", corev1.ConditionTrue)}, Etcd{
+			There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Allows: true,
+		}},
+		"a budget that allows none, and the guards that are ready or may be": {
+			[]client.Object{budget("b", 0), pod("n", corev1.ConditionTrue), pod("m", corev1.ConditionUnknown), pod("lost", corev1.ConditionFalse)},
+			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"n": "guard-n", "m": "guard-m"}},
+		},
+		"no budget":   {nil, Etcd{There: true}},
+		"two budgets": {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}},
+	} {
+		c := openshiftCluster{
+			Live:      fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build(),
+			Installed: func(context.Context, string) (bool, error) { return true, nil },
+		}
+		got, err := c.Etcd(t.Context())
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
+			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		}
+	}
+	if got, err := (openshiftCluster{}).Etcd(t.Context()); err != nil || got.There {
+		t.Errorf("where OpenShift is not installed: %+v, %v", got, err)
+	}
+}
+
+// aboutMachine are references to templates of requests about Machines, by kind.
+func aboutMachine(kind, in string) corev1.ObjectReference {
+	gv := map[string]string{"Metal3Remediation": "infrastructure.cluster.x-k8s.io/v1beta1", "HostRemediation": "kubemend.io/v1alpha1"}[kind]
+	return corev1.ObjectReference{APIVersion: gv, Kind: kind + remediationrequest.TemplateSuffix, Namespace: in, Name: strings.ToLower(kind)}
+}
+
+func templateFrom(ref corev1.ObjectReference) *unstructured.Unstructured {
+	u := template("Any", ref.Name, false)
+	u.SetAPIVersion(ref.APIVersion)
+	u.SetKind(ref.Kind)
+	u.SetNamespace(ref.Namespace)
+	return u
+}
+
+// capiMachine is the Machine of Cluster API of node b.
+func capiMachine(in string) *clusterv1.Machine {
+	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: in, Name: "m-b", UID: "capi-m-b"}}
+	m.Status.NodeRef.Name = "b"
+	return m
+}
+
+// partnered is a cluster with node b that is unhealthy, and Machines behind it.
+func partnered(t *testing.T, spec func(*nhcv1.NodeHealthCheckSpec), objects ...client.Object) *fixture {
+	t.Helper()
+	c := check("nhc", spec)
+	for _, named := range templatesOf(&c.Spec) {
+		if named.Kind == "RebootTemplate" {
+			u := template("Reboot", named.Name, false)
+			u.SetNamespace(named.Namespace)
+			objects = append(objects, u)
+			continue
+		}
+		objects = append(objects, templateFrom(named.ObjectReference))
+	}
+	k := newFixture(t, append(append(workers("a", "b", "c"), c), objects...)...)
+	for _, obj := range objects {
+		if _, is := obj.(*clusterv1.Machine); is {
+			k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: obj.GetName(), clusterv1.ClusterNamespaceAnnotation: obj.GetNamespace()})
+		}
+	}
+	k.bad("b")
+	return k
+}
+
+// byOne has one template.
+func byOne(ref corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
+	return func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = &ref }
+}
+
+func TestNothingIsMadeForANodeWhoseMachineOfOpenShiftIsNotThere(t *testing.T) {
+	k := partnered(t, byOne(aboutMachine("Metal3Remediation", "openshift-machine-api")))
+	k.annotateNode("b", map[string]string{nhcv1.OpenShiftMachineAnnotation: "openshift-machine-api" + "/worker-b"})
+	k.reconciles("nhc")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "read Machine openshift-machine-api/worker-b of node b") || len(k.allObjects()) > 0 {
+		t.Errorf("told:\n%s\nrequests: %v", told, k.allObjects())
+	}
+}
+
+func TestAStepThatCannotBeAboutTheNodeIsPassedOver(t *testing.T) {
+	k := partnered(t, ladder(aboutMachine("HostRemediation", "elsewhere"), refTo("Reboot", "reboot")))
+	k.settle("nhc")
+	k.wants("the first step that can help is taken", "Reboot/b")
+	if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "Passed over HostRemediationTemplate elsewhere/hostremediation (order 0) for node b, because") {
+		t.Errorf("told:\n%s", told)
+	}
+}
+
+// allObjects are the requests of all kinds.
+func (k *fixture) allObjects() []*unstructured.Unstructured {
+	k.t.Helper()
+	all := k.objects()
+	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
+		ref := aboutMachine(kind, "")
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(ref.APIVersion)
+		list.SetKind(kind + "List")
+		if err := k.client.List(k.t.Context(), list); err != nil {
+			k.t.Fatal(err)
+		}
+		for i := range list.Items {
+			all = append(all, &list.Items[i])
+		}
+	}
+	return all
+}
+
+// foreignRequest is a request about a Machine that no check here made.
+func foreignRequest(kind, in, name string, change ...func(*unstructured.Unstructured)) *unstructured.Unstructured {
+	u := templateFrom(aboutMachine(kind, in))
+	u.SetKind(kind)
+	u.SetName(name)
+	u.SetUID(types.UID("foreign-" + name))
+	for _, f := range change {
+		f(u)
+	}
+	return u
+}
+
+func annotation(key, value string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) { u.SetAnnotations(map[string]string{key: value}) }
+}
+
+func ownedByMachine(name, uid string) func(*unstructured.Unstructured) {
+	return func(u *unstructured.Unstructured) {
+		u.SetOwnerReferences([]metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(uid),
+		}})
+	}
+}

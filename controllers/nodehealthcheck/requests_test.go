@@ -1,0 +1,584 @@
+package nodehealthcheck
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// nodeAway is for how long a node that is gone is waited for, as the docs promise.
+const nodeAwayFor = 10 * time.Minute
+
+// clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
+func clinging(t *testing.T) *fixture {
+	t.Helper()
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+	badB(k)
+	k.atWork()
+	k.settle("nhc")
+	return k
+}
+
+// lists are the remediations of the one node that the status lists, by the kinds of their requests; those that were given up with a star.
+func (k *fixture) lists() []string {
+	k.t.Helper()
+	var kinds []string
+	for _, n := range k.check("nhc").Status.UnhealthyNodes {
+		for _, is := range n.Remediations {
+			kind := is.Resource.Kind
+			if is.TimedOut != nil {
+				kind += "*"
+			}
+			kinds = append(kinds, kind)
+		}
+	}
+	return kinds
+}
+
+func (k *fixture) wantsListed(want ...string) {
+	k.t.Helper()
+	if got := k.lists(); !slices.Equal(got, want) {
+		k.t.Fatalf("the status lists %v, want %v", got, want)
+	}
+}
+
+// The first step had 5 minutes, of which it took 2 until the node was healthy.
+func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
+	for name, away := range map[string]func(*fixture){
+		"the manager sees all of it": func(*fixture) {},
+		"the manager is restarted":   (*fixture).restart,
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := clinging(t)
+			k.after(2 * time.Minute)
+			k.turn("b", corev1.ConditionTrue)
+			k.settle("nhc")
+			k.wantsListed("Reboot")
+			k.after(24 * time.Hour)
+			k.turn("b", corev1.ConditionUnknown)
+			k.settle("nhc")
+			k.wantsListed("Reboot")
+			k.after(300 * time.Second)
+			away(k)
+			k.settle("nhc")
+			k.wantsListed("Reboot")
+			k.after(150 * time.Second) // the lease is renewed
+			k.settle("nhc")
+			k.after(29 * time.Second)
+			away(k)
+			k.settle("nhc")
+			k.wants("it has the three minutes that it had left", "Reboot/b")
+			k.after(time.Second)
+			k.settle("nhc")
+			k.wants("they are over", "Reboot/b", "Replace/b")
+			k.wantsListed("Reboot*", "Replace")
+			if _, told := k.objects()[0].GetAnnotations()[nhcv1.TimedOutAnnotation]; !told {
+				t.Error("its remediator was not told to stop")
+			}
+		})
+	}
+}
+
+func TestARequestThatClingsIsMadeAgainWhenItIsGone(t *testing.T) {
+	k := clinging(t)
+	k.after(2 * time.Minute)
+	k.turn("b", corev1.ConditionTrue)
+	k.settle("nhc")
+	badB(k)
+	k.after(time.Minute)
+	k.over()
+	k.settle("nhc")
+	k.wants("the rest of its step's time is not over", "Reboot/b")
+	k.after(2 * time.Minute)
+	k.settle("nhc")
+	k.wants("now it is", "Reboot/b", "Replace/b")
+}
+
+// Poison Pill deletes the Node while it reboots, and makes it again; it has a finalizer on its request, and answers nothing.
+func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
+	k := clinging(t)
+	k.remove(node("b", nil))
+	k.settle("nhc")
+	k.after(nodeAwayFor - time.Second)
+	k.settle("nhc")
+	if k.objects()[0].GetDeletionTimestamp() != nil {
+		t.Fatal("the request was deleted while its remediator was at work")
+	}
+	again := node("b", nil)
+	again.UID = "made-again"
+	k.create(again)
+	k.turn("b", corev1.ConditionUnknown)
+	k.settle("nhc")
+	k.after(300 * time.Second)
+	k.settle("nhc")
+	k.wants("it did not help", "Reboot/b", "Replace/b")
+}
+
+// The remediator never releases the request. (Self Node Remediation does, when it is notified to stop; Fence Agents Remediation does not.)
+func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
+	k := clinging(t)
+	k.remove(node("b", nil))
+	k.settle("nhc")
+	k.after(nodeAwayFor)
+	k.settle("nhc")
+	k.create(node("b", nil))
+	k.turn("b", corev1.ConditionUnknown)
+	k.settle("nhc")
+	k.after(300 * time.Second)
+	k.settle("nhc")
+	k.wants("the first step was notified to stop", "Reboot/b", "Replace/b")
+}
+
+// minutes lets time pass, with a reconcile of each check in every minute.
+func (k *fixture) minutes(n int, checks ...string) {
+	k.t.Helper()
+	for range n {
+		k.after(time.Minute)
+		for _, check := range checks {
+			k.settle(check)
+		}
+	}
+}
+
+func (k *fixture) remove(obj client.Object) {
+	k.t.Helper()
+	if err := k.client.Delete(k.t.Context(), obj); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+// A right to make namespaces is one to make any: that of the leases is asked for.
+func TestALeaseThatCannotBeTakenIsReported(t *testing.T) {
+	for name, tc := range map[string]struct {
+		refusal error
+		says    []string
+	}{
+		"it is forbidden": {apierrors.NewForbidden(schema.GroupResource{Resource: "leases"}, leaseName("b"), nil), []string{"create lease medik8s-leases/node-b"}},
+		"its namespace is missing": {
+			apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, nhcv1.DefaultLeaseNamespace),
+			[]string{"the namespace medik8s-leases of the leases on nodes is missing", "--node-lease-namespace"},
+		},
+	} {
+		k := single(t)
+		k.fails = func(_ string, obj client.Object) error {
+			switch obj.(type) {
+			case *corev1.Namespace:
+				t.Errorf("%s: the namespace %s is made", name, obj.GetName())
+			case *coordinationv1.Lease:
+				return tc.refusal
+			}
+			return nil
+		}
+		k.bad("b")
+		k.reconciles("nhc")
+		k.wants("nothing is done without it")
+		told := strings.Join(k.events(), "\n")
+		for _, want := range tc.says {
+			if !strings.Contains(told, want) {
+				t.Errorf("%s: told\n%s\nwant %q", name, told, want)
+			}
+		}
+	}
+}
+
+func TestWhatCannotBeReadOfAnotherCheckIsNamed(t *testing.T) {
+	workers := check("workers", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Pray", "pray")) })
+	workers.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
+	k := newFixture(t, five(check("nhc"), workers)...)
+	k.deny("Pray")
+	k.bad("m0")
+	k.reconciles("nhc")
+	k.wants("a member waits")
+	if !slices.ContainsFunc(k.events(), func(e string) bool {
+		return strings.Contains(e, "NodeHealthCheck workers") && strings.Contains(e, "Pray")
+	}) {
+		t.Error("no event says for what")
+	}
+}
+
+func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
+	list := make([]nhcv1.UnhealthyNode, 0, 2*mostListed)
+	for i := range 2 * mostListed {
+		n := nhcv1.UnhealthyNode{Name: "n"}
+		if i%3 == 0 {
+			n.Remediations = []nhcv1.Remediation{{}}
+		}
+		list = append(list, n)
+	}
+	kept := bounded(list)
+	remediated := 0
+	for i := range kept {
+		remediated += len(kept[i].Remediations)
+	}
+	if want := (2*mostListed + 2) / 3; len(kept) != mostListed || remediated != want {
+		t.Errorf("%d nodes are listed, %d of them remediated; want %d, with all %d that are", len(kept), remediated, mostListed, want)
+	}
+}
+
+// relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
+// next reconciles.
+func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
+	t.Helper()
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+		s.HealthyDelay = &metav1.Duration{Duration: delay}
+	}))...)
+	for _, f := range change {
+		f(k)
+	}
+	k.bad("b")
+	k.looks()
+	k.after(2 * time.Minute)
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.after(time.Second)
+	k.looks()
+	k.turn("b", corev1.ConditionTrue)
+	k.looks()
+	k.after(time.Minute)
+	k.looks()
+	k.turn("b", corev1.ConditionUnknown)
+	return k
+}
+
+func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
+	for name, happens := range map[string]func(*testing.T, time.Duration) *fixture{
+		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shipped(t, "poison-pill-0.1")) })
+		},
+		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shipped(t, "self-node-remediation-0.8")) })
+		},
+		"a patch after the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
+			k, failed := relapses(t, delay), false
+			k.fails = func(verb string, _ client.Object) error {
+				if verb != "patch" || failed {
+					return nil
+				}
+				failed = true
+				return apierrors.NewTimeoutError("once", 1)
+			}
+			k.looks()
+			return k
+		},
+		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *fixture {
+			k := relapses(t, delay)
+			k.looks()
+			k.restart()
+			return k
+		},
+		"the manager was started anew before it": func(t *testing.T, delay time.Duration) *fixture {
+			k := relapses(t, delay)
+			k.restart()
+			return k
+		},
+		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *fixture {
+			k := relapses(t, delay)
+			k.looks()
+			obj := k.objects()[0]
+			obj.SetAnnotations(nil)
+			k.update(obj)
+			return k
+		},
+		"the remediator's clock is ahead": func(t *testing.T, delay time.Duration) *fixture {
+			k := relapses(t, delay)
+			k.clock.SetTime(k.clock.Now().Add(-2 * time.Minute))
+			return k
+		},
+	} {
+		for wait, delay := range map[string]time.Duration{"an hour": time.Hour, "by hand": -1} {
+			t.Run(name+", "+wait, func(t *testing.T) {
+				t.Parallel()
+				k := happens(t, delay)
+				k.looks()
+				for _, later := range []time.Duration{10 * time.Minute, time.Hour, 23 * time.Hour} {
+					k.after(later)
+					k.looks()
+				}
+				if len(k.made) != 2 {
+					t.Errorf("made %v in a day, want 2", k.made)
+				}
+			})
+		}
+	}
+}
+
+// A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried again.
+func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
+	for name, row := range map[string]struct {
+		does func(*fixture)
+		want []string // the requests that are made after it
+	}{
+		"nothing does by itself": {func(*fixture) {}, nil},
+		"a restart does not":     {(*fixture).restart, nil},
+		"a pause that is over does not": {func(k *fixture) {
+			c := k.check("nhc")
+			c.Spec.PauseRequests = []string{"for the test"}
+			k.update(c)
+			k.settle("nhc")
+			c = k.check("nhc")
+			c.Spec.PauseRequests = nil
+			k.update(c)
+		}, nil},
+		"requests that are deleted do not":              {(*fixture).deleteAll, nil},
+		"an exclusion that is removed does not":         {func(k *fixture) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
+		"a selection that it leaves and joins does not": {func(k *fixture) { k.inAndOut("out", "true") }, nil},
+		"a selection that it leaves and joins does when its requests are deleted": {func(k *fixture) {
+			k.deleteAll()
+			k.inAndOut("out", "true")
+		}, []string{"Reboot/w0"}},
+		"a status that is emptied does not while the requests are there": {(*fixture).forget, nil},
+		"a status that is emptied does when the requests are deleted": {func(k *fixture) {
+			k.deleteAll()
+			k.settle("nhc")
+			k.forget()
+		}, []string{"Reboot/w0"}},
+		"a status that is emptied before the check has looked does too": {func(k *fixture) {
+			k.deleteAll()
+			k.forget()
+		}, []string{"Reboot/w0"}},
+		"a node that is healthy once does, when it is unhealthy again": {func(k *fixture) {
+			k.turn("w0", corev1.ConditionTrue)
+			k.settle("nhc")
+			k.turn("w0", corev1.ConditionFalse)
+			k.settle("nhc")
+			k.after(5 * time.Minute)
+		}, []string{"Reboot/w0"}},
+		"a step more is taken": {func(k *fixture) {
+			c := k.check("nhc")
+			ladder(refTo("Pray", "pray"))(&c.Spec)
+			c.Spec.EscalatingRemediations[2].Order = 2
+			k.update(c)
+		}, []string{"Pray/w0"}},
+		"other templates instead of the steps' are": {func(k *fixture) {
+			c := k.check("nhc")
+			c.Spec.EscalatingRemediations = nil
+			ladder(refTo("Pray", "pray"))(&c.Spec)
+			k.update(c)
+		}, []string{"Pray/w0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), template("Pray", "pray", false),
+				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")), without("out")))...)
+			k.turn("w0", corev1.ConditionFalse)
+			for range 4 {
+				k.after(5 * time.Minute)
+				k.settle("nhc")
+			}
+			if want := []string{"Reboot/w0", "Replace/w0"}; !slices.Equal(k.made, want) {
+				t.Fatalf("%q were made, want %q", k.made, want)
+			}
+			k.made = nil
+			row.does(k)
+			for range 3 {
+				k.settle("nhc")
+				if len(k.made) > 0 {
+					break
+				}
+				k.after(time.Minute)
+			}
+			if !slices.Equal(k.made, row.want) {
+				t.Errorf("%q were made, want %q; %+v", k.made, row.want, k.check("nhc").Status.UnhealthyNodes)
+			}
+		})
+	}
+}
+
+// without leaves nodes with a label out of the selection.
+func without(label string) func(*nhcv1.NodeHealthCheckSpec) {
+	return func(s *nhcv1.NodeHealthCheckSpec) {
+		s.Selector.MatchExpressions = append(s.Selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: label, Operator: metav1.LabelSelectorOpDoesNotExist})
+	}
+}
+
+func (k *fixture) deleteAll() {
+	k.t.Helper()
+	for _, obj := range k.objects() {
+		if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj)); err != nil {
+			k.t.Fatal(err)
+		}
+	}
+}
+
+// inAndOut gives a node a label, and takes it away again.
+func (k *fixture) inAndOut(key, value string) {
+	k.t.Helper()
+	k.label("w0", map[string]string{key: value})
+	k.settle("nhc")
+	k.after(time.Minute)
+	k.settle("nhc")
+	k.label("w0", map[string]string{key: "-"})
+}
+
+// forget takes all nodes out of the status, as a person may.
+func (k *fixture) forget() {
+	k.t.Helper()
+	c := k.check("nhc")
+	c.Status.UnhealthyNodes = nil
+	if err := k.client.Status().Update(k.t.Context(), c); err != nil {
+		k.t.Fatal(err)
+	}
+}
+
+func TestTheOwnerOfARequestCompletesItsMarks(t *testing.T) {
+	for name, tc := range map[string]struct {
+		markedName, markedUID string
+		ownerKind             string
+		want                  remediationrequest.Maker
+	}{
+		"without marks the owner has made it":            {"", "", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"a marked name is completed":                     {"nhc", "", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"a marked UID is completed":                      {"", "1", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "1"}},
+		"an owner of another name has not made it":       {"other", "", "NodeHealthCheck", remediationrequest.Maker{Name: "other"}},
+		"an owner with another UID has not made it":      {"nhc", "2", "NodeHealthCheck", remediationrequest.Maker{Name: "nhc", UID: "2"}},
+		"an owner of another kind says nothing about it": {"", "", "Machine", remediationrequest.Maker{}},
+	} {
+		obj := &metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: nhcv1.GroupVersion.String(), Kind: tc.ownerKind, Name: "nhc", UID: "1"},
+		}}
+		if tc.markedName != "" {
+			obj.Annotations = map[string]string{mendv1.MadeByNodeCheckAnnotation: tc.markedName}
+		}
+		if tc.markedUID != "" {
+			obj.Labels = map[string]string{mendv1.MadeByNodeCheckUIDLabel: tc.markedUID}
+		}
+		if got := makerOf(obj); got != tc.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
+		}
+	}
+}
+
+func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		markedName, markedUID string
+		listed, want          bool
+	}{
+		"listed, without marks":               {"", "", true, true},
+		"listed, with the name of the check":  {"nhc", "", true, true},
+		"listed, with another name":           {"other", "", true, false},
+		"not listed":                          {"nhc", "", false, false},
+		"with the UID of the check":           {"nhc", "1", false, true},
+		"with the UID of a check that is not": {"nhc", "2", true, false},
+	} {
+		obj := &unstructured.Unstructured{Object: map[string]any{}}
+		obj.SetUID("r")
+		if tc.markedName != "" {
+			obj.SetAnnotations(map[string]string{mendv1.MadeByNodeCheckAnnotation: tc.markedName})
+		}
+		if tc.markedUID != "" {
+			obj.SetLabels(map[string]string{mendv1.MadeByNodeCheckUIDLabel: tc.markedUID})
+		}
+		w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc", UID: "1"}}}
+		if tc.listed {
+			w.requests.known = map[types.UID]*listed{"r": {}}
+		}
+		if got := w.made(obj); got != tc.want {
+			t.Errorf("%s: ours %t, want %t", name, got, tc.want)
+		}
+	}
+}
+
+// watches are the kinds of requests that are watched.
+func (k *fixture) watches(want ...string) {
+	k.t.Helper()
+	got := make([]string, 0, len(want))
+	for _, kind := range slices.DeleteFunc(k.r.Kinds.InUse(), func(kind schema.GroupVersionKind) bool { return kind.Group != remediatorGroup }) {
+		got = append(got, kind.Kind)
+	}
+	if !slices.Equal(got, want) {
+		k.t.Fatalf("%v are watched, want %v", got, want)
+	}
+}
+
+func TestAKindThatNoCheckNamesAnyMoreIsWatchedUntilItsLastRequestIsGone(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
+	badB(k)
+	k.watches("Reboot")
+
+	named := k.check("nhc")
+	ref := refTo("Replace", "replace")
+	named.Spec.RemediationTemplate = &ref
+	if err := k.client.Update(t.Context(), named); err != nil {
+		t.Fatal(err)
+	}
+	k.settle("nhc")
+	k.watches("Reboot", "Replace")
+
+	k.turn("b", corev1.ConditionTrue)
+	k.after(time.Second)
+	k.settle("nhc")
+	k.wants("the node is healthy")
+	k.settle("nhc")
+	k.watches("Replace")
+
+	k.remove(&nhcv1.NodeHealthCheck{ObjectMeta: named.ObjectMeta})
+	k.settle("nhc")
+	k.watches()
+}
+
+// The webhook of Reboots refuses every node, or is down.
+func TestALadderGoesOnWhereAStepCannotBeRequested(t *testing.T) {
+	reboots := schema.GroupResource{Group: remediatorGroup, Resource: "reboots"}
+	for name, tc := range map[string]struct {
+		err  error
+		want []string
+	}{
+		"refused":      {apierrors.NewForbidden(reboots, "", nil), []string{"Replace/b", "Replace/c"}},
+		"not answered": {apierrors.NewInternalError(errors.New("no route to host")), []string{"Replace/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+				check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
+			k.fails = func(verb string, obj client.Object) error {
+				if verb == "create" && obj.GetObjectKind().GroupVersionKind().Kind == "Reboot" {
+					return tc.err
+				}
+				return nil
+			}
+			k.settle("nhc") // its kinds are read
+			k.turn("b", corev1.ConditionUnknown)
+			k.turn("c", corev1.ConditionUnknown)
+			k.after(300 * time.Second)
+			for range 10 {
+				k.reconcile("nhc")
+				k.after(30 * time.Second)
+			}
+			k.wants("the time of the step is not over")
+			k.reconcile("nhc")
+			k.wants("it is", tc.want...)
+			said := func(event string) bool { return strings.Contains(event, "could not be requested within 5m0s") }
+			if events := k.events(); !slices.ContainsFunc(events, said) {
+				t.Errorf("nobody says so: %q", events)
+			}
+		})
+	}
+}
+
+// Its remediator deletes its request when the power is back, as medik8s' first documentation asks, and the node boots for twelve minutes.
+func TestANodeThatBootsIsNotRemediatedOnceMore(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	badB(k)
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.settle("nhc")
+	k.remove(k.objects()[0])
+	k.settle("nhc")
+	k.minutes(12, "nhc")
+	if len(k.made) > 1 {
+		t.Errorf("made %v", k.made)
+	}
+}

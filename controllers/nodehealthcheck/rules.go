@@ -1,0 +1,329 @@
+package nodehealthcheck
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// The beginnings of messages, in the words of medik8s, which documents of others quote.
+const (
+	skippedOn      = "Remediation skipped on node {node}: "
+	skippedBecause = "Skipped remediation of node: {node}, because "
+	quorumLoss     = "Skipping remediation of {node} for preventing control plane / etcd quorum loss, going to retry in a minute: "
+	// clockAgain is how soon a node is looked at again while clocks differ: nothing tells that one was set.
+	clockAgain    = 30 * time.Second
+	membersReturn = "the control plane can do without it"
+)
+
+// rules are asked in this order, in which blockers are reported. A step starts exactly if none blocks it.
+var rules = []Rule{
+	{Reason: "RequestsUnread", asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) > 0 }},
+	{Reason: NodeGone, asked: ofState, When: func(c *Case) bool { return len(c.n.Unseen) == 0 && !c.n.Exists() }},
+	{Reason: "NotJudged", asked: ofState, When: func(c *Case) bool { return c.is(health.Unknown) }}, // another controller ends the node
+	{Reason: NotUnhealthy, asked: ofState, When: func(c *Case) bool { return c.is(health.Healthy) }},
+	{
+		Reason: NotSelected, asked: ofSelection | beforeFirst, // and its remediation is over
+		When:    func(c *Case) bool { return !c.n.Selected },
+		Message: "The check does not select the node any more",
+	},
+	{
+		Reason: "WithinTimeout", asked: beforeFirst | whileHeld,
+		When:    func(c *Case) bool { return c.Verdict.State == health.Pending },
+		Message: "{why}", Why: (*Case).timeout,
+		Until: func(c *Case) time.Time { return c.Verdict.Recheck },
+	},
+	{
+		Reason: "ManagerClockWrong", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.f.Policy.Misjudges(c.f.ClockAhead) },
+		Message: skippedOn + "the clock of the manager differs from the API server's by more than the shortest duration of the check",
+		Fix:     "see kubemend_clock_error_seconds for which clock is wrong, and set it", EndsWhen: "the clocks agree",
+		Again: func(c *Case) time.Time { return c.f.Now.Add(clockAgain) },
+	},
+	{
+		Reason: "NodeExcluded", Event: skipped, asked: always,
+		When: func(c *Case) bool {
+			excluded, _ := c.n.Excluded()
+			return excluded
+		},
+		Message:  skippedOn + "node has Exclude from Remediation label",
+		Fix:      "remove the label " + nhcv1.ExcludeLabel + " from the node",
+		EndsWhen: "the label " + nhcv1.ExcludeLabel + " is removed from the node",
+	},
+	{
+		Reason: "NodeBeingDeleted", Event: skipped, asked: always, Quiet: true, // a remediation would bring back what somebody else ends
+		When:    func(c *Case) bool { return c.f.Now.Before(c.stuckAt()) },
+		Message: skippedOn + "it is being deleted", EndsWhen: "the Node is gone",
+		Again: (*Case).stuckAt,
+	},
+	{
+		Reason: "NodeDeletionStuck", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return !c.stuckAt().IsZero() && !c.f.Now.Before(c.stuckAt()) },
+		Message: skippedOn + "it is being deleted for more than an hour, and kept by the finalizers {why}",
+		Why:     func(c *Case) string { return strings.Join(c.n.Object.Finalizers, ", ") },
+		Fix:     "find out why what put the finalizers {why} on the Node does not end it", EndsWhen: "the Node is gone",
+	},
+	{
+		Reason: MachineUnread, Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.n.Machine != nil && c.n.Machine.Unread },
+		Message: skippedOn + "its Machine could not be read",
+	},
+	{
+		Reason: "ClusterPaused", Event: skipped, asked: always,
+		When: func(c *Case) bool {
+			m := c.n.Machine
+			return m.There() && m.Cluster != nil && ptr.Deref(m.Cluster.Spec.Paused, false)
+		},
+		Object:  func(c *Case) rule.Ref { return c.n.Machine.cluster() },
+		Message: skippedOn + "its Cluster is paused", Fix: "unpause {object}",
+	},
+	{
+		Reason: "MachinePaused", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.PausedAnnotation) },
+		Object:  (*Case).machine,
+		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation, Fix: "remove the annotation from {object}",
+	},
+	{
+		Reason: "MachineSkipped", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.MachineSkipRemediationAnnotation) },
+		Object:  (*Case).machine,
+		Message: skippedOn + "its Machine has the annotation " + clusterv1.MachineSkipRemediationAnnotation,
+		Fix:     "remove the annotation from {object}",
+	},
+	{
+		Reason: "MachineBeingDeleted", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.n.Machine.There() && !c.n.Machine.Object.DeletionTimestamp.IsZero() },
+		Object:  (*Case).machine,
+		Message: skippedOn + "its Machine is being deleted",
+	},
+	{
+		Reason: "LeaseTaken", Event: skipped, asked: always,
+		When:    func(c *Case) bool { return c.n.Lease.held() },
+		Message: skippedBecause + "node lease is already taken by {why}", EndsWhen: "the lease that {why} has on the node runs out",
+		Why:   func(c *Case) string { return *c.n.Lease.Spec.HolderIdentity },
+		Until: func(c *Case) time.Time { return c.n.Lease.expiry() },
+		Again: func(c *Case) time.Time {
+			return health.Earliest(c.f.Now.Add(leaseTaken), c.n.Lease.expiry().Add(time.Millisecond))
+		},
+	},
+	{
+		Reason: "OverlappingCheck", Event: skipped, asked: beforeFirst | ofNodeAlone,
+		When: func(c *Case) bool { return c.n.Machine.There() && c.n.Machine.WatchedBy != "" },
+		Object: func(c *Case) rule.Ref {
+			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.n.Machine.Object.Namespace, Name: c.n.Machine.WatchedBy}
+		},
+		Message: skippedBecause + "{object} watches its Machine {why}", Why: (*Case).machineName,
+		Fix: "let only one of the two checks watch it: take it out of the selector of {object}, or pause that one",
+	},
+	{
+		Reason: "MachineBeingUpdated", Event: skipped, asked: beforeFirst | ofNodeAlone,
+		When: func(c *Case) bool {
+			return c.n.Machine.There() && meta.IsStatusConditionTrue(c.n.Machine.Object.Status.Conditions, clusterv1.MachineUpdatingCondition)
+		},
+		Object:  (*Case).machine,
+		Message: skippedBecause + "its Machine {why} is being updated in place", Why: (*Case).machineName,
+		EndsWhen: "the update of its Machine is over",
+	},
+	{
+		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
+		When:    func(c *Case) bool { return c.unsuitable() == TemplateOfMachines },
+		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Message: skippedBecause + "{why}", Why: (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
+	},
+	{
+		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
+		When:    func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
+		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Message: skippedBecause + "{why}", Why: (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
+	},
+	{
+		Reason: "OrphanedRequest", Event: skipped, asked: ofStep,
+		When:     func(c *Case) bool { return len(c.n.Orphaned) > 0 && c.template() != nil },
+		Object:   func(c *Case) rule.Ref { return RefOf(c.n.Orphaned[0]) },
+		Message:  skippedBecause + "{object}, orphaned by a deleted NodeHealthCheck of the same name, is not gone yet",
+		EndsWhen: "{object} is gone",
+		Again:    inAMinute,
+	},
+	{
+		Reason: "ForeignRequest", Event: skipped, asked: ofStep,
+		When:    func(c *Case) bool { return c.foreign() != nil },
+		Object:  func(c *Case) rule.Ref { return RefOf(c.foreign()) },
+		Message: skippedBecause + "{object} exists and was not made by this NodeHealthCheck",
+		Fix:     "delete {object} when it is not needed any more", EndsWhen: "{object} is gone",
+		Again: inAMinute,
+	},
+	{
+		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
+		When:   (*Case).ofOtherStep,
+		Object: func(c *Case) rule.Ref { return RefOf(c.ownNamesake()) },
+		Message: skippedBecause + "{object} exists and was made from another template: " +
+			"using multiple templates of same kind is not supported for this template",
+		Fix: "have the steps of the check name templates of different kinds",
+	},
+	{
+		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
+		When:    func(c *Case) bool { return c.p.Disabled.Is() },
+		Message: "{why}", Why: func(c *Case) string { return c.p.Disabled.Message }, Fix: "{fix}",
+		Again: func(c *Case) time.Time { return c.f.Retry },
+	},
+	{
+		Reason: "MissingPermission", asked: ofCheck | beforeFirst | beforeNext,
+		When: func(c *Case) bool {
+			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && c.unreadTemplate().Unread
+		},
+		Message: "{why} and their templates could not be read with your rights, and the manager may read them",
+		Why:     func(c *Case) string { return c.unreadTemplate().Request.Kind + "s" },
+		Fix:     "Ask as a user who may read {why} and their templates", Detail: "{why}",
+	},
+	{
+		Reason: "TemplateUnreadable", asked: ofCheck | beforeFirst | beforeNext,
+		When: func(c *Case) bool {
+			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && !c.unreadTemplate().Unread
+		},
+		Message: "A remediation template could not be read for the moment",
+		Again:   func(c *Case) time.Time { return c.f.Retry },
+	},
+	{
+		Reason: Paused, asked: ofCheck | beforeFirst | beforeNext,
+		When:    func(c *Case) bool { return len(c.f.Check.Spec.PauseRequests) > 0 },
+		Message: "Postponing potential remediations because of pause requests",
+		Fix:     "remove the entries of spec.pauseRequests: {why}", EndsWhen: "spec.pauseRequests is empty",
+		Why: func(c *Case) string { return strings.Join(c.f.Check.Spec.PauseRequests, ", ") },
+	},
+	{
+		Reason: Upgrading, asked: ofCheck | beforeFirst | beforeNext,
+		When:    func(c *Case) bool { return c.view.upgrading != "" },
+		Object:  func(c *Case) rule.Ref { return c.view.upgraded },
+		Message: PostponedByUpgrade + ": {why}", Why: func(c *Case) string { return c.view.upgrading }, EndsWhen: "the upgrade is over",
+	},
+	{
+		Reason: "KubeletsAwaited", asked: ofCheck | beforeFirst | beforeNext,
+		When:     func(c *Case) bool { return c.awaitsKubelets },
+		Message:  "Kubelets have not had time to report since the manager was started, or since the API server could be reached again",
+		EndsWhen: "kubelets have had time to report", Until: func(c *Case) time.Time { return c.settled },
+	},
+	{
+		Reason: "TooManyUnhealthy", asked: ofCheck | beforeFirst, // what has begun goes on
+		When: func(c *Case) bool { return c.p.Grant.ShortCircuited() },
+		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or " +
+			"exceed {minimum} ({total} nodes: {healthy} healthy, {why})",
+		Why:      (*Case).notHealthy,
+		EndsWhen: "at least {minimum} of {total} nodes are healthy (now {healthy})",
+	},
+	{
+		Reason: "StormRecovery", asked: ofCheck | beforeFirst,
+		When:    func(c *Case) bool { return c.p.Storm.Blocks },
+		Message: "Storm recovery active: skipping creation of new remediations",
+		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{why}",
+		Why: func(c *Case) string {
+			if c.p.Storm.Recheck.IsZero() { // the cooldown has not begun
+				return "the storm is over, and the cooldown after it"
+			}
+			return StormEnds
+		},
+	},
+	{
+		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
+		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
+		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
+		EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "ControlPlaneUnread", Event: skipped, asked: ofControlPlane,
+		When:    func(c *Case) bool { return c.queued() && c.f.ControlPlane.Unread != "" },
+		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
+		EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
+		When: func(c *Case) bool {
+			return c.f.ControlPlane == nil || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
+		},
+		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "AnotherBeingRemediated", Event: skipped, asked: ofControlPlane,
+		When:    func(c *Case) bool { return c.disrupted() != nil },
+		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.disrupted().Member} },
+		Message: quorumLoss + "{name} is being remediated ({why})", Why: func(c *Case) string { return c.disrupted().By },
+		EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "MajorityAtRisk", Event: skipped, asked: ofControlPlane,
+		When:    func(c *Case) bool { return c.objection(controlplane.MajorityAtRisk) != nil },
+		Message: quorumLoss + "without it {why} are needed",
+		Why: func(c *Case) string {
+			o := c.objection(controlplane.MajorityAtRisk)
+			return fmt.Sprintf("%d of %d control-plane nodes are healthy, and %d", o.Votes, o.Total, o.Needed)
+		},
+		EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "NotFirstInQueue", Event: skipped, asked: ofControlPlane,
+		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.view.first >= 0 && c.view.first != c.i },
+		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.f.Nodes[c.view.first].Name} },
+		Message: quorumLoss + "{name} is ahead in the queue", EndsWhen: "the remediation of {name} is over", Again: inAMinute,
+	},
+	{
+		Reason: EtcdUnread, Event: skipped, asked: ofControlPlane,
+		When:    func(c *Case) bool { return c.etcd() == EtcdUnread },
+		Message: quorumLoss + "OpenShift's etcd could not be asked", EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: EtcdBudgets, Event: skipped, asked: ofControlPlane,
+		When:     func(c *Case) bool { return c.etcd() == EtcdBudgets },
+		Message:  quorumLoss + "there are {why} PodDisruptionBudgets in openshift-etcd instead of one",
+		Why:      func(c *Case) string { return strconv.Itoa(c.f.ControlPlane.Etcd.Budgets) },
+		EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: EtcdAtRisk, Event: skipped, asked: ofControlPlane,
+		When: func(c *Case) bool { return c.etcd() == EtcdAtRisk },
+		Object: func(c *Case) rule.Ref {
+			return rule.Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: c.f.ControlPlane.Etcd.Budget}
+		},
+		Message: quorumLoss + "PodDisruptionBudget {name} allows no disruption, and guard pod {why} is ready",
+		Why:     func(c *Case) string { return c.f.ControlPlane.Etcd.Guards[c.n.Name] }, EndsWhen: membersReturn, Again: inAMinute,
+	},
+	{
+		Reason: "RequestDeleted", asked: beforeNext,
+		When:     func(c *Case) bool { return c.f.Now.Before(c.remadeAt()) },
+		Message:  "The request for node {node} was deleted a moment ago, it is made again a minute after it was made first",
+		EndsWhen: "a minute has passed since it was made first", Until: (*Case).remadeAt,
+	},
+	{Reason: NoTemplate, asked: ofAnswer, When: func(c *Case) bool { return len(c.f.Templates) == 0 }},
+	{
+		Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft, asked: ofAnswer,
+		When: func(c *Case) bool { return len(c.f.Templates) > 0 && c.answer.Do == escalation.Exhausted },
+		Message: "Remediation timed out, and no template left to try. " +
+			"didn't find a template to use for NHC {why} and node {node}",
+		Why: func(c *Case) string { return c.f.Check.Name },
+		Fix: "find out what is wrong with the node; its requests end when it is healthy",
+	},
+	{
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // of the last failure
+		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && !c.answer.Recheck.IsZero() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
+		Until:   func(c *Case) time.Time { return c.answer.Recheck }, EndsWhen: "{object} is gone, or its time is over",
+	},
+	{
+		Reason: "RequestBeingDeleted", Event: skipped, asked: ofAnswer, // without an escalation no time ends that
+		When:    func(c *Case) bool { return c.waits() && c.stillDeleted() != nil && c.answer.Recheck.IsZero() },
+		Object:  func(c *Case) rule.Ref { return c.stillDeleted().Ref() },
+		Message: skippedBecause + "{object} of the last time is still being deleted: its remediator has not released it",
+		Fix:     "find out why its remediator keeps its finalizers",
+	},
+	{Reason: "RemediationInProgress", asked: ofAnswer, When: func(c *Case) bool { return c.waits() && c.stillDeleted() == nil }},
+}
