@@ -23,18 +23,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
+// addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr, and returns it.
 func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, clusters *workload.Clusters,
 	services *crdgate.Reconciler, kept *records.Records, caches *requestCaches, o *Options,
-) error {
+) (*machinehealthcheck.Reconciler, error) {
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
 	if err != nil {
-		return fmt.Errorf("set up discovery: %w", err)
+		return nil, fmt.Errorf("set up discovery: %w", err)
 	}
 	writer := client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner)
 	metal, err := newMetal(mgr, mgr.GetClient())
 	if err != nil {
-		return err
+		return nil, err
 	}
 	requests := &remediationrequest.Requests{Client: writer, Live: mgr.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, remediationrequest.NewMetadata)
@@ -42,18 +42,19 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
 	hosts := remediationrequest.NewKinds(mgr.GetCache(), mgr.GetAPIReader(), o.namespace, newHost)
 	recorder := mgr.GetEventRecorder("kubemend")
-	if err := (&machinehealthcheck.Reconciler{
+	r := &machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
 		Metal: metal, Verify: clusters.Verify,
 		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
-	}).SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
-		return err
+	}
+	if err := r.SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
+		return nil, err
 	}
 	if err := addClaims(ctx, mgr, o); err != nil {
-		return err
+		return nil, err
 	}
-	return (&machinehealthcheck.Releaser{
+	return r, (&machinehealthcheck.Releaser{
 		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
 		Discovery: api, Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter,
 	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})

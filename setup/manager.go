@@ -72,10 +72,11 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	if err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o); err != nil {
+	checks, err := addMachineHealthChecks(ctx, mgr, cc, clusters, services, kept, caches, o)
+	if err != nil {
 		return err
 	}
-	services.Services = append(services.Services, recordService(mgr, clusters, services, kept, *caches, o))
+	services.Services = append(services.Services, recordService(mgr, clusters, services, kept, checks, *caches, o))
 	if err := errors.Join(
 		announce(mgr, services, server, self, version, o), services.SetupWithManager(mgr), migration.SetUp(ctx, mgr, o.migration.Skip),
 	); err != nil {

@@ -82,6 +82,7 @@ func nodeHealthService(
 	kinds := remediationrequest.NewKinds(own.GetCache(), mgr.GetAPIReader(), "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
 	kinds.KeepWhileAny()
 	caches.add("", kinds.Cached)
+	caches.nodes = own.GetClient()
 	kinds.AskFirst(remediationrequest.MayWatchAll(writer, mgr.GetRESTMapper()))
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),

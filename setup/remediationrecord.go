@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -21,15 +20,13 @@ import (
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
 func recordService(
-	mgr ctrl.Manager, clusters *workload.Clusters, services *crdgate.Reconciler, kept *remediationrecord.Records, caches requestCaches, o *Options,
+	mgr ctrl.Manager, clusters *workload.Clusters, services *crdgate.Reconciler, kept *remediationrecord.Records,
+	checks *machinehealthcheck.Reconciler, caches requestCaches, o *Options,
 ) *crdgate.Service {
 	recent := &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	r := &remediationrecord.Reconciler{
 		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Recent: recent, Mapper: mgr.GetRESTMapper(),
-		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches, Recorder: mgr.GetEventRecorder("kubemend"),
-		Capacity: &capacity.Observer{
-			Management: recent, Mapper: mgr.GetRESTMapper(), // caches have a part of Machines alone
-		},
+		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches.requests, NodeCache: caches.nodes, Namespace: o.namespace, Finds: checks.Finds, Recorder: mgr.GetEventRecorder("kubemend"),
 		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
 		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
 		ActsOnNodes: func() bool {
@@ -44,12 +41,15 @@ func recordService(
 	return service
 }
 
-// requestCaches are the caches that have requests, those of controllers that are started later among them.
-type requestCaches []remediationrecord.RequestCache
+// requestCaches are the caches that have requests, those of controllers that are started later among them, and the one of the nodes of this cluster.
+type requestCaches struct {
+	requests []remediationrecord.RequestCache
+	nodes    client.Reader
+}
 
 // add adds a cache that has a namespace alone; all, if that is empty.
 func (c *requestCaches) add(namespace string, cached remediationrecord.RequestCache) {
-	*c = append(*c, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
+	c.requests = append(c.requests, func(ctx context.Context, kind schema.GroupVersionKind, in string) ([]client.Object, bool, error) {
 		if namespace != "" && namespace != in {
 			return nil, false, nil
 		}

@@ -36,7 +36,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	facts, err := r.Capacity.Observe(ctx, subject, o.now)
+	facts, err := (&capacity.Observer{Management: r.from(o), Mapper: r.Mapper}).Observe(ctx, subject, o.now)
 	if errors.Is(err, capacity.ErrNotKept) {
 		return nil
 	}

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -52,8 +51,12 @@ type Reconciler struct {
 	Cached []RequestCache
 	// Clusters are where nodes are read.
 	Clusters Clusters
-	// Capacity reads what the capacity of a machine waits for.
-	Capacity *capacity.Observer
+	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
+	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
+	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
+	NodeCache client.Reader
+	// Namespace is the one that the caches have; empty for all.
+	Namespace string
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -116,26 +119,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event.
+// The bounds of how often a record is looked at without an event. Owners and hosts are not watched: each look at a record that waits for them asks the API server.
 const (
-	soonest = 5 * time.Second
-	latest  = 10 * time.Minute
+	soonest      = 5 * time.Second
+	soonestAsked = 30 * time.Second
+	latest       = 10 * time.Minute
 )
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched, such as owners,
-// changes rarely then.
+// again is when the record is looked at again although no event comes: the older it is, the rarer.
 func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
-	moments := []time.Time{plan.Again}
+	age, moments := o.now.Sub(o.facts.Decided), []time.Time{plan.Again}
+	in := max(age/20, soonest)
+	if o.story != nil {
+		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
+	}
 	if step := waitingFor(&plan.Status); step != nil {
 		moments = append(moments, step.Time.Add(lasting))
 	}
-	if o.story != nil {
-		moments = append(moments, o.story.Deadline)
-	}
+	at := o.now.Add(min(in, latest))
 	for _, sooner := range moments {
 		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
 			at = sooner

@@ -14,7 +14,7 @@ func (p *planning) end() bool {
 	switch {
 	case !t.Known:
 		return false
-	case t.Superseded && p.begun():
+	case t.Superseded && p.begun() && p.health() != Yes:
 		p.finish(mendv1.RecordCancelled, Withdrawn, time.Time{})
 		return true
 	case t.gone(), t.leaving() && p.begun():

@@ -3,10 +3,12 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,14 +19,21 @@ import (
 // truths are what a status says; that of Unknown is Unknown.
 var truths = map[metav1.ConditionStatus]Truth{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}
 
-// observeChecked reads what a check says of the Machine. That it is healthy again, only the MachineHealthCheck can say that has asked for the remediation: what
-// a NodeHealthCheck or a user has found, another check may not judge, or not yet.
-func (o *observed) observeChecked() {
-	c, by := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition), o.record.Spec.Requester.Check
-	if c == nil || c.Status == metav1.ConditionTrue && (by == nil || by.Kind != machineCheckKind) {
+// observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that where no other check
+// selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a NodeHealthCheck or a user has found: another check
+// may not judge that, or not yet.
+func (o *observed) observeChecked(finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)) {
+	t, check := &o.facts.Target, o.record.Spec.Requester.Check
+	asked := check != nil && check.Kind == machineCheckKind
+	if cond := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition); cond != nil && (asked || cond.Status != metav1.ConditionTrue) {
+		t.Checked, t.CheckedSince = truths[cond.Status], cond.LastTransitionTime.Time
+	}
+	if t.Checked != No || !asked {
 		return
 	}
-	o.facts.Target.Checked, o.facts.Target.CheckedSince = truths[c.Status], c.LastTransitionTime.Time
+	if healthy, known := finds(types.NamespacedName{Namespace: check.Namespace, Name: check.Name}, o.machine.UID); known && healthy {
+		t.Checked, t.CheckedSince = Yes, time.Time{}
+	}
 }
 
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
@@ -57,7 +66,7 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 	target := &o.record.Spec.Target
 	if target.ClusterName == "" && target.Node != nil { // also if it has a Machine, of this cluster
 		node = &corev1.Node{}
-		err = r.Recent.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		err = r.from(o).Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
 		case apierrors.IsForbidden(err):
 			return nil, false, nil

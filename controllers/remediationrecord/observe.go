@@ -168,7 +168,7 @@ func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
 	if m.DeletionTimestamp != nil {
 		t.Deleting = m.DeletionTimestamp.Time
 	}
-	o.observeChecked()
+	o.observeChecked(r.Finds)
 	o.observeAsked(m)
 	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
 	return nil

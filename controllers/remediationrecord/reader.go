@@ -7,12 +7,15 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -34,6 +37,12 @@ type answer struct {
 	err error
 }
 
+// isOf reports whether an answer is an object of that version.
+func (a *answer) isOf(version string) bool {
+	obj, is := a.obj.(client.Object)
+	return is && a.err == nil && obj.GetResourceVersion() == version
+}
+
 const (
 	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
 	// (neighbours)
@@ -41,8 +50,55 @@ const (
 	// refusedFor is for how long a right that is missing is not asked for again.
 	refusedFor = 10 * time.Minute
 	// mostAnswers is how many are remembered.
-	mostAnswers = 256
+	mostAnswers = 4096
 )
+
+// cached reads what watches have from the caches, and past them what none has.
+type cached struct {
+	*Recent
+
+	// caches are those of the manager, of namespace or, if that is empty, of all. nodes has the nodes of this cluster and their checks; nil if none does.
+	caches, nodes client.Reader
+	namespace     string
+}
+
+// of is where an object, or a list, is read.
+func (c cached) of(obj runtime.Object, namespace string) client.Reader {
+	switch obj.(type) {
+	case *clusterv1.Machine, *clusterv1.MachineList, *clusterv1.Cluster, *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList:
+		if c.namespace == "" || c.namespace == namespace {
+			return c.caches
+		}
+	case *corev1.Node, *nhcv1.NodeHealthCheck:
+		if c.nodes != nil {
+			return c.nodes
+		}
+	}
+	return c.Recent
+}
+
+// Get implements client.Reader. What obj refers to is shared: read only.
+func (c cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.of(obj, key.Namespace).Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader. What the items of list refer to is shared: read only.
+func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	among := (&client.ListOptions{}).ApplyOptions(append(opts, client.UnsafeDisableDeepCopy))
+	return c.of(list, among.Namespace).List(ctx, list, among)
+}
+
+// from is where the objects of an observation are read.
+func (r *Reconciler) from(o *observed) client.Reader {
+	if o.live {
+		return r.Recent
+	}
+	from := cached{Recent: r.Recent, caches: r.Client, namespace: r.Namespace}
+	if r.ActsOnNodes == nil || r.ActsOnNodes() {
+		from.nodes = r.NodeCache
+	}
+	return from
+}
 
 // Forget makes r ask again: what an end rests on is read when it is decided.
 func (r *Recent) Forget() {
@@ -57,7 +113,13 @@ func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 		return explain.ErrUnread
 	}
 	kind := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key.Namespace)
-	return r.answer(kind, key.Name, obj, func() error { return r.Live.Get(ctx, key, obj, opts...) })
+	return r.answer(kind, key.Name, obj, "", func() error { return r.Live.Get(ctx, key, obj, opts...) })
+}
+
+// Version reads an object of which a watch has shown that version: that one is read once.
+func (r *Recent) Version(ctx context.Context, key client.ObjectKey, obj client.Object, version string) error {
+	kind := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key.Namespace)
+	return r.answer(kind, key.Name, obj, version, func() error { return r.Live.Get(ctx, key, obj) })
 }
 
 // List implements client.Reader. What the items of list refer to is shared: read only.
@@ -65,11 +127,11 @@ func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...clien
 	among := (&client.ListOptions{}).ApplyOptions(opts)
 	kind := fmt.Sprintf("%T %s %s", list, list.GetObjectKind().GroupVersionKind(), among.Namespace)
 	selected := fmt.Sprintf("%v %v", among.LabelSelector, among.FieldSelector)
-	return r.answer(kind, selected, list, func() error { return r.Live.List(ctx, list, opts...) })
+	return r.answer(kind, selected, list, "", func() error { return r.Live.List(ctx, list, opts...) })
 }
 
-// answer makes obj the answer that is remembered or, if there is none, what read reads.
-func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error) error {
+// answer makes obj the answer that is remembered or, if there is none, what read reads. One of that version counts for ever.
+func (r *Recent) answer(kind, name string, obj runtime.Object, version string, read func() error) error {
 	now, id := r.Clock.Now(), kind+" "+name
 	r.mu.Lock()
 	found, known := r.answers[id]
@@ -78,7 +140,7 @@ func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error
 	switch {
 	case isRefused && now.Sub(refused.at) < refusedFor:
 		return refused.err
-	case known && now.Sub(found.at) < remembered:
+	case known && (now.Sub(found.at) < remembered || version != "" && found.isOf(version)):
 		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
 		return found.err
 	}

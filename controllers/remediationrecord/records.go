@@ -1,9 +1,11 @@
 package remediationrecord
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,7 +98,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that is about something else, as one that a user has made up, is not it: the next name is made of its UID.
+// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it says another thing
+// than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -123,11 +126,27 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		if there.Open() && sameRemediation(there, fresh) {
+		switch {
+		case !there.Open() || TargetOf(there) != target || there.Spec.Remediator != fresh.Spec.Remediator:
+			other = string(there.UID)
+		case there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec):
 			return there, r.attempt(ctx, there)
+		default:
+			unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
+			if err := client.IgnoreNotFound(r.Client.Delete(ctx, there, unchanged)); err != nil {
+				return nil, fmt.Errorf("delete record %s, which says another thing of %s %s: %w", there.Name, target.Kind, target.Name, err)
+			}
 		}
-		other = string(there.UID)
 	}
+}
+
+// sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision and its arithmetic,
+// as other targets of the check change meanwhile.
+func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
+	a.Decided, a.Counts = b.Decided, b.Counts
+	stored, err := json.Marshal(a)
+	fresh, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(stored, fresh)
 }
 
 // known is the open record that a request of this remediation carries; nil if none does.
@@ -145,11 +164,6 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
-}
-
-// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
-func sameRemediation(a, b *mendv1.RemediationRecord) bool {
-	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
 }
 
 // attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.

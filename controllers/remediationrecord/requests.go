@@ -152,7 +152,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 
 func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	check := &clusterv1.MachineHealthCheck{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err != nil {
+	if err := r.from(o).Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err != nil {
 		return nil, err
 	}
 	paused, isPaused := check.Annotations[clusterv1.PausedAnnotation]
@@ -168,7 +168,7 @@ func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *m
 func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
 	if o.nodeCheck == nil {
 		check := &nhcv1.NodeHealthCheck{}
-		if err := r.Recent.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
+		if err := r.from(o).Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
 			return nil, err
 		}
 		o.acts = r.ActsOnNodes == nil || r.ActsOnNodes()
@@ -198,7 +198,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 	if o.facts.Status.Begun.IsZero() || !own && !cached {
 		whole = &unstructured.Unstructured{}
 		whole.SetGroupVersionKind(kind)
-		err := r.Recent.Get(ctx, client.ObjectKeyFromObject(obj), whole)
+		err := r.Recent.Version(ctx, client.ObjectKeyFromObject(obj), whole, obj.GetResourceVersion())
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil
