@@ -156,7 +156,7 @@ func sameOwner(a, b *mendv1.RemediationRecord) bool {
 // capacityOf is a story as far as a record has it.
 func capacityOf(s *capacity.Story, namespace string) Capacity {
 	c := Capacity{
-		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced, Overdue: s.Overdue,
+		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
 		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
 		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered,
 	}

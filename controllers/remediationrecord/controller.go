@@ -22,7 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -78,15 +77,9 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more,
-// and the moment at which a machine went is less exact.
-type memory struct {
-	// written is when it was last written.
-	written time.Time
-	// seen is when its Machine was last there.
-	seen     time.Time
-	reported Reported
-}
+// memory is what this process remembers of an open record: when it was last written, and when its Machine was last there. Without it, words are written
+// sooner, and the moment at which a machine went is less exact.
+type memory struct{ written, seen time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -115,7 +108,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write the status of RemediationRecord %s: %w", req.NamespacedName, err)
 	}
-	r.report(ctx, o, plan, changed)
+	if changed {
+		r.report(ctx, o, plan)
+	}
 	return again(o, plan), nil
 }
 
@@ -135,9 +130,6 @@ func again(o *observed, plan Plan) ctrl.Result {
 	in := max(age/20, soonest)
 	if o.story != nil {
 		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
-	}
-	if step := waitingFor(&plan.Status); step != nil {
-		moments = append(moments, step.Time.Add(lasting))
 	}
 	at := o.now.Add(min(in, latest))
 	for _, sooner := range moments {
@@ -170,32 +162,16 @@ func (r *Reconciler) memoryOf(key types.NamespacedName, change func(*memory)) me
 	return remembers
 }
 
-// report exports what was written and sends events about it. When a record is closed, old ones are deleted.
-func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan, changed bool) {
-	r.sendNews(ctx, o, plan)
-	if changed {
-		measure(o, &plan.Status)
-	}
+// report exports what was written. When a record is closed, events say how, and old ones are deleted.
+func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
+	measure(o, &plan.Status)
 	if plan.Status.Ended.IsZero() {
 		return
 	}
 	r.forget(client.ObjectKeyFromObject(o.record))
-	if !changed {
-		return
-	}
+	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {
 		log.FromContext(ctx).Error(err, "Deleting old records failed, retrying when another one is closed")
 	}
-}
-
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
-// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
-// it was still there would be.
-func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
-	at, said := WentAt(record)
-	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
-		return seen
-	}
-	return at
 }

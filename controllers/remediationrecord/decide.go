@@ -16,9 +16,6 @@ type Plan struct {
 	// PausedReason.
 	Waiting string
 	Object  mendv1.RecordRef
-	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to
-	// end.
-	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
 	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
@@ -154,9 +151,6 @@ func (p *planning) wait() {
 		return
 	}
 	p.Waiting, p.Object = reason, object
-	if c := &p.f.Capacity; c.Known && c.Reason == reason {
-		p.Over, p.Overdue = c.Over, c.Overdue
-	}
 	switch {
 	case current != nil && current.Reason == reason:
 		return

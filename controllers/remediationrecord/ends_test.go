@@ -104,25 +104,6 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 	}
 }
 
-// The deadline of what a replacement would wait for is not that of the next step of a ladder.
-func TestADeadlineCountsForWhatIsWaitedFor(t *testing.T) {
-	for name, tc := range map[string]struct {
-		edit func(*Facts)
-		want bool
-	}{
-		"that of the capacity that is waited for": {edit: asked, want: true},
-		"not beside a request that is acted on":   {edit: withRequest(func(r *Request) { r.Acts, r.State = true, "PoweringOff" })},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := at(time.Minute, tc.edit)
-			f.Capacity = Capacity{Known: true, Reason: "NoNode", Overdue: true, Over: true}
-			if p := Decide(f); p.Overdue != tc.want || p.Over != tc.want {
-				t.Errorf("while it waits for %q, overdue is %t and over is %t, want %t", p.Waiting, p.Overdue, p.Over, tc.want)
-			}
-		})
-	}
-}
-
 // Steps that were displaced may have been the effect: nothing is said of the target that healed by itself then.
 func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
 	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {

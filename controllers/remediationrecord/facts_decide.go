@@ -152,9 +152,8 @@ type Capacity struct {
 	Reason string
 	Object mendv1.RecordRef
 	Since  time.Time
-	// Back reports that another machine has come, Over that none will come, Overdue that the moment has passed at which what is waited for ends by itself, or
-	// at which a check counts the new machine as unhealthy.
-	Back, Over, Overdue bool
+	// Back reports that another machine has come, Over that none will come.
+	Back, Over bool
 	// Replacement is the other machine; nil if there is none.
 	Replacement *mendv1.RecordReplacement
 	// Healthy reports that the other machine is: its node is Ready or a check says so, no check says otherwise, and it is not being deleted.

@@ -42,29 +42,27 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	if !t.Exists || t.Machine && t.Checked != Unknown {
 		return nil
 	}
-	node, known, err := r.node(ctx, o)
+	node, known, err := r.nodeOf(ctx, o)
 	if err != nil || !known {
 		return err
 	}
-	t.NodeReady = No
-	if node != nil {
-		for i := range node.Status.Conditions {
-			if c := &node.Status.Conditions[i]; c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
-				t.NodeReady, t.NodeReadySince = Yes, c.LastTransitionTime.Time
-			}
-		}
+	t.NodeReady, t.Evidence = No, No
+	if ready := conditionOf(node, string(corev1.NodeReady)); ready != nil && ready.Status == corev1.ConditionTrue {
+		t.NodeReady, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
 	}
-	t.Evidence = No
 	if o.holds(node) {
 		t.Evidence = Yes
 	}
 	return nil
 }
 
-// node reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
-func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
+// nodeOf reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
+func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
 	target := &o.record.Spec.Target
-	if target.ClusterName == "" && target.Node != nil { // also if it has a Machine, of this cluster
+	switch {
+	case o.node != nil:
+		return o.node, true, nil
+	case target.ClusterName == "" && target.Node != nil: // also if it has a Machine, of this cluster
 		node = &corev1.Node{}
 		err = r.from(o).Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
 		switch {
@@ -75,53 +73,50 @@ func (r *Reconciler) node(ctx context.Context, o *observed) (node *corev1.Node, 
 		case err != nil:
 			return nil, false, fmt.Errorf("read Node %s: %w", target.Node.Name, err)
 		}
+		o.node = node
 		return node, true, nil
-	}
-	if o.machine == nil || o.cluster == nil {
+	case o.machine == nil || o.cluster == nil:
 		return nil, false, nil
 	}
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(o.cluster), o.now)
 	if err != nil || view.Link != workload.Up {
 		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
 	}
-	if o.machine.Status.NodeRef.Name != "" {
-		node, other := view.NodeOf(o.machine)
-		return node, other == nil, nil
+	if o.machine.Status.NodeRef.Name == "" {
+		return nil, true, nil
 	}
-	return nil, true, nil
+	node, other := view.NodeOf(o.machine)
+	return node, other == nil, nil
 }
 
 // holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which count where the node
-// has none.
+// has none. What else was found is that there was no node, or that the Machine has failed.
 func (o *observed) holds(node *corev1.Node) bool {
-	for _, e := range o.record.Spec.Evidence {
-		if e.Status == "" {
-			continue // what else was found is that there was no node, or that the Machine has failed
-		}
-		if status, has := ofNode(node, e.Type); has {
-			if status == e.Status {
-				return true
+	for _, evidence := range o.record.Spec.Evidence {
+		var status string
+		if cond := conditionOf(node, evidence.Type); cond != nil {
+			status = string(cond.Status)
+		} else if o.machine != nil {
+			if cond := conditions.Get(o.machine, evidence.Type); cond != nil {
+				status = string(cond.Status)
 			}
-			continue
 		}
-		if o.machine == nil {
-			continue
-		}
-		if c := conditions.Get(o.machine, e.Type); c != nil && string(c.Status) == e.Status {
+		if evidence.Status != "" && status == evidence.Status {
 			return true
 		}
 	}
 	return false
 }
 
-func ofNode(node *corev1.Node, kind string) (status string, has bool) {
+// conditionOf is the condition of a node of that type; nil if there is none.
+func conditionOf(node *corev1.Node, kind string) *corev1.NodeCondition {
 	if node == nil {
-		return "", false
+		return nil
 	}
 	for i := range node.Status.Conditions {
-		if c := &node.Status.Conditions[i]; string(c.Type) == kind {
-			return string(c.Status), true
+		if cond := &node.Status.Conditions[i]; string(cond.Type) == kind {
+			return cond
 		}
 	}
-	return "", false
+	return nil
 }

@@ -174,12 +174,7 @@ func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mend
 		o.acts = r.ActsOnNodes == nil || r.ActsOnNodes()
 		o.nodeCheck, o.checked, o.checkUID = check, check.DeletionTimestamp.IsZero(), check.UID
 	}
-	steps := stepsOf(&o.nodeCheck.Spec)
-	templates := make([]corev1.ObjectReference, 0, len(steps))
-	for i := range steps {
-		templates = append(templates, steps[i].RemediationTemplate)
-	}
-	return templates, nil
+	return stepsOf(&o.nodeCheck.Spec), nil
 }
 
 func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {

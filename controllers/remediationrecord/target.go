@@ -11,6 +11,15 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
+// The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
+const (
+	machineKind      = "Machine"
+	nodeKind         = "Node"
+	hostKind         = "BareMetalHost"
+	nodeCheckKind    = "NodeHealthCheck"
+	machineCheckKind = "MachineHealthCheck"
+)
+
 // MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
 func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 	target := mendv1.RecordTarget{
