@@ -194,7 +194,7 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 		facts.Target.Known, facts.Target.Exists, facts.Target.Asked = true, true, facts.Now
 	}
 	after := record.DeepCopy()
-	after.Status = statusOf(&observed{record: record, facts: facts}, beginning(facts))
+	after.Status = statusOf(&observed{record: record, facts: facts}, Decide(facts))
 	Bound(after)
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
