@@ -114,7 +114,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 		if !is {
 			return
 		}
-		for _, of := range r.openOf(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
+		for _, of := range r.mustOpenOf(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
 			switch target := of.Spec.Target.Machine; {
 			case target == nil:
@@ -160,21 +160,28 @@ func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
 
 // ofCluster maps a Cluster to its open records.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	open := r.openOf(ctx, client.ObjectKeyFromObject(cluster))
-	requests := make([]reconcile.Request, 0, len(open))
-	for _, of := range open {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
+	var requests []reconcile.Request
+	for _, record := range r.mustOpenOf(ctx, client.ObjectKeyFromObject(cluster)) {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
 	}
 	return requests
 }
 
+// mustOpenOf are the open records of a Cluster; none, with a log line, if they cannot be listed.
+func (r *Reconciler) mustOpenOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
+	open, err := r.openOf(ctx, cluster)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A change wakes no records", "Cluster", cluster)
+	}
+	return open
+}
+
 // openOf are the open records of a Cluster. They are shared: read only.
-func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
+func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) ([]*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing the open records of a Cluster failed", "Cluster", cluster)
-		return nil
+		return nil, fmt.Errorf("list the open records of Cluster %s: %w", cluster, err)
 	}
 	var open []*mendv1.RemediationRecord
 	for i := range list.Items {
@@ -182,5 +189,5 @@ func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*me
 			open = append(open, record)
 		}
 	}
-	return open
+	return open, nil
 }
