@@ -154,11 +154,6 @@ func TestHowARecordEnds(t *testing.T) {
 				f.Target.Exists, f.Target.Checked = true, Unknown
 			})), want: mendv1.RecordHealed, back: later(3 * time.Minute),
 		},
-		"a host whose request has succeeded": {
-			f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), func(f *Facts) {
-				f.Target = Target{RecordRef: mendv1.RecordRef{Kind: "BareMetalHost", Name: "h"}, Known: true, Exists: true}
-			})), want: mendv1.RecordHealed, by: "Recovered", back: later(ten),
-		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := Decide(tc.f).Status
@@ -186,9 +181,6 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 		"after its remediator has acted":    {both(withRequest(func(*Request) {}), acts, none), Withdrawn, mendv1.RecordGivenUp},
 		"by its remediator":                 {both(failed, acts), RequestsEnded, mendv1.RecordGivenUp},
 		"by its remediator before it acted": {failed, RequestsEnded, mendv1.RecordGivenUp},
-		"of a host whose only one has failed": {both(failed, func(f *Facts) {
-			f.Target = Target{RecordRef: mendv1.RecordRef{Kind: "BareMetalHost"}, Known: true, Exists: true}
-		}), RequestsEnded, mendv1.RecordGivenUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, tc.change)

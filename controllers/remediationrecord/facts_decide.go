@@ -106,12 +106,11 @@ type Capacity struct {
 }
 
 // Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy
-// that the check which asked calls healthy again: no owner of Cluster API replaces it then. Of a host, its requests say it.
+// that the check which asked calls healthy again: no owner of Cluster API replaces it then.
 func (f *Facts) Health() Truth {
 	t := &f.Target
 	switch {
 	case !t.Known:
-		return Unknown
 	case t.leaving() || t.ByHand || t.Checked == No:
 		return No
 	case t.Checked == Yes:
@@ -121,16 +120,7 @@ func (f *Facts) Health() Truth {
 	case t.Evidence == No && t.NodeReady == Yes:
 		return Yes
 	}
-	health := Unknown
-	for i := range f.Requests {
-		if req := &f.Requests[i]; req.ended() && t.Kind == hostKind {
-			health = No
-			if req.Succeeded {
-				return Yes
-			}
-		}
-	}
-	return health
+	return Unknown
 }
 
 // inProgress is the first request that has not ended; nil if there is none.

@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -120,7 +119,7 @@ func (r *Reconciler) covers(o *observed) bool {
 }
 
 // inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records in a namespace could
-// else name in one what others have, and read in it what the manager finds. A record is about Machines and hosts of its own namespace.
+// else name in one what others have, and read in it what the manager finds. A record is about Machines of its own namespace.
 //
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that is in no namespace
 // and has a template where the record is.
@@ -128,8 +127,8 @@ func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
 	target, ref, check := &o.record.Spec.Target, TargetOf(o.record), o.record.Spec.Requester.Check
 	here := ref.Namespace == o.record.Namespace
 	switch {
-	case ref.Kind == hostKind, ref.Kind == machineKind && here && (target.ClusterName != "" || target.Node == nil):
-		return here, nil
+	case ref.Kind == machineKind && here && (target.ClusterName != "" || target.Node == nil):
+		return true, nil
 	case ref.Kind != machineKind && ref.Kind != nodeKind, target.ClusterName != "", check == nil || check.Kind != nodeCheckKind:
 		return false, nil
 	}
@@ -146,16 +145,9 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if o.outside = !inScope; err != nil || !inScope {
 		return err
 	}
-	var obj client.Object
-	switch t.Kind {
-	case machineKind:
-		obj = &clusterv1.Machine{}
-	case nodeKind:
+	obj := client.Object(&clusterv1.Machine{})
+	if !t.Machine {
 		obj = &corev1.Node{}
-	default:
-		found := &metav1.PartialObjectMetadata{}
-		found.SetGroupVersionKind(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
-		obj = found
 	}
 	err = r.read(ctx, o, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
 	if apierrors.IsForbidden(err) {
@@ -165,7 +157,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read %s %s/%s: %w", t.Kind, t.Namespace, t.Name, err)
 	}
 	t.Known = true
-	if another := t.Kind != nodeKind && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; err != nil || another {
+	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; err != nil || another {
 		t.GoneAt = r.goneAt(o.record)
 		return nil
 	}

@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -61,7 +63,7 @@ type Records struct {
 	// that asked before.
 	hear     func(types.NamespacedName)
 	followed bool
-	asked    map[types.NamespacedName]bool
+	asked    []types.NamespacedName
 }
 
 // CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
@@ -296,15 +298,9 @@ func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
 }
 
-// TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
+// TargetOf is the object that a record is about: its Machine, or else its Node.
 func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
-	t := &record.Spec.Target
-	for _, ref := range []*mendv1.RecordRef{t.Machine, t.Node, t.Host} {
-		if ref != nil {
-			return *ref
-		}
-	}
-	return mendv1.RecordRef{}
+	return ptr.Deref(cmp.Or(record.Spec.Target.Machine, record.Spec.Target.Node), mendv1.RecordRef{})
 }
 
 // Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.

@@ -109,32 +109,29 @@ func (r *Records) changes() toolscache.ResourceEventHandler {
 
 // onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
 func (r *Reconciler) onMachines() handler.EventHandler {
-	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		m, is := o.(*clusterv1.Machine)
-		if !is {
-			return
-		}
-		for _, of := range r.mustOpenOf(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
-			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
-			switch target := of.Spec.Target.Machine; {
+	enqueueOf := func(ctx context.Context, machine client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		cluster := client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.(*clusterv1.Machine).Spec.ClusterName}
+		for _, record := range r.mustOpenOf(ctx, cluster) {
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
+			switch target := record.Spec.Target.Machine; {
 			case target == nil:
-			case target.Name == m.Name:
+			case target.Name == machine.GetName():
 				q.AddAfter(request, enqueue.MergeWindow)
-			case m.CreationTimestamp.After(of.Spec.Decided.Add(-time.Minute)):
+			case machine.GetCreationTimestamp().After(record.Spec.Decided.Add(-time.Minute)):
 				q.AddAfter(request, neighbours)
 			}
 		}
 	}
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, e.ObjectNew, q)
+			enqueueOf(ctx, e.ObjectNew, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, e.Object, q)
+			enqueueOf(ctx, e.Object, q)
 		},
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if !e.IsInInitialList {
-				add(ctx, e.Object, q)
+				enqueueOf(ctx, e.Object, q)
 			}
 		},
 	}
