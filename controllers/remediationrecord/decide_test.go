@@ -149,6 +149,10 @@ func TestHowARecordEnds(t *testing.T) {
 		"but once all of them have ended": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: mendv1.RecordGone, by: "Deleted",
 		},
+		"its check calls it healthy, and its owner has done nothing": {
+			f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Asked = later(time.Second) })), want: mendv1.RecordHealed, by: "Recovered",
+			back: later(4 * time.Minute),
+		},
 		"a node that came back is healed by its remediator": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
 				f.Target.Exists, f.Target.Checked = true, Unknown

@@ -31,25 +31,6 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 	}
 }
 
-// Once nothing acts on an unhealthy target any more, that is what is waited for.
-func TestWhatIsWaitedForWhenNothingIsLeft(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*Facts)
-		want   string
-	}{
-		"its requests have ended":      {withRequest(func(r *Request) { r.Failed = true }), RequestsEnded},
-		"its owner is asked no more":   {both(asked, func(f *Facts) { f.Target.Asked = time.Time{} }), Withdrawn},
-		"a request goes on":            {withRequest(func(r *Request) { r.State = "PoweringOff" }), "PoweringOff"},
-		"one goes on that says little": {withRequest(func(*Request) {}), RemediationInProgress},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(time.Minute, tc.change)); p.Waiting != tc.want {
-				t.Errorf("it waits for %q, want %q", p.Waiting, tc.want)
-			}
-		})
-	}
-}
-
 // What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}

@@ -17,7 +17,7 @@ import (
 // sendEnd sends events about how the remediation has ended: on what asked for it, and on the Machine as long as it exists.
 func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus) {
 	text := o.endText(status)
-	if text == "" || o.outside { // who has written the record may not be who may write where these events are
+	if text == "" {
 		return
 	}
 	target := TargetOf(o.record)
