@@ -23,10 +23,10 @@ func recordService(
 	mgr ctrl.Manager, clusters *workload.Clusters, services *crdgate.Reconciler, kept *remediationrecord.Records,
 	checks *machinehealthcheck.Reconciler, caches requestCaches, o *Options,
 ) *crdgate.Service {
-	recent := &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}
 	r := &remediationrecord.Reconciler{
-		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Recent: recent, Mapper: mgr.GetRESTMapper(),
-		Clusters: clusters, Clock: clock.RealClock{}, Cached: caches.requests, NodeCache: caches.nodes, Namespace: o.namespace, Finds: checks.Finds, Recorder: mgr.GetEventRecorder("kubemend"),
+		Client: client.WithFieldOwner(mgr.GetClient(), mendv1.FieldOwner), Live: mgr.GetAPIReader(), Mapper: mgr.GetRESTMapper(),
+		Recent: &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}, Cached: caches.requests, NodeCache: caches.nodes,
+		Namespace: o.namespace, Clusters: clusters, Clock: clock.RealClock{}, Finds: checks.Finds, Recorder: mgr.GetEventRecorder("kubemend"),
 		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
 		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
 		ActsOnNodes: func() bool {
@@ -41,7 +41,7 @@ func recordService(
 	return service
 }
 
-// requestCaches are the caches that have requests, those of controllers that are started later among them, and the one of the nodes of this cluster.
+// requestCaches are the caches that have requests, those of controllers that are started later among them, and that of this cluster's nodes.
 type requestCaches struct {
 	requests []remediationrecord.RequestCache
 	nodes    client.Reader

@@ -110,7 +110,8 @@ func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
-	if unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting); unread && stored != nil && stored.Reason == back.Reason {
+	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
+	if unread && stored != nil && stored.Reason == back.Reason {
 		back.Message = stored.Message // what could not be read now is no news
 	}
 	return append(conds, back)

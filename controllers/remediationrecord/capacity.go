@@ -19,14 +19,15 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
-// clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older than the end of the
-// machine that it replaces would be no replacement, and its owner scaled down.
+// clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older
+// than the end of the machine that it replaces would be no replacement, and its owner scaled down.
 const clocksOff = 10 * time.Second
 
 // machineSetKind is the kind of owners that belong to a MachineDeployment.
 const machineSetKind = "MachineSet"
 
-// observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is missing for good.
+// observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is
+// missing for good.
 func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
@@ -74,8 +75,8 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject
 			return s, err
 		}
 		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
-		switch {                                                                                // the record of a NodeHealthCheck names no Cluster
-		case s.Cluster != "":
+		switch {
+		case s.Cluster != "": // the record of a NodeHealthCheck names none
 		case s.Deployment != "":
 			s.LabelKey, s.LabelValue = clusterv1.MachineDeploymentNameLabel, s.Deployment
 		case s.Owner.Kind == machineSetKind:

@@ -77,8 +77,8 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record: when it was last written, and when its Machine was last there. Without it, words are written
-// sooner, and the moment at which a machine went is less exact.
+// memory is what this process remembers of an open record: when it was last written, and when its Machine was last there. Without it, words
+// are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.
@@ -114,7 +114,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event. Owners and hosts are not watched: each look at a record that waits for them asks the API server.
+// The bounds of how often a record is looked at without an event. Owners and hosts are not watched: each look at a record that waits for
+// them asks the API server.
 const (
 	soonest      = 5 * time.Second
 	soonestAsked = 30 * time.Second

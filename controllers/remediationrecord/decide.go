@@ -16,7 +16,8 @@ const (
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
 	Unbegun = 5 * time.Minute
-	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment later.
+	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment
+	// later.
 	Settle = 5 * time.Minute
 )
 
@@ -83,10 +84,12 @@ func (p *planning) noteRequests() {
 	}
 }
 
-// noteTarget notes that the owner was asked, also when that was withdrawn in between, that the target is being deleted, and that it is gone.
+// noteTarget notes that the owner was asked, also when that was withdrawn in between, that the target is being deleted, and that it is
+// gone.
 func (p *planning) noteTarget() {
 	t := &p.Target
-	if asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded); t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested) {
+	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)
+	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested) {
 		p.step(t.Asked, OwnerRequested, mendv1.RecordRef{})
 	}
 	switch {
@@ -97,8 +100,8 @@ func (p *planning) noteTarget() {
 	}
 }
 
-// noteBeginning notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion is no
-// beginning: before kubemend has begun, it is not its work.
+// noteBeginning notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion
+// is no beginning: before kubemend has begun, it is not its work.
 func (p *planning) noteBeginning() {
 	step := first(p.status, OwnerRequested, RequestCreated)
 	if p.begun() || step == nil {
@@ -184,9 +187,9 @@ func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.T
 	return "", none, time.Time{}
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken neither before the
-// remediation was decided nor after now. Moments that others have written down have whole seconds, so that one may be before that of a step which was taken
-// first.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken
+// neither before the remediation was decided nor after now. Moments that others have written down have whole seconds, so that one may be
+// before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	switch {
 	case at.IsZero() || at.After(p.Now):
@@ -234,8 +237,8 @@ func (p *planning) end() bool {
 	return false
 }
 
-// endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine that is healthy, or by
-// all that a rollout has made. It is never healed. A remediator may delete a node that comes back.
+// endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine
+// that is healthy, or by all that a rollout has made. It is never healed. A remediator may delete a node that comes back.
 func (p *planning) endOfLeaving() bool {
 	c, t := &p.Capacity, &p.Target
 	replaced := c.Others > 0
@@ -304,8 +307,8 @@ func (p *planning) effective() bool {
 	return last(p.status, RemediatorActs, TargetDeleting) != nil || len(p.status.Steps) >= mendv1.MaxRecordSteps
 }
 
-// finish ends the record, and returns true. Capacity is back since a moment, which is not before the remediation was decided or begun, of an outcome with
-// capacity.
+// finish ends the record, and returns true. Capacity is back since a moment, which is not before the remediation was decided or begun, of
+// an outcome with capacity.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) bool {
 	status := p.status
 	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(p.Now.Truncate(time.Second))), outcome, by

@@ -11,7 +11,8 @@ type Facts struct {
 	Now time.Time
 	// Decided is when it was decided to begin the remediation.
 	Decided time.Time
-	// Moved reports that clusterctl has moved the record, so that all objects have other UIDs; Paused, that the Cluster is paused, as it is meanwhile.
+	// Moved reports that clusterctl has moved the record, so that all objects have other UIDs; Paused, that the Cluster is paused, as it is
+	// meanwhile.
 	Moved, Paused bool
 	// Status is what the record says.
 	Status mendv1.RemediationRecordStatus
@@ -97,8 +98,8 @@ type Capacity struct {
 	Since  time.Time
 	// Back reports that another machine has come, Over that none will come.
 	Back, Over bool
-	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it is not being
-	// deleted.
+	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it is
+	// not being deleted.
 	Replacement *mendv1.RecordReplacement
 	Healthy     bool
 	// Others is how many machines of the owner have a Ready node, of an owner that has replaced them all.

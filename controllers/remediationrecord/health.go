@@ -19,13 +19,14 @@ import (
 // truths are what a status says; that of Unknown is Unknown.
 var truths = map[metav1.ConditionStatus]Truth{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}
 
-// observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that where no other check
-// selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a NodeHealthCheck or a user has found: another check
-// may not judge that, or not yet.
+// observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that
+// where no other check selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a
+// NodeHealthCheck or a user has found: another check may not judge that, or not yet.
 func (o *observed) observeChecked(finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)) {
 	t, check := &o.facts.Target, o.record.Spec.Requester.Check
 	asked := check != nil && check.Kind == machineCheckKind
-	if cond := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition); cond != nil && (asked || cond.Status != metav1.ConditionTrue) {
+	cond := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition)
+	if cond != nil && (asked || cond.Status != metav1.ConditionTrue) {
 		t.Checked, t.CheckedSince = truths[cond.Status], cond.LastTransitionTime.Time
 	}
 	if t.Checked != No || !asked {
@@ -89,8 +90,8 @@ func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node
 	return node, other == nil, nil
 }
 
-// holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which count where the node
-// has none. What else was found is that there was no node, or that the Machine has failed.
+// holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which
+// count where the node has none. What else was found is that there was no node, or that the Machine has failed.
 func (o *observed) holds(node *corev1.Node) bool {
 	for _, evidence := range o.record.Spec.Evidence {
 		var status string

@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// next is the check that has a step left for the target, and that kubemend acts on; without a name none has. What holds a step up may do so for hours, and the
-// remediation is not given up until then. A MachineHealthCheck asks again where nothing asks any more, and then waits.
+// next is the check that has a step left for the target, and that kubemend acts on; without a name none has. What holds a step up may do so
+// for hours, and the remediation is not given up until then. A MachineHealthCheck asks again where nothing asks any more, and then waits.
 func (o *observed) next() mendv1.RecordRef {
 	t := &o.facts.Target
 	left := t.Checked == No && len(o.facts.Requests) == 0
@@ -29,8 +29,8 @@ func (o *observed) next() mendv1.RecordRef {
 	return *o.record.Spec.Requester.Check
 }
 
-// listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says nothing, or if the
-// check is on its way out.
+// listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says
+// nothing, or if the check is on its way out.
 func (o *observed) listed() *nhcv1.UnhealthyNode {
 	node := o.record.Spec.Target.Node
 	if o.nodeCheck == nil || !o.checked || node == nil {
@@ -44,8 +44,8 @@ func (o *observed) listed() *nhcv1.UnhealthyNode {
 	return nil
 }
 
-// stepLeft reports whether the NodeHealthCheck has a step left for the node: the one that it is on, if its request was deleted before its time, or a later one.
-// Requests of templates that the check does not name any more are of none.
+// stepLeft reports whether the NodeHealthCheck has a step left for the node: the one that it is on, if its request was deleted before its
+// time, or a later one. Requests of templates that the check does not name any more are of none.
 func (o *observed) stepLeft() bool {
 	listed := o.listed()
 	if listed == nil {
@@ -86,8 +86,8 @@ func stepsOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
 	return templates
 }
 
-// canBeAbout reports whether a step can be about the node. The check skips one whose requests a Machine owns, if no Machine in the namespace of its template
-// is behind the node: one of Cluster API or, for templates of infrastructure, one of OpenShift.
+// canBeAbout reports whether a step can be about the node. The check skips one whose requests a Machine owns, if no Machine in the
+// namespace of its template is behind the node: one of Cluster API or, for templates of infrastructure, one of OpenShift.
 func (o *observed) canBeAbout(template corev1.ObjectReference) bool {
 	group, machine := template.GroupVersionKind().Group, o.record.Spec.Target.Machine
 	switch {

@@ -27,15 +27,16 @@ type observed struct {
 	// live reports that an end is decided: nothing that it rests on may be from a cache. (Plan.Confirm)
 	live   bool
 	record *mendv1.RemediationRecord
-	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster, or was not read.
+	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster, or
+	// was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
 	facts   Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it. checkUID is the UID
-	// that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
+	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it.
+	// checkUID is the UID that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
 	checked   bool
 	acts      bool
 	checkUID  types.UID
@@ -44,8 +45,8 @@ type observed struct {
 	story *capacity.Story
 }
 
-// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The record itself is
-// from the cache always: a write of one that has changed since is refused.
+// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The
+// record itself is from the cache always: a write of one that has changed since is refused.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
 	o := &observed{now: now, live: live, record: &mendv1.RemediationRecord{}}
 	if live {
@@ -83,8 +84,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-// read reads an object. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless the
-// record says already that it is gone.
+// read reads an object. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless
+// the record says already that it is gone.
 func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey, obj client.Object) error {
 	if !o.live {
 		if err := r.from(o).Get(ctx, key, obj); !apierrors.IsNotFound(err) || last(&o.facts.Status, TargetGone) != nil {
@@ -118,11 +119,12 @@ func (r *Reconciler) covers(o *observed) bool {
 	return shard.Covers(r.WatchFilterValue, o.record, o.cluster)
 }
 
-// inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records in a namespace could
-// else name in one what others have, and read in it what the manager finds. A record is about Machines of its own namespace.
+// inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records
+// in a namespace could else name in one what others have, and read in it what the manager finds. A record is about Machines of its own
+// namespace.
 //
-// One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that is in no namespace
-// and has a template where the record is.
+// One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that
+// is in no namespace and has a template where the record is.
 func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
 	target, ref, check := &o.record.Spec.Target, TargetOf(o.record), o.record.Spec.Requester.Check
 	here := ref.Namespace == o.record.Namespace
@@ -136,8 +138,8 @@ func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
 	return slices.ContainsFunc(templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace }), err
 }
 
-// observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its name tells that it
-// is the same.
+// observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
+// name tells that it is the same.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	t.RecordRef, t.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil

@@ -23,7 +23,8 @@ import (
 type cached struct {
 	*Recent
 
-	// caches are those of the manager, of namespace or, if that is empty, of all. nodes has the nodes of this cluster and their checks; nil if none does.
+	// caches are those of the manager, of namespace or, if that is empty, of all. nodes has the nodes of this cluster and their checks; nil if
+	// none does.
 	caches, nodes client.Reader
 	namespace     string
 }
@@ -123,7 +124,8 @@ func (r *Recent) answer(which string, obj runtime.Object, version string, read f
 	r.mu.Lock()
 	found, known := r.answers[id]
 	r.mu.Unlock()
-	if known && (now.Sub(found.at) < remembered || version != "" && found.err == nil && found.obj.(client.Object).GetResourceVersion() == version) {
+	same := known && version != "" && found.err == nil && found.obj.(client.Object).GetResourceVersion() == version
+	if same || known && now.Sub(found.at) < remembered {
 		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
 		return found.err
 	}

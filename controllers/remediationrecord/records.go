@@ -100,8 +100,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it says another thing
-// than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
+// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it
+// says another thing than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -142,8 +142,8 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	}
 }
 
-// sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision and its arithmetic,
-// as other targets of the check change meanwhile.
+// sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision
+// and its arithmetic, as other targets of the check change meanwhile.
 func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
 	a.Decided, a.Counts = b.Decided, b.Counts
 	stored, err := json.Marshal(a)
@@ -287,8 +287,8 @@ func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, 
 	return carriedIn(value, machine.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells. Requests
-// that were made before they carried UIDs name a record alone: those that it has count.
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+// Requests that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {

@@ -26,8 +26,8 @@ const (
 	PausedReason = "Paused"
 	Unread       = "Unread"
 
-	// NotBegun, Recovered and Deleted are ends that are not the remediation's own: it did not begin in time; the target was healthy before anything was done
-	// to it; the node was deleted, and no owner makes another one that is known.
+	// NotBegun, Recovered and Deleted are ends that are not the remediation's own: it did not begin in time; the target was healthy before
+	// anything was done to it; the node was deleted, and no owner makes another one that is known.
 	NotBegun  = "NotBegun"
 	Recovered = "Recovered"
 	Deleted   = "Deleted"
@@ -70,7 +70,8 @@ var stepTexts = map[string]string{
 	string(mendv1.RecordCancelled): "The remediation of {target} did not begin, or was withdrawn before it had an effect",
 }
 
-// stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is not the target.
+// stepText is what has happened to the target of a record, as a sentence without a full stop; the object is what it happened to, if it is
+// not the target.
 func stepText(reason, target string, object mendv1.RecordRef) string {
 	text := stepTexts[reason]
 	switch named := object.Name != ""; {
