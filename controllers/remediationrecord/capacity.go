@@ -2,7 +2,6 @@ package remediationrecord
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -10,7 +9,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -38,9 +36,6 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 		return err
 	}
 	facts, err := (&capacity.Observer{Management: r.from(o), Mapper: r.Mapper}).Observe(ctx, subject, o.now)
-	if errors.Is(err, capacity.ErrNotKept) {
-		return nil
-	}
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
@@ -57,7 +52,6 @@ func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 		Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Host: host.Name,
 		Owner:      capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name},
 		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel],
-		LabelKey:   clusterv1.ClusterNameLabel, LabelValue: format.MustFormatValue(target.ClusterName),
 	}
 }
 
@@ -75,15 +69,6 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject
 			return s, err
 		}
 		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
-		switch {
-		case s.Cluster != "": // the record of a NodeHealthCheck names none
-		case s.Deployment != "":
-			s.LabelKey, s.LabelValue = clusterv1.MachineDeploymentNameLabel, s.Deployment
-		case s.Owner.Kind == machineSetKind:
-			s.LabelKey, s.LabelValue = clusterv1.MachineSetNameLabel, format.MustFormatValue(s.Owner.Name)
-		default:
-			s.LabelKey, s.LabelValue = clusterv1.MachineControlPlaneNameLabel, format.MustFormatValue(s.Owner.Name)
-		}
 	}
 	s.Found = replacementOf(o.record)
 	lost, err := r.lost(ctx, o)
