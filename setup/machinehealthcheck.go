@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -45,19 +46,16 @@ func addMachineHealthChecks(ctx context.Context, mgr ctrl.Manager, cc clustercac
 	r := &machinehealthcheck.Reconciler{
 		Client: writer, Live: mgr.GetAPIReader(), Clusters: clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{}, Installed: services.Installed, Records: kept,
-		Metal: metal, Verify: clusters.Verify,
-		Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
+		Metal: metal, Verify: clusters.Verify, Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter, Resync: o.syncPeriod,
 	}
-	if err := r.SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}); err != nil {
-		return nil, err
-	}
-	if err := addClaims(ctx, mgr, o); err != nil {
-		return nil, err
-	}
-	return r, (&machinehealthcheck.Releaser{
+	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: mgr.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
 		Discovery: api, Unclaimed: o.machineHealthChecks.Unclaimed, WatchFilterValue: o.watchFilter,
-	}).SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10})
+	}
+	return r, errors.Join(
+		r.SetupWithManager(ctx, mgr, cc, controller.Options{MaxConcurrentReconciles: o.machineHealthChecks.Concurrency}),
+		addClaims(ctx, mgr, o), releaser.SetupWithManager(mgr, controller.Options{MaxConcurrentReconciles: 10}),
+	)
 }
 
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.

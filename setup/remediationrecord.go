@@ -28,11 +28,10 @@ func recordService(
 		Recent: &remediationrecord.Recent{Live: mgr.GetAPIReader(), Clock: clock.RealClock{}}, Cached: caches.requests, NodeCache: caches.nodes,
 		Namespace: o.namespace, Clusters: clusters, Clock: clock.RealClock{}, Finds: checks.Finds, Recorder: mgr.GetEventRecorder("kubemend"),
 		WatchFilterValue: o.watchFilter, Nodes: o.gates.Enabled(nodeHealthCheck) && o.kinds.NodeHealthChecks != crdgate.Off,
-		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
+		ActsOnUnclaimed: o.machineHealthChecks.Unclaimed == machinehealthcheck.Act, Retention: o.records,
 		ActsOnNodes: func() bool {
 			return slices.ContainsFunc(services.Kinds(), func(kind managerlease.Kind) bool { return kind.CRD == crdgate.NodeCheckCRD && kind.Reason == "" })
 		},
-		Retention: o.records,
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {

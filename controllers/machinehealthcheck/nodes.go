@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -63,7 +64,8 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 		}
 		switch {
 		case target.Node != nil || target.OtherNode != nil || machines.Deleting(target.Machine) || len(machines.LeftAloneBy(target.Machine)) > 0:
-		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
+		case !state.mayStart(target) && // an earlier reconcile confirmed and wrote down that the node is gone
+			conditions.GetReason(target.Machine, machines.HealthCheckSucceeded) == clusterv1.MachineHealthCheckNodeDeletedReason:
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -96,12 +98,6 @@ func (state *observed) mayStart(target *machines.Target) bool {
 	}
 	asked := machines.ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
 	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
-}
-
-// markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func markedNodeDeleted(machine *clusterv1.Machine) bool {
-	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -56,10 +57,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step)
 // healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
 // remediation of the machine finds it otherwise.
 func healthSaid(machine *clusterv1.Machine) string {
-	cond := machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	if cond == nil {
-		return ""
-	}
+	cond := ptr.Deref(machines.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition), metav1.Condition{})
 	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
 }
 
