@@ -5,9 +5,13 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -51,16 +55,53 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 
 // The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as Replaced.
 func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
-	for remediator, want := range map[mendv1.RecordRemediator]mendv1.RecordOutcome{mendv1.RemediatedByOwner: mendv1.RecordCancelled, mendv1.RemediatedByRequest: ""} {
-		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = remediator }))...)
+	finds := func(healthy bool) func(types.NamespacedName, types.UID) (bool, bool) {
+		return func(types.NamespacedName, types.UID) (bool, bool) { return healthy, true }
+	}
+	for name, tc := range map[string]struct {
+		remediator mendv1.RecordRemediator
+		healthy    bool // its check finds so, and another one, which has asked the owner, does not
+		want       mendv1.RecordOutcome
+	}{
+		"by its owner":                   {mendv1.RemediatedByOwner, false, mendv1.RecordCancelled},
+		"by its owner, which has healed": {mendv1.RemediatedByOwner, true, mendv1.RecordHealed},
+		"by a request":                   {mendv1.RemediatedByRequest, false, ""},
+	} {
+		m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = tc.remediator }))...)
 		m.ask(time.Second)
 		m.reconcile(2 * time.Second)
+		m.Finds = finds(tc.healthy)
 		m.change("w1", func(w *clusterv1.Machine) {
 			w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + followedBy + "w1-next@next"
 		})
-		if got := m.reconcile(time.Minute); got.Status.Outcome != want {
-			t.Errorf("one by %s ends as %q", remediator, got.Status.Outcome)
+		if got := m.reconcile(time.Minute); got.Status.Outcome != tc.want {
+			t.Errorf("one %s ends as %q", name, got.Status.Outcome)
 		}
+	}
+}
+
+// Each look at hundreds of records would else ask the API server. A cache of one namespace has no other, and that of nodes may not be filled.
+func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
+	m := newManagement(t)
+	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
+	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
+		m.ActsOnNodes = func() bool { return acts }
+		from := m.from(&observed{}).(cached)
+		for _, tc := range []struct {
+			obj       client.Object
+			namespace string
+			want      client.Reader
+		}{
+			{&clusterv1.Machine{}, "metal", m.Client}, {&clusterv1.Machine{}, "other", m.Recent}, {&clusterv1.MachineSet{}, "metal", m.Recent},
+			{&corev1.Node{}, "", nodes},
+		} {
+			if from.of(tc.obj, tc.namespace) != tc.want {
+				t.Errorf("a %T of namespace %q is read elsewhere", tc.obj, tc.namespace)
+			}
+		}
+	}
+	if m.from(&observed{live: true}) != client.Reader(m.Recent) {
+		t.Error("what an end rests on is read from a cache")
 	}
 }
 
