@@ -136,6 +136,25 @@ func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
 	}
 }
 
+// The status of a request of another remediator is in no cache: it is read once for each version that a watch shows.
+func TestAVersionIsReadOnce(t *testing.T) {
+	m := newManagement(t, cycled("w1", "PoweringOff"))
+	for i, version := range []string{"1000", "1000", "1001", "1001"} {
+		req := cycled("w1", "")
+		if i%2 == 0 {
+			m.edit(req, func(o client.Object) { o.SetLabels(map[string]string{"version": version}) })
+		}
+		m.clock.Step(time.Hour)
+		got := &mendv1.HostRemediation{}
+		if err := m.Recent.Version(t.Context(), client.ObjectKeyFromObject(req), got, version); err != nil || got.Labels["version"] == "" {
+			t.Fatalf("it reads %v: %v", got, err)
+		}
+		if want := i/2 + 1; got.ResourceVersion != version || got.Labels["version"] != version || m.asked["HostRemediation"] != want {
+			t.Errorf("of version %s it reads %s %v, in %d reads, not %d", version, got.ResourceVersion, got.Labels, m.asked["HostRemediation"], want)
+		}
+	}
+}
+
 // What hundreds of records read is read once.
 func TestRecordsShareWhatTheyRead(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy())...)
