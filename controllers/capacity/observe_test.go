@@ -123,11 +123,16 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 }
 
 func TestControlPlanesOfAllProjectsAreRead(t *testing.T) {
-	blocked := []any{map[string]any{"type": "ScalingUp", "status": "True", "reason": "ScalingUp", "message": "* etcd", "lastTransitionTime": "2026-01-01T11:59:00Z"},
-		map[string]any{"type": "RollingOut", "status": "True", "reason": "RollingOut", "lastTransitionTime": "2026-01-01T11:59:00Z"}}
+	const at = "2026-01-01T11:59:00Z"
+	blocked := []any{
+		map[string]any{"type": "ScalingUp", "status": "True", "reason": "ScalingUp", "message": "* etcd", "lastTransitionTime": at},
+		map[string]any{"type": "RollingOut", "status": "True", "reason": "RollingOut", "lastTransitionTime": at},
+	}
 	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp"}}
 	kcp.Spec.Replicas = ptr.To[int32](3)
-	kcp.Status.Conditions = []metav1.Condition{{Type: clusterv1.ScalingUpCondition, Status: "True", Message: "* etcd"}, {Type: clusterv1.RollingOutCondition, Status: "True"}}
+	kcp.Status.Conditions = []metav1.Condition{
+		{Type: clusterv1.ScalingUpCondition, Status: "True", Message: "* etcd"}, {Type: clusterv1.RollingOutCondition, Status: "True"},
+	}
 	k3s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"conditions": blocked}}}
 	k3s.SetGroupVersionKind(k3sKind)
 	k3s.SetNamespace("default")
@@ -143,7 +148,8 @@ func TestControlPlanesOfAllProjectsAreRead(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := told(facts.Story()), "NoReplacement ScalingUpBlocked w1 waits="+kind+"/cp since=5m0s next=ReplacementIsMade"; got != want || *facts.owner.replicas != 3 || !facts.owner.rollingOut {
+		got, want := told(facts.Story()), "NoReplacement ScalingUpBlocked w1 waits="+kind+"/cp since=5m0s next=ReplacementIsMade"
+		if got != want || *facts.owner.replicas != 3 || !facts.owner.rollingOut {
 			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}

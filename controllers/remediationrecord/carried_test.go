@@ -80,7 +80,7 @@ func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 	}
 }
 
-// Each look at hundreds of records would else ask the API server. A cache of one namespace has no other, and that of nodes may not be filled.
+// Each look at hundreds of records would else ask the API server. A cache of one namespace has no other.
 func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m := newManagement(t)
 	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"

@@ -81,7 +81,8 @@ func TestWhereAnEndIsReported(t *testing.T) {
 			w1 := unhealthy()
 			w1.Status.Conditions = nil
 			m := newManagement(t, append(fleet(), w1, recordOf(append(tc.says, begun(OwnerRequested))...))...)
-			m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)})
+			ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)}
+			m.nodes["n1"] = node("n1", ready)
 			m.heal(time.Minute)
 			for i := range 4 {
 				m.reconcile(time.Duration(1+i) * time.Minute)
@@ -166,24 +167,14 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	}
 }
 
-func TestCausesAreBounded(t *testing.T) {
-	for range 2 {
-		for i := range 100 {
-			causes.of(strings.Repeat("x", i))
-		}
-	}
-	if got := causes.of("new"); got != "Other" || len(causes.known) != mostWords {
-		t.Errorf("the cause is %q of %d", got, len(causes.known))
-	}
-}
-
 // A user who may write records may name in them Clusters and waits that do not exist.
 func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	waited.Reset()
+	dueToCapacity.Reset()
 	m := newManagement(t, append(fleet(), unhealthy())...)
 	for i := range 3 * mostWords {
 		is := recordOf(begun("OwnerRequested"), func(r *mendv1.RemediationRecord) {
-			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
+			r.Spec.Target.ClusterName, r.Spec.Cause = fmt.Sprint("claimed-", i), fmt.Sprint("Claimed", i)
 			r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(2*time.Second), fmt.Sprint("Claimed", i)))
 		})
 		m.create(is)
@@ -195,6 +186,9 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(waited); n > mostWords+1 {
 		t.Errorf("there are %d series of waits", n)
+	}
+	if n := testutil.CollectAndCount(dueToCapacity); n > mostWords+1 {
+		t.Errorf("there are %d series of causes", n)
 	}
 	if n := testutil.CollectAndCount(closed); n > mostWords {
 		t.Errorf("there are %d series of ends", n)
