@@ -223,18 +223,23 @@ func (p *planning) end() bool {
 	case p.RequestsUnread || p.inProgress() != nil:
 		return false
 	case health == Yes:
-		by, since := Recovered, t.NodeReadySince
-		if p.effective() {
-			by = ""
-		}
-		if t.Checked == Yes {
-			since = t.CheckedSince
-		}
-		return p.finish(mendv1.RecordHealed, by, since)
+		return p.endOfHealthy()
 	case health == No && t.Asked.IsZero() && p.succeeded() == nil && p.Next.Name == "":
 		return p.endOfNothingLeft()
 	}
 	return false
+}
+
+// endOfHealthy ends the record of a target that is healthy again.
+func (p *planning) endOfHealthy() bool {
+	by, since := Recovered, p.Target.NodeReadySince
+	if p.effective() {
+		by = ""
+	}
+	if p.Target.Checked == Yes {
+		since = p.Target.CheckedSince
+	}
+	return p.finish(mendv1.RecordHealed, by, since)
 }
 
 // endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine

@@ -155,11 +155,12 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
+	found := err == nil
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("read %s %s/%s: %w", t.Kind, t.Namespace, t.Name, err)
 	}
 	t.Known = true
-	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; err != nil || another {
+	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
 		t.GoneAt = r.goneAt(o.record)
 		return nil
 	}

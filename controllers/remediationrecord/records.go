@@ -128,18 +128,23 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		switch {
-		case !there.Open() || TargetOf(there) != target || there.Spec.Remediator != fresh.Spec.Remediator:
+		if !there.Open() || !sameRemediation(there, fresh) {
 			other = string(there.UID)
-		case there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec):
+			continue
+		}
+		if there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec) {
 			return there, r.attempt(ctx, there)
-		default:
-			unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
-			if err := client.IgnoreNotFound(r.Client.Delete(ctx, there, unchanged)); err != nil {
-				return nil, fmt.Errorf("delete record %s, which says another thing of %s %s: %w", there.Name, target.Kind, target.Name, err)
-			}
+		}
+		unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, there, unchanged)); err != nil {
+			return nil, fmt.Errorf("delete record %s, which says another thing of %s %s: %w", there.Name, target.Kind, target.Name, err)
 		}
 	}
+}
+
+// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
+func sameRemediation(a, b *mendv1.RemediationRecord) bool {
+	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
 }
 
 // sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision

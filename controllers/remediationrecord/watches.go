@@ -157,8 +157,9 @@ func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
 
 // ofCluster maps a Cluster to its open records.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, record := range r.mustOpenOf(ctx, client.ObjectKeyFromObject(cluster)) {
+	open := r.mustOpenOf(ctx, client.ObjectKeyFromObject(cluster))
+	requests := make([]reconcile.Request, 0, len(open))
+	for _, record := range open {
 		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
 	}
 	return requests
