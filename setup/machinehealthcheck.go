@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,21 +34,21 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 	newHost := func() *bmov1alpha1.BareMetalHost { return &bmov1alpha1.BareMetalHost{} }
 	hosts := remediationrequest.NewKinds(p.GetCache(), p.GetAPIReader(), p.o.namespace, newHost)
 	recorder := p.GetEventRecorder("kubemend")
-	if err := (&machinehealthcheck.Reconciler{
+	p.checks = &machinehealthcheck.Reconciler{
 		Client: writer, Live: p.GetAPIReader(), Clusters: p.clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{},
 		Installed: p.services.Installed, Records: p.records, Metal: metal, Verify: p.clusters.Verify,
 		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod,
-	}).SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}); err != nil {
-		return err
 	}
-	if err := p.addClaims(ctx); err != nil {
-		return err
-	}
-	return (&machinehealthcheck.Releaser{
+	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: p.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
 		Discovery: api, Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter,
-	}).SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10})
+	}
+	concurrent := controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}
+	return errors.Join(
+		p.checks.SetupWithManager(ctx, p, p.connections, concurrent), p.addClaims(ctx),
+		releaser.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10}),
+	)
 }
 
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.

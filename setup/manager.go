@@ -58,6 +58,8 @@ type program struct {
 	services    *crdgate.Reconciler
 	records     *records.Records
 	caches      []records.RequestCache
+	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
+	checks      *machinehealthcheck.Reconciler
 }
 
 // writer returns the client that writes as kubemend.

@@ -7,7 +7,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -16,19 +15,16 @@ import (
 
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
 func (p *program) recordService() *crdgate.Service {
-	recent := &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}
 	r := &remediationrecord.Reconciler{
-		Client: p.writer(), Live: p.GetAPIReader(), Recent: recent, Mapper: p.GetRESTMapper(),
-		Clusters: p.clusters, Clock: clock.RealClock{}, Cached: p.caches, Recorder: p.GetEventRecorder("kubemend"),
-		Capacity: &capacity.Observer{
-			Management: recent, Mapper: p.GetRESTMapper(), // caches have a part of Machines alone
-		},
-		WatchFilterValue: p.o.watchFilter, Nodes: p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
-		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act,
+		Client: p.writer(), Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(),
+		Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Cached: p.caches, NodeCache: p.nodeCache,
+		Namespace: p.o.namespace, Clusters: p.clusters, Clock: clock.RealClock{}, Finds: p.checks.Finds,
+		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
+		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
+		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act, Retention: p.o.records,
 		ActsOnNodes: func() bool {
 			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})
 		},
-		Retention: p.o.records,
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {

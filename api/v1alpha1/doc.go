@@ -242,8 +242,6 @@ const (
 	EventRequestedByHand        = "RemediationRequested"       // on the Machine: a person asked for its remediation with kubectl mend
 	EventReset                  = "MarksReset"                 // on the BareMetalHost or the Machine: a person removed its marks with kubectl mend
 	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: an orphaned request was deleted
-	EventCapacityAwaited        = "CapacityAwaited"            // on the check and the Machine: what capacity waits for, since a remediation was begun
-	EventCapacityLate           = "CapacityLate"               // on the check and the Machine: the deadline of what it waits for has passed
 	EventCapacityBack           = "CapacityBack"               // on the check and the Machine: it is healthy again, or another one is in its place
 	EventCapacityNotComing      = "CapacityNotComing"          // on the check and the Machine: the remediation is over without that
 )

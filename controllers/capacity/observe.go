@@ -85,29 +85,17 @@ func (r *reading) note(kinds string, err error) error {
 	return nil
 }
 
-// readMachine reads the machine itself. A machine without a name is one that its owner lacks.
+// readMachine reads the machine itself. A machine without a name is one that its owner lacks; one that was created at another time is another one of its name.
 func (r *reading) readMachine(ctx context.Context) error {
-	if r.Name == "" && r.LabelKey != "" {
-		return nil
-	}
 	machine := &clusterv1.Machine{}
-	exists, _, err := r.get(ctx, r.Name, machine, machinesUnread)
-	if err != nil {
-		return err
-	}
-	if !exists || !r.Created.IsZero() && !r.Created.Equal(machine.CreationTimestamp.Time) { // another one of its name
-		if r.LabelKey == "" {
-			return fmt.Errorf("read Machine %s/%s: %w", r.Namespace, r.Name, ErrNotKept)
-		}
+	if r.Name == "" {
 		return nil
 	}
-	if r.LabelKey == "" {
-		kept := r.Subject
-		r.Subject = Of(machine, r.Began)
-		r.Lost, r.Found, r.Remembered, r.Host = kept.Lost, kept.Found, kept.Remembered, kept.Host
+	exists, _, err := r.get(ctx, r.Name, machine, machinesUnread)
+	if exists && (r.Created.IsZero() || r.Created.Equal(machine.CreationTimestamp.Time)) {
+		r.old = r.seen(machine)
 	}
-	r.old = r.seen(machine)
-	return nil
+	return err
 }
 
 // seen is machine with the condition of its node as the caller knows it.
@@ -161,7 +149,7 @@ func (r *reading) readMachines(ctx context.Context) error {
 		return nil
 	}
 	list := &clusterv1.MachineList{}
-	if _, err := r.list(ctx, list, machinesUnread, client.MatchingLabels{r.LabelKey: r.LabelValue}); err != nil {
+	if _, err := r.list(ctx, list, machinesUnread, r.selected()); err != nil {
 		return err
 	}
 	for i := range list.Items {

@@ -32,37 +32,44 @@ type owner struct {
 	conditions []metav1.Condition
 }
 
-// readOwner reads what makes the machines.
+// readOwner reads what makes the machines. All owners have spec.replicas and, where their provider sets them, conditions of the same types.
+// (Cluster API's contract of control planes.)
 func (r *reading) readOwner(ctx context.Context) error {
 	switch {
 	case r.Owner.Kind == "":
 		return nil
 	case r.Deployment != "":
 		return r.readDeployment(ctx)
-	case r.Owner.Kind == machineSetKind:
-		set := &clusterv1.MachineSet{}
-		exists, err := r.readMaker(ctx, r.Owner.Name, set, machineSetKind)
-		if exists {
-			r.owner.replicas = count(set.Spec.Replicas)
-			r.owner.madeBy(set)
+	}
+	obj := &unstructured.Unstructured{}
+	r.owner.ref = rule.Ref{Kind: r.Owner.Kind, Namespace: r.Namespace, Name: r.Owner.Name}
+	switch r.Owner.Kind {
+	case machineSetKind:
+		obj.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(machineSetKind))
+	case kubeadmKind:
+		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kubeadmKind))
+	default:
+		mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: r.Owner.Group, Kind: r.Owner.Kind})
+		if err != nil {
+			return r.note(r.Owner.Kind+"s", err)
 		}
-		return err
-	case r.Owner.Kind == kubeadmKind:
-		plane := &controlplanev1.KubeadmControlPlane{}
-		exists, err := r.readMaker(ctx, r.Owner.Name, plane, kubeadmKind)
-		if exists {
-			r.owner.replicas = count(plane.Spec.Replicas)
-			r.owner.says(plane.Status.Conditions)
-		}
+		obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	}
+	if exists, err := r.readMaker(ctx, r.Owner.Name, obj, r.Owner.Kind); err != nil || !exists {
 		return err
 	}
-	return r.readControlPlane(ctx)
-}
-
-// says adds the conditions of a control plane.
-func (o *owner) says(conditions []metav1.Condition) {
-	o.conditions = conditions
-	o.rollingOut = cond(conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
+	if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
+		r.owner.replicas = ptr.To(int(replicas))
+	}
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if fields, _, _ := unstructured.NestedMap(obj.Object, "status"); fields != nil {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) // conditions of another form say nothing
+	}
+	r.owner.madeBy(obj, status.Conditions)
+	r.owner.rollingOut = cond(status.Conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
+	return nil
 }
 
 // readMaker reads the owner of a name, and what all kinds of owners have.
@@ -70,7 +77,6 @@ func (r *reading) readMaker(ctx context.Context, name string, obj client.Object,
 	exists, known, err := r.get(ctx, name, obj, kind+"s")
 	r.owner.ref = rule.Ref{Kind: kind, Namespace: r.Namespace, Name: name}
 	r.owner.maker, r.owner.known, r.owner.gone = r.owner.ref, known, known && (!exists || !obj.GetDeletionTimestamp().IsZero())
-	r.owner.paused = isPaused(obj)
 	return exists, err
 }
 
@@ -89,51 +95,22 @@ func (r *reading) readDeployment(ctx context.Context) error {
 	if exists, err := r.readMaker(ctx, name, deployment, machineDeploymentKind); err != nil || !exists {
 		return err
 	}
-	r.owner.replicas, r.owner.paused = count(deployment.Spec.Replicas), false
+	r.owner.replicas = ptr.To(int(ptr.Deref(deployment.Spec.Replicas, 0)))
 	r.owner.rollingOut = cond(deployment.Status.Conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
 	for i := range sets.Items {
 		if set := &sets.Items[i]; set.Annotations[clusterv1.RevisionAnnotation] == deployment.Annotations[clusterv1.RevisionAnnotation] {
 			r.owner.maker.Kind, r.owner.maker.Name = machineSetKind, set.Name
-			r.owner.madeBy(set)
+			r.owner.madeBy(set, set.Status.Conditions)
 		}
 	}
 	return nil
 }
 
-// madeBy adds what a MachineSet says of the machines that it makes.
-func (o *owner) madeBy(set *clusterv1.MachineSet) {
-	o.paused = isPaused(set)
-	o.noCreation = set.Annotations[clusterv1.DisableMachineCreateAnnotation] == "true"
-	o.conditions = set.Status.Conditions
+// madeBy adds what says of the machines what makes them.
+func (o *owner) madeBy(maker client.Object, conditions []metav1.Condition) {
+	o.paused, o.conditions = isPaused(maker), conditions
+	o.noCreation = maker.GetAnnotations()[clusterv1.DisableMachineCreateAnnotation] == "true"
 }
-
-// readControlPlane reads an owner of any other kind. All control planes have spec.replicas and, where their provider sets them, conditions
-// of the same types. (Cluster API's contract of control planes.)
-func (r *reading) readControlPlane(ctx context.Context) error {
-	obj := &unstructured.Unstructured{}
-	r.owner.ref = rule.Ref{Kind: r.Owner.Kind, Namespace: r.Namespace, Name: r.Owner.Name}
-	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: r.Owner.Group, Kind: r.Owner.Kind})
-	if err != nil {
-		return r.note(r.Owner.Kind+"s", err)
-	}
-	obj.SetGroupVersionKind(mapping.GroupVersionKind)
-	if exists, err := r.readMaker(ctx, r.Owner.Name, obj, r.Owner.Kind); err != nil || !exists {
-		return err
-	}
-	if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
-		r.owner.replicas = ptr.To(int(replicas))
-	}
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	if fields, _, _ := unstructured.NestedMap(obj.Object, "status"); fields != nil {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) // conditions of another form say nothing
-	}
-	r.owner.says(status.Conditions)
-	return nil
-}
-
-func count(replicas *int32) *int { return ptr.To(int(ptr.Deref(replicas, 0))) }
 
 func isPaused(obj client.Object) bool {
 	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]

@@ -2,7 +2,6 @@ package capacity
 
 import (
 	"encoding/json"
-	"errors"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // The kinds of owners that are told apart.
@@ -30,8 +31,6 @@ type Subject struct {
 	// its MachineSet.
 	Owner      Owner
 	Deployment string
-	// LabelKey and LabelValue select the machines of the owner.
-	LabelKey, LabelValue string
 	// Host is the BareMetalHost that it had.
 	Host string
 	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was
@@ -54,35 +53,35 @@ type Loss struct {
 	Found, Host string
 }
 
-// ErrNotKept is the error of a Subject that is gone, and of which nothing was kept.
-var ErrNotKept = errors.New("the machine is gone, and its owner is not known")
-
 // Of is machine as a Subject whose remediation began then.
 func Of(machine *clusterv1.Machine, began time.Time) Subject {
-	s := Subject{
+	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
 		Began: began, Created: machine.CreationTimestamp.Time,
 		Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
-		LabelKey: clusterv1.ClusterNameLabel, LabelValue: machine.Spec.ClusterName,
 	}
-	keys := []string{clusterv1.MachineDeploymentNameLabel, clusterv1.MachineControlPlaneNameLabel, clusterv1.MachineSetNameLabel}
-	for _, key := range keys {
-		if value := machine.Labels[key]; value != "" {
-			s.LabelKey, s.LabelValue = key, value
-			break
-		}
-	}
-	return s
 }
 
 // Lacking is a machine that an owner of a Cluster lacks. Of a MachineDeployment, its MachineSets need not be known.
 func Lacking(namespace, cluster string, owner Owner) Subject {
-	s := Subject{Namespace: namespace, Cluster: cluster, Owner: owner, LabelKey: clusterv1.ClusterNameLabel, LabelValue: cluster}
+	s := Subject{Namespace: namespace, Cluster: cluster, Owner: owner}
 	if owner.Kind == machineDeploymentKind {
 		s.Owner, s.Deployment = Owner{Group: owner.Group, Kind: machineSetKind}, owner.Name
-		s.LabelKey, s.LabelValue = clusterv1.MachineDeploymentNameLabel, owner.Name
 	}
 	return s
+}
+
+// selected has the label by which the machines of the owner are found. The record of a NodeHealthCheck names no Cluster.
+func (s *Subject) selected() client.MatchingLabels {
+	switch {
+	case s.Deployment != "":
+		return client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: s.Deployment}
+	case s.Cluster != "":
+		return client.MatchingLabels{clusterv1.ClusterNameLabel: format.MustFormatValue(s.Cluster)}
+	case s.Owner.Kind == machineSetKind:
+		return client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Owner.Name)}
+	}
+	return client.MatchingLabels{clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.Owner.Name)}
 }
 
 func ownerOf(machine *clusterv1.Machine) Owner {

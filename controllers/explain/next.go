@@ -45,7 +45,7 @@ func Resumes(blocker *Blocker) string {
 // named is the reason of a blocker, with its numbers or name.
 func named(blocker *Blocker) string {
 	if blocker.Detail == "" {
-		return blocker.Reason
+		return blocker.Name()
 	}
 	return blocker.Reason + " (" + blocker.Detail + ")"
 }

@@ -106,6 +106,12 @@ func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion
 	return news
 }
 
+// Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
+func (r *Reconciler) Finds(check types.NamespacedName, machine types.UID) (healthy, known bool) {
+	opinion := r.memory.of(check).decided.Opinions[machine]
+	return opinion.State == health.Healthy, opinion.Heard && (opinion.Healthy || len(opinion.Due) > 0)
+}
+
 func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
 }

@@ -40,13 +40,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 
 // onlyWords reports whether nothing but messages of conditions differ.
 func onlyWords(before, after *mendv1.RemediationRecord) bool {
-	status := before.Status.DeepCopy()
-	for i := range status.Conditions {
-		if cond := meta.FindStatusCondition(after.Status.Conditions, status.Conditions[i].Type); cond != nil {
-			status.Conditions[i].Message = cond.Message
+	same := after.Status.DeepCopy()
+	for i := range same.Conditions {
+		if cond := meta.FindStatusCondition(before.Status.Conditions, same.Conditions[i].Type); cond != nil {
+			same.Conditions[i].Message = cond.Message
 		}
 	}
-	return equality.Semantic.DeepEqual(*status, after.Status)
+	return equality.Semantic.DeepEqual(*same, before.Status)
 }
 
 // labelled keeps on the record what is needed once the Machine is gone, and once the record is closed.
@@ -110,7 +110,8 @@ func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
-	if unread := plan.Object == (mendv1.RecordRef{}) && !o.tells(plan.Waiting); unread && stored != nil && stored.Reason == back.Reason {
+	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
+	if unread && stored != nil && stored.Reason == back.Reason {
 		back.Message = stored.Message // what could not be read now is no news
 	}
 	return append(conds, back)

@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -9,11 +8,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -57,16 +55,53 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 
 // The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as Replaced.
 func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
-	for remediator, want := range map[mendv1.RecordRemediator]mendv1.RecordOutcome{mendv1.RemediatedByOwner: mendv1.RecordCancelled, mendv1.RemediatedByRequest: ""} {
-		m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", "PoweringOff"), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = remediator }))...)
+	finds := func(healthy bool) func(types.NamespacedName, types.UID) (bool, bool) {
+		return func(types.NamespacedName, types.UID) (bool, bool) { return healthy, true }
+	}
+	for name, tc := range map[string]struct {
+		remediator mendv1.RecordRemediator
+		healthy    bool // its check finds so, and another one, which has asked the owner, does not
+		want       mendv1.RecordOutcome
+	}{
+		"by its owner":                   {mendv1.RemediatedByOwner, false, mendv1.RecordCancelled},
+		"by its owner, which has healed": {mendv1.RemediatedByOwner, true, mendv1.RecordHealed},
+		"by a request":                   {mendv1.RemediatedByRequest, false, ""},
+	} {
+		m := newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Remediator = tc.remediator }))...)
 		m.ask(time.Second)
 		m.reconcile(2 * time.Second)
+		m.Finds = finds(tc.healthy)
 		m.change("w1", func(w *clusterv1.Machine) {
 			w.Status.Conditions[len(w.Status.Conditions)-1].Message = "asked" + followedBy + "w1-next@next"
 		})
-		if got := m.reconcile(time.Minute); got.Status.Outcome != want {
-			t.Errorf("one by %s ends as %q", remediator, got.Status.Outcome)
+		if got := m.reconcile(time.Minute); got.Status.Outcome != tc.want {
+			t.Errorf("one %s ends as %q", name, got.Status.Outcome)
 		}
+	}
+}
+
+// Each look at hundreds of records would else ask the API server. A cache of one namespace has no other.
+func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
+	m := newManagement(t)
+	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
+	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
+		m.ActsOnNodes = func() bool { return acts }
+		from := m.from(&observed{}).(cached)
+		for _, tc := range []struct {
+			obj       client.Object
+			namespace string
+			want      client.Reader
+		}{
+			{&clusterv1.Machine{}, "metal", m.Client}, {&clusterv1.Machine{}, "other", m.Recent}, {&clusterv1.MachineSet{}, "metal", m.Recent},
+			{&corev1.Node{}, "", nodes},
+		} {
+			if from.of(tc.obj, tc.namespace) != tc.want {
+				t.Errorf("a %T of namespace %q is read elsewhere", tc.obj, tc.namespace)
+			}
+		}
+	}
+	if m.from(&observed{live: true}) != client.Reader(m.Recent) {
+		t.Error("what an end rests on is read from a cache")
 	}
 }
 
@@ -86,33 +121,6 @@ func TestARequestOfBeforeUIDsIsFollowed(t *testing.T) {
 	}
 }
 
-// The owner leaves what it was asked, and the check that asked says that the machine is healthy.
-func TestAMachineThatRecoversWhileItsOwnerDoesNothingIsHealed(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	m.ask(time.Second)
-	m.reconcile(2 * time.Second)
-	m.change("w1", func(w *clusterv1.Machine) {
-		says(w, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
-	})
-	got := m.reconcile(2 * time.Minute)
-	if got.Status.Outcome != mendv1.RecordHealed || condition(got, mendv1.RecordCapacityBack) != "True Healed" {
-		t.Errorf("it ends as %q, and capacity is back: %q", got.Status.Outcome, condition(got, mendv1.RecordCapacityBack))
-	}
-}
-
-// The clock of the manager was ahead when the remediation began, and was corrected.
-func TestARecordDoesNotEndBeforeItBegins(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	m.ask(time.Hour)
-	m.reconcile(time.Hour)
-	m.heal(-time.Minute)
-	got := m.reconcile(0)
-	status := &got.Status
-	if status.Outcome != mendv1.RecordHealed || status.Ended.Before(status.Begun) || status.CapacityBack.Before(status.Begun) {
-		t.Errorf("it begins at %v and ends at %v, capacity back at %v", status.Begun, status.Ended, status.CapacityBack)
-	}
-}
-
 // Only a check that kubemend acts on has a step left.
 func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
 	for claim, want := range map[string]string{mendv1.Claim: "False " + AwaitingNextStep, "": "False " + Withdrawn} {
@@ -128,57 +136,47 @@ func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
 	}
 }
 
-// At rest an open record is not written, and looked at ever rarer: owners are not watched.
-func TestAnOpenRecordAtRestIsLeftAlone(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
-	m.ask(time.Second)
-	m.reconcile(2 * time.Second)
-	writes, looks := m.writes, 0
-	for at := 2 * time.Second; at < 24*time.Hour; looks++ {
-		m.clock.SetTime(noon.Add(at))
-		result, err := m.Reconcile(t.Context(), ctrl.Request{NamespacedName: recordKey})
-		if err != nil {
-			t.Fatal(err)
+// The status of a request of another remediator is in no cache: it is read once for each version that a watch shows.
+func TestAVersionIsReadOnce(t *testing.T) {
+	m := newManagement(t, cycled("w1", "PoweringOff"))
+	for i, version := range []string{"1000", "1000", "1001", "1001"} {
+		req := cycled("w1", "")
+		if i%2 == 0 {
+			m.edit(req, func(o client.Object) { o.SetLabels(map[string]string{"version": version}) })
 		}
-		at += result.RequeueAfter
-	}
-	if m.writes > writes || looks > 250 {
-		t.Errorf("in a day it is looked at %d times and written %d times", looks, m.writes-writes)
+		m.clock.Step(time.Hour)
+		got := &mendv1.HostRemediation{}
+		if err := m.Recent.Version(t.Context(), client.ObjectKeyFromObject(req), got, version); err != nil || got.Labels["version"] == "" {
+			t.Fatalf("it reads %v: %v", got, err)
+		}
+		if want := i/2 + 1; got.ResourceVersion != version || got.Labels["version"] != version || m.asked["HostRemediation"] != want {
+			t.Errorf("of version %s it reads %s %v, in %d reads, not %d", version, got.ResourceVersion, got.Labels, m.asked["HostRemediation"], want)
+		}
 	}
 }
 
-// What hundreds of records read is read once, and what may not be read is not asked for in vain.
+// What hundreds of records read is read once.
 func TestRecordsShareWhatTheyRead(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy())...)
 	read := func() {
 		t.Helper()
-		set, secret := m.Recent.Get(t.Context(), recordKey, &clusterv1.MachineSet{}), m.Recent.Get(t.Context(), recordKey, &corev1.Secret{})
+		set := m.Recent.Get(t.Context(), recordKey, &clusterv1.MachineSet{})
 		machines := &clusterv1.MachineList{}
 		list := m.Recent.List(t.Context(), machines)
 		if list != nil || len(machines.Items) != 1 || machines.Items[0].Name != "w1" {
 			t.Errorf("%d Machines: %v", len(machines.Items), list)
 		}
-		if !apierrors.IsNotFound(set) || !apierrors.IsForbidden(secret) {
-			t.Errorf("the set: %v, the Secret: %v", set, secret)
+		if !apierrors.IsNotFound(set) {
+			t.Errorf("the set: %v", set)
 		}
 		clear(machines.Items) // as who sorts out those that do not matter
 	}
-	live := m.Recent.Live.(client.WithWatch)
-	m.Recent.Live = interceptor.NewClient(live, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if _, is := o.(*corev1.Secret); is {
-				m.asked["Secret"]++
-				return apierrors.NewForbidden(schema.GroupResource{}, key.Name, nil)
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
 	for range 100 {
 		read()
 	}
 	m.clock.Step(time.Minute)
 	read()
-	if diff := cmp.Diff(map[string]int{"MachineSet": 2, "MachineList": 2, "Secret": 1}, m.asked); diff != "" {
+	if diff := cmp.Diff(map[string]int{"MachineSet": 2, "MachineList": 2}, m.asked); diff != "" {
 		t.Errorf("in two minutes the API server is asked (-want +got):\n%s", diff)
 	}
 }

@@ -22,8 +22,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -52,8 +50,12 @@ type Reconciler struct {
 	Cached []RequestCache
 	// Clusters are where nodes are read.
 	Clusters Clusters
-	// Capacity reads what the capacity of a machine waits for.
-	Capacity *capacity.Observer
+	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
+	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
+	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
+	NodeCache client.Reader
+	// Namespace is the one that the caches have; empty for all.
+	Namespace string
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
@@ -75,15 +77,9 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record. Without it, words are written sooner, what is waited for is reported once more,
-// and the moment at which a machine went is less exact.
-type memory struct {
-	// written is when it was last written.
-	written time.Time
-	// seen is when its Machine was last there.
-	seen     time.Time
-	reported Reported
-}
+// memory is what this process remembers of an open record: when it was last written, and when its Machine was last there. Without it, words
+// are written sooner, and the moment at which a machine went is less exact.
+type memory struct{ written, seen time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -112,30 +108,31 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case err != nil:
 		return ctrl.Result{}, fmt.Errorf("write the status of RemediationRecord %s: %w", req.NamespacedName, err)
 	}
-	r.report(ctx, o, plan, changed)
+	if changed {
+		r.report(ctx, o, plan)
+	}
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event.
+// The bounds of how often a record is looked at without an event. Owners and hosts are not watched: each look at a record that waits for
+// them asks the API server.
 const (
-	soonest = 5 * time.Second
-	latest  = 10 * time.Minute
+	soonest      = 5 * time.Second
+	soonestAsked = 30 * time.Second
+	latest       = 10 * time.Minute
 )
 
-// again is when the record is looked at again although no event comes: the older it is, the rarer, as what is not watched, such as owners,
-// changes rarely then.
+// again is when the record is looked at again although no event comes: the older it is, the rarer.
 func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	at := o.now.Add(min(max(o.now.Sub(o.facts.Decided)/20, soonest), latest))
-	moments := []time.Time{plan.Again}
-	if step := waitingFor(&plan.Status); step != nil {
-		moments = append(moments, step.Time.Add(lasting))
-	}
+	age, moments := o.now.Sub(o.facts.Decided), []time.Time{plan.Again}
+	in := max(age/20, soonest)
 	if o.story != nil {
-		moments = append(moments, o.story.Deadline)
+		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
 	}
+	at := o.now.Add(min(in, latest))
 	for _, sooner := range moments {
 		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
 			at = sooner
@@ -166,32 +163,16 @@ func (r *Reconciler) memoryOf(key types.NamespacedName, change func(*memory)) me
 	return remembers
 }
 
-// report exports what was written and sends events about it. When a record is closed, old ones are deleted.
-func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan, changed bool) {
-	r.sendNews(ctx, o, plan)
-	if changed {
-		measure(o, &plan.Status)
-	}
+// report exports what was written. When a record is closed, events say how, and old ones are deleted.
+func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
+	measure(o, &plan.Status)
 	if plan.Status.Ended.IsZero() {
 		return
 	}
 	r.forget(client.ObjectKeyFromObject(o.record))
-	if !changed {
-		return
-	}
+	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {
 		log.FromContext(ctx).Error(err, "Deleting old records failed, retrying when another one is closed")
 	}
-}
-
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
-// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
-// it was still there would be.
-func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
-	at, said := WentAt(record)
-	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
-		return seen
-	}
-	return at
 }

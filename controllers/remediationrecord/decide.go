@@ -9,6 +9,18 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
+const (
+	// MaxRequests is how many requests a record names, as the API has it.
+	MaxRequests = 16
+	// mostWaits is how many steps there may be before the next wait replaces the one before it.
+	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
+	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
+	Unbegun = 5 * time.Minute
+	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment
+	// later.
+	Settle = 5 * time.Minute
+)
+
 // Plan is what a record says next.
 type Plan struct {
 	Status mendv1.RemediationRecordStatus
@@ -16,9 +28,6 @@ type Plan struct {
 	// PausedReason.
 	Waiting string
 	Object  mendv1.RecordRef
-	// Over reports that nothing is expected to come in place of the target, Overdue that the moment has passed at which the wait was to
-	// end.
-	Over, Overdue bool
 	// Again is when time alone changes something; zero if it does not.
 	Again time.Time
 	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
@@ -27,24 +36,33 @@ type Plan struct {
 
 type planning struct {
 	Plan
-	f *Facts
+	*Facts
+
+	status *mendv1.RemediationRecordStatus
 }
 
-// Decide returns what the record of f says next.
-func Decide(f Facts) Plan {
-	p := &planning{f: &f, Plan: Plan{Status: *f.Status.DeepCopy()}}
+// Decide returns what the record of facts says next.
+func Decide(facts Facts) Plan {
+	p := &planning{Facts: &facts}
+	p.Plan.Status = *facts.Status.DeepCopy()
+	p.status = &p.Plan.Status
 	switch {
-	case !f.Status.Ended.IsZero():
+	case !p.status.Ended.IsZero():
 		return p.Plan
-	case f.Paused: // its objects may be half moved, and what is written now may be lost
+	case facts.Paused: // its objects may be half moved, and what is written now may be lost
 		p.Waiting = PausedReason
 		return p.Plan
 	}
-	f.Now = f.notBefore()
+	// The clock of a manager that was ahead may have been corrected, and no record ends before it begins.
+	if p.Decided.After(p.Now) {
+		p.Now = p.Decided
+	}
+	if n := len(p.status.Steps); n > 0 && p.status.Steps[n-1].Time.After(p.Now) {
+		p.Now = p.status.Steps[n-1].Time.Time
+	}
 	p.noteRequests()
-	p.noteOwner()
 	p.noteTarget()
-	p.begin()
+	p.noteBeginning()
 	p.noteReplacement()
 	if !p.end() {
 		p.wait()
@@ -52,101 +70,75 @@ func Decide(f Facts) Plan {
 	return p.Plan
 }
 
-// beginning returns what a record says once the remediation was begun that f has.
-func beginning(f Facts) Plan {
-	p := &planning{f: &f, Plan: Plan{Status: *f.Status.DeepCopy()}}
-	f.Now = f.notBefore()
-	p.noteRequests()
-	p.noteOwner()
-	p.begin()
-	return p.Plan
-}
-
-// notBefore is Now, or what the record says last: the clock of a manager that was ahead was corrected, and no record ends before it begins.
-func (f *Facts) notBefore() time.Time {
-	now := f.Now
-	if f.Decided.After(now) {
-		now = f.Decided
-	}
-	if n := len(f.Status.Steps); n > 0 && f.Status.Steps[n-1].Time.After(now) {
-		now = f.Status.Steps[n-1].Time.Time
-	}
-	return now
-}
-
 // noteRequests notes the requests that are new, and that one is acted on.
 func (p *planning) noteRequests() {
-	for _, r := range p.f.Requests {
-		known := slices.ContainsFunc(p.Status.Requests, func(o mendv1.RecordRef) bool { return Same(o, r.RecordRef, p.f.Moved) })
-		if !known && len(p.Status.Requests) < MaxRequests {
-			p.Status.Requests = append(p.Status.Requests, r.RecordRef)
-			p.step(p.since(r.Created), RequestCreated, r.RecordRef)
+	for _, req := range p.Requests {
+		known := slices.ContainsFunc(p.status.Requests, func(ref mendv1.RecordRef) bool { return Same(ref, req.RecordRef, p.Moved) })
+		if !known && len(p.status.Requests) < MaxRequests {
+			p.status.Requests = append(p.status.Requests, req.RecordRef)
+			p.step(req.Created, RequestCreated, req.RecordRef)
 		}
-		if r.Acts && last(&p.Status, RemediatorActs) == nil {
-			p.step(p.f.Now, RemediatorActs, r.RecordRef)
+		if req.Acts && last(p.status, RemediatorActs) == nil {
+			p.step(p.Now, RemediatorActs, req.RecordRef)
 		}
 	}
 }
 
-// noteOwner notes that the owner was asked, also when that was withdrawn in between.
-func (p *planning) noteOwner() {
-	t := &p.f.Target
-	if !t.Known || t.Asked.IsZero() {
-		return
-	}
-	if step := last(&p.Status, OwnerRequested, Withdrawn, RequestsEnded); step == nil || step.Reason != OwnerRequested {
-		p.step(p.since(t.Asked), OwnerRequested, mendv1.RecordRef{})
-	}
-}
-
-// noteTarget notes that the target is being deleted, and that it is gone.
+// noteTarget notes that the owner was asked, also when that was withdrawn in between, that the target is being deleted, and that it is
+// gone.
 func (p *planning) noteTarget() {
-	t := &p.f.Target
-	if t.leaving() && !t.gone() && last(&p.Status, TargetDeleting) == nil {
-		p.step(p.since(t.Deleting), TargetDeleting, mendv1.RecordRef{})
+	t := &p.Target
+	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)
+	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested) {
+		p.step(t.Asked, OwnerRequested, mendv1.RecordRef{})
 	}
-	if t.gone() && last(&p.Status, TargetGone) == nil {
-		p.step(p.since(t.GoneAt), TargetGone, mendv1.RecordRef{})
+	switch {
+	case t.gone() && last(p.status, TargetGone) == nil:
+		p.step(t.GoneAt, TargetGone, mendv1.RecordRef{})
+	case t.leaving() && !t.gone() && last(p.status, TargetDeleting) == nil:
+		p.step(t.Deleting, TargetDeleting, mendv1.RecordRef{})
 	}
 }
 
-// begin notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion is no
-// beginning: before kubemend has begun, it is not its work.
-func (p *planning) begin() {
-	step := first(&p.Status, OwnerRequested, RequestCreated)
-	if !p.Status.Begun.IsZero() || step == nil {
+// noteBeginning notes when the remediation was begun, and by what: kubemend, or the creator of a request that kubemend adopted. A deletion
+// is no beginning: before kubemend has begun, it is not its work.
+func (p *planning) noteBeginning() {
+	step := first(p.status, OwnerRequested, RequestCreated)
+	if p.begun() || step == nil {
 		return
 	}
-	p.Status.Begun, p.Status.BegunBy = new(metav1.NewTime(step.Time.Truncate(time.Second))), "kubemend"
-	for _, req := range p.f.Requests {
+	p.status.Begun, p.status.BegunBy = new(metav1.NewTime(step.Time.Truncate(time.Second))), "kubemend"
+	for _, req := range p.Requests {
 		if step.Object != nil && req.RecordRef == *step.Object && req.By != "" {
-			p.Status.BegunBy = req.By
+			p.status.BegunBy = req.By
 		}
 	}
 }
+
+func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 
 // noteReplacement notes the machine that comes in place of the target.
 func (p *planning) noteReplacement() {
-	c := &p.f.Capacity
-	if !c.Known || !p.f.Target.leaving() || c.Replacement == nil || p.same(c.Replacement.Machine) {
+	by := p.Capacity.Replacement
+	if !p.Capacity.Known || !p.Target.leaving() || by == nil || p.isTarget(by.Machine) {
 		return
 	}
-	if found := p.Status.Replacement; found == nil || !Same(found.Machine, c.Replacement.Machine, p.f.Moved) {
-		p.step(p.f.Now, ReplacementFound, c.Replacement.Machine)
+	if found := p.status.Replacement; found == nil || !Same(found.Machine, by.Machine, p.Moved) {
+		p.step(p.Now, ReplacementFound, by.Machine)
 	}
-	p.Status.Replacement = c.Replacement
+	p.status.Replacement = by
 }
 
-// same reports whether machine is the target itself.
-func (p *planning) same(machine mendv1.RecordRef) bool {
-	t := &p.f.Target
-	return machine.Name == t.Name && (p.f.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID)
+// isTarget reports whether machine is the target itself.
+func (p *planning) isTarget(machine mendv1.RecordRef) bool {
+	t := &p.Target
+	return machine.Name == t.Name && (p.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID)
 }
 
 // wait notes what is waited for.
 func (p *planning) wait() {
 	reason, object, since := p.cause()
-	current := waitingFor(&p.Status)
+	current := waitingFor(p.status)
 	if reason == "" {
 		if current != nil {
 			p.Waiting = current.Reason
@@ -154,88 +146,190 @@ func (p *planning) wait() {
 		return
 	}
 	p.Waiting, p.Object = reason, object
-	if c := &p.f.Capacity; c.Known && c.Reason == reason {
-		p.Over, p.Overdue = c.Over, c.Overdue
-	}
 	switch {
 	case current != nil && current.Reason == reason:
 		return
 	case current != nil && !since.After(current.Time.Time): // it has hidden this one, such as a drain that a budget has blocked until now
-		since = p.f.Now
+		since = p.Now
 	}
-	steps := p.Status.Steps
+	steps := p.status.Steps
 	if n := len(steps); n >= mostWaits { // waits that come and go must not displace what was done
 		if deeds[steps[n-1].Reason] {
 			return
 		}
-		p.Status.Steps = steps[:n-1]
+		p.status.Steps = steps[:n-1]
 	}
 	p.Confirm = p.Confirm || reason == AwaitingNextStep // the request of that step may have been created a moment ago
-	p.step(p.since(since), reason, object)
+	p.step(since, reason, object)
 }
-
-// mostWaits is how many steps there may be before the next wait replaces the one before it.
-const mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.
 func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
-	c, t := &p.f.Capacity, &p.f.Target
+	c, t, none := &p.Capacity, &p.Target, mendv1.RecordRef{}
 	followed := t.Machine && (t.leaving() || !t.Asked.IsZero())
-	switch {
-	case !t.Known || p.Status.Begun.IsZero() && !t.gone():
-		return "", mendv1.RecordRef{}, time.Time{}
-	case followed && c.Known:
-		return c.Reason, c.Object, c.Since
+	switch req, succeeded := p.inProgress(), p.succeeded(); {
+	case !t.Known || !p.begun() && !t.gone(), followed && !c.Known:
+		return "", none, time.Time{}
 	case followed:
-		return "", mendv1.RecordRef{}, time.Time{}
+		return c.Reason, c.Object, c.Since
+	case req != nil && req.State == "":
+		return RemediationInProgress, req.RecordRef, req.Created
+	case req != nil:
+		return req.State, req.RecordRef, time.Time{}
+	case succeeded != nil:
+		return AwaitingHealth, succeeded.RecordRef, time.Time{}
+	case p.Next.Name != "":
+		return AwaitingNextStep, p.Next, time.Time{}
 	}
-	if i := slices.IndexFunc(p.f.Requests, func(r Request) bool { return !r.ended() }); i >= 0 {
-		return p.f.Requests[i].cause()
+	if step := p.settling(); step != nil {
+		return step.Reason, none, step.Time.Time
 	}
-	if r := p.succeeded(); r != nil {
-		return AwaitingHealth, r.RecordRef, time.Time{}
-	}
-	if p.f.Next.Name != "" {
-		return AwaitingNextStep, p.f.Next, time.Time{}
-	}
-	if step := last(&p.Status, RequestsEnded, Withdrawn); step != nil && p.settling() {
-		return step.Reason, mendv1.RecordRef{}, step.Time.Time
-	}
-	return "", mendv1.RecordRef{}, time.Time{}
+	return "", none, time.Time{}
 }
 
-// cause is what is waited for while a remediator acts on the request.
-func (r *Request) cause() (reason string, object mendv1.RecordRef, since time.Time) {
-	if r.State == "" {
-		return RemediationInProgress, r.RecordRef, r.Created
-	}
-	return r.State, r.RecordRef, time.Time{}
-}
-
-// since is the moment of something that was found at Now, and happened at that moment: not before it was decided, if kubemend did it, and
-// not after Now.
-func (p *planning) since(at time.Time) time.Time {
-	if at.IsZero() || at.After(p.f.Now) {
-		return p.f.Now
-	}
-	if at.Before(p.f.Decided) {
-		return p.f.Decided
-	}
-	return at
-}
-
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. Moments that
-// others have written down have whole seconds, so that one may be before that of a step which was taken first.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken
+// neither before the remediation was decided nor after now. Moments that others have written down have whole seconds, so that one may be
+// before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
-	if n := len(p.Status.Steps); n > 0 && at.Before(p.Status.Steps[n-1].Time.Time) {
-		at = p.Status.Steps[n-1].Time.Time
+	switch {
+	case at.IsZero() || at.After(p.Now):
+		at = p.Now
+	case at.Before(p.Decided):
+		at = p.Decided
 	}
-	if len(p.Status.Steps) >= mendv1.MaxRecordSteps {
-		p.Status.Steps = p.Status.Steps[:mendv1.MaxRecordSteps-1]
+	if n := len(p.status.Steps); n > 0 && at.Before(p.status.Steps[n-1].Time.Time) {
+		at = p.status.Steps[n-1].Time.Time
 	}
+	p.status.Steps = p.status.Steps[:min(len(p.status.Steps), mendv1.MaxRecordSteps-1)]
 	step := mendv1.RecordStep{Time: metav1.NewMicroTime(at.Truncate(time.Millisecond)), Reason: reason}
 	if object.Name != "" {
 		step.Object = &object
 	}
-	p.Status.Steps = append(p.Status.Steps, step)
+	p.status.Steps = append(p.status.Steps, step)
+}
+
+// end ends the record if its end is known, and reports whether it did.
+func (p *planning) end() bool {
+	t := &p.Target
+	switch health := p.Health(); {
+	case !t.Known:
+		return false
+	case t.Superseded && p.begun() && health != Yes:
+		return p.finish(mendv1.RecordCancelled, Withdrawn, time.Time{})
+	case t.gone(), t.leaving() && p.begun():
+		return p.endOfLeaving()
+	case !p.begun():
+		return p.endBefore()
+	case p.RequestsUnread || p.inProgress() != nil:
+		return false
+	case health == Yes:
+		return p.endOfHealthy()
+	case health == No && t.Asked.IsZero() && p.succeeded() == nil && p.Next.Name == "":
+		return p.endOfNothingLeft()
+	}
+	return false
+}
+
+// endOfHealthy ends the record of a target that is healthy again.
+func (p *planning) endOfHealthy() bool {
+	by, since := Recovered, p.Target.NodeReadySince
+	if p.effective() {
+		by = ""
+	}
+	if p.Target.Checked == Yes {
+		since = p.Target.CheckedSince
+	}
+	return p.finish(mendv1.RecordHealed, by, since)
+}
+
+// endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine
+// that is healthy, or by all that a rollout has made. It is never healed. A remediator may delete a node that comes back.
+func (p *planning) endOfLeaving() bool {
+	c, t := &p.Capacity, &p.Target
+	replaced := c.Others > 0
+	if c.Replacement != nil {
+		replaced = c.Healthy && !p.isTarget(c.Replacement.Machine)
+	}
+	switch {
+	case !t.Machine && t.gone() && !p.RequestsUnread && p.inProgress() == nil:
+		return p.finish(mendv1.RecordGone, Deleted, time.Time{})
+	case !t.Machine || !c.Known:
+		return false
+	case c.Back && replaced:
+		return p.finish(mendv1.RecordReplaced, "", c.Since)
+	case c.Over && t.gone():
+		return p.finish(mendv1.RecordGone, c.Reason, time.Time{})
+	}
+	return false
+}
+
+// endBefore ends the record of a remediation that does not begin in time.
+func (p *planning) endBefore() bool {
+	attempted := p.Decided
+	if at := p.status.Attempted; at != nil && at.After(attempted) {
+		attempted = at.Time
+	}
+	if due := attempted.Add(Unbegun); p.Now.Before(due) {
+		p.Again = due
+		return false
+	}
+	return !p.RequestsUnread && p.finish(mendv1.RecordCancelled, NotBegun, time.Time{}) // time alone changes nothing of what cannot be read
+}
+
+// endOfNothingLeft ends the record of a target that is unhealthy while nothing acts on it any more, once that has lasted.
+func (p *planning) endOfNothingLeft() bool {
+	reason := Withdrawn
+	if len(p.Requests) > 0 {
+		reason = RequestsEnded
+	}
+	step, waits := p.settling(), waitingFor(p.status)
+	if step == nil || step.Reason != reason || waits != nil && waits.Reason == AwaitingNextStep {
+		p.step(p.Now, reason, mendv1.RecordRef{})
+		p.Confirm = true
+		step = last(p.status, reason)
+	}
+	if due := step.Time.Add(Settle); p.Now.Before(due) {
+		p.Again = due
+		return false
+	}
+	if reason == Withdrawn && !p.effective() {
+		return p.finish(mendv1.RecordCancelled, Withdrawn, time.Time{})
+	}
+	return p.finish(mendv1.RecordGivenUp, reason, time.Time{})
+}
+
+// settling is the step since which nothing asks for the remediation; nil if something has asked since.
+func (p *planning) settling() *mendv1.RecordStep {
+	step := last(p.status, RequestsEnded, Withdrawn, OwnerRequested, RequestCreated)
+	if step == nil || step.Reason == OwnerRequested || step.Reason == RequestCreated {
+		return nil
+	}
+	return step
+}
+
+// effective reports whether something was done to the target. A record that has lost some of its steps does not know.
+func (p *planning) effective() bool {
+	return last(p.status, RemediatorActs, TargetDeleting) != nil || len(p.status.Steps) >= mendv1.MaxRecordSteps
+}
+
+// finish ends the record, and returns true. Capacity is back since a moment, which is not before the remediation was decided or begun, of
+// an outcome with capacity.
+func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) bool {
+	status := p.status
+	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(p.Now.Truncate(time.Second))), outcome, by
+	if outcome == mendv1.RecordHealed || outcome == mendv1.RecordReplaced {
+		if back.IsZero() || back.After(status.Ended.Time) {
+			back = status.Ended.Time
+		}
+		if status.Begun != nil && back.Before(status.Begun.Time) {
+			back = status.Begun.Time
+		}
+		if back.Before(p.Decided) {
+			back = p.Decided
+		}
+		status.CapacityBack = new(metav1.NewTime(back))
+	}
+	p.step(p.Now, string(outcome), mendv1.RecordRef{})
+	p.Waiting, p.Object, p.Again, p.Confirm = "", mendv1.RecordRef{}, time.Time{}, true
+	return true
 }

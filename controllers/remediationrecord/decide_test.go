@@ -149,15 +149,14 @@ func TestHowARecordEnds(t *testing.T) {
 		"but once all of them have ended": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: mendv1.RecordGone, by: "Deleted",
 		},
+		"its check calls it healthy, and its owner has done nothing": {
+			f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Asked = later(time.Second) })), want: mendv1.RecordHealed, by: "Recovered",
+			back: later(4 * time.Minute),
+		},
 		"a node that came back is healed by its remediator": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
 				f.Target.Exists, f.Target.Checked = true, Unknown
 			})), want: mendv1.RecordHealed, back: later(3 * time.Minute),
-		},
-		"a host whose request has succeeded": {
-			f: at(ten, both(withRequest(func(r *Request) { r.Succeeded = true }), func(f *Facts) {
-				f.Target = Target{RecordRef: mendv1.RecordRef{Kind: "BareMetalHost", Name: "h"}, Known: true, Exists: true}
-			})), want: mendv1.RecordHealed, by: "Recovered", back: later(ten),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -186,9 +185,6 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 		"after its remediator has acted":    {both(withRequest(func(*Request) {}), acts, none), Withdrawn, mendv1.RecordGivenUp},
 		"by its remediator":                 {both(failed, acts), RequestsEnded, mendv1.RecordGivenUp},
 		"by its remediator before it acted": {failed, RequestsEnded, mendv1.RecordGivenUp},
-		"of a host whose only one has failed": {both(failed, func(f *Facts) {
-			f.Target = Target{RecordRef: mendv1.RecordRef{Kind: "BareMetalHost"}, Known: true, Exists: true}
-		}), RequestsEnded, mendv1.RecordGivenUp},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, tc.change)

@@ -10,8 +10,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Judged writes into spec why a target counts as unhealthy at now: the cause is the first finding that is due, and evidence are all that are. A condition is
-// recorded with the moment of its last transition; that it counts from a later one on, as after an outage, shows in the moment at which it was due.
+// Judged writes into spec why a target counts as unhealthy at now: the cause is the first finding that is due, and evidence are all that
+// are. A condition is recorded with the moment of its last transition; that it counts from a later one on, as after an outage, shows in the
+// moment at which it was due.
 func Judged(spec *mendv1.RemediationRecordSpec, verdict health.Verdict, now time.Time) {
 	spec.UnhealthySince, spec.Due = nil, moment(verdict.OverdueSince(now))
 	for _, f := range verdict.Due(now) {

@@ -31,25 +31,6 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 	}
 }
 
-// Once nothing acts on an unhealthy target any more, that is what is waited for.
-func TestWhatIsWaitedForWhenNothingIsLeft(t *testing.T) {
-	for name, tc := range map[string]struct {
-		change func(*Facts)
-		want   string
-	}{
-		"its requests have ended":      {withRequest(func(r *Request) { r.Failed = true }), RequestsEnded},
-		"its owner is asked no more":   {both(asked, func(f *Facts) { f.Target.Asked = time.Time{} }), Withdrawn},
-		"a request goes on":            {withRequest(func(r *Request) { r.State = "PoweringOff" }), "PoweringOff"},
-		"one goes on that says little": {withRequest(func(*Request) {}), RemediationInProgress},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(time.Minute, tc.change)); p.Waiting != tc.want {
-				t.Errorf("it waits for %q, want %q", p.Waiting, tc.want)
-			}
-		})
-	}
-}
-
 // What holds up the next step of a ladder may do so for hours, and what is left to come is not given up.
 func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 	ladder := mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"}
@@ -99,25 +80,6 @@ func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			if p := Decide(at(tc.after, func(f *Facts) { f.RequestsUnread = tc.unread })); !p.Again.Equal(tc.want) || !p.Status.Ended.IsZero() {
 				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.Status.Outcome)
-			}
-		})
-	}
-}
-
-// The deadline of what a replacement would wait for is not that of the next step of a ladder.
-func TestADeadlineCountsForWhatIsWaitedFor(t *testing.T) {
-	for name, tc := range map[string]struct {
-		edit func(*Facts)
-		want bool
-	}{
-		"that of the capacity that is waited for": {edit: asked, want: true},
-		"not beside a request that is acted on":   {edit: withRequest(func(r *Request) { r.Acts, r.State = true, "PoweringOff" })},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := at(time.Minute, tc.edit)
-			f.Capacity = Capacity{Known: true, Reason: "NoNode", Overdue: true, Over: true}
-			if p := Decide(f); p.Overdue != tc.want || p.Over != tc.want {
-				t.Errorf("while it waits for %q, overdue is %t and over is %t, want %t", p.Waiting, p.Overdue, p.Over, tc.want)
 			}
 		})
 	}

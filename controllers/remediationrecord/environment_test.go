@@ -31,7 +31,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -130,7 +129,7 @@ func (m *management) restart() {
 	recent := &Recent{Live: live, Clock: m.clock}
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
-		Capacity: &capacity.Observer{Management: recent, Mapper: m.mapper},
+		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
 		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -37,15 +38,13 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 		"as they are after a move":                             {machine: another, moved: true, byMachineCheck: "another-check", byMachine: "another-machine"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			is := recordOf(func(r *mendv1.RemediationRecord) {
-				byMachineCheck(r)
-				r.Status.Begun = new(after(time.Second))
+			is := recordOf(byMachineCheck, begun(OwnerRequested), func(r *mendv1.RemediationRecord) {
 				if tc.moved {
 					r.OwnerReferences[0].UID = "of the new management cluster"
 				}
 			})
 			m := newManagement(t, append(fleet(), is, check.DeepCopy(), tc.machine)...)
-			m.reconcile(time.Second)
+			m.heal(time.Minute)
 			m.reconcile(10 * time.Minute)
 			got := map[string]types.UID{}
 			for _, e := range m.reported {
@@ -58,32 +57,35 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	}
 }
 
-func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
+func TestWhereAnEndIsReported(t *testing.T) {
 	byNobody := func(is *mendv1.RemediationRecord) { is.Spec.Requester = mendv1.RecordRequester{} }
+	const back = "The capacity of Machine w1 is back after 1m1s: Machine w1 is healthy again"
 	for name, tc := range map[string]struct {
-		says   []func(*mendv1.RemediationRecord)
-		about  []string
-		prefix string
+		says  []func(*mendv1.RemediationRecord)
+		about []string
+		text  string
 	}{
-		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byMachineCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, "The capacity"},
+		"a MachineHealthCheck": {[]func(*mendv1.RemediationRecord){byMachineCheck}, []string{"MachineHealthCheck workers", "Machine w1"}, back},
 		"a NodeHealthCheck, in the words of medik8s": {[]func(*mendv1.RemediationRecord){func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check = &mendv1.RecordRef{APIVersion: nhcv1.GroupVersion.String(), Kind: nodeCheckKind, Namespace: "metal", Name: "nodes"}
-		}}, []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] The capacity"},
+		}}, []string{"NodeHealthCheck nodes", "Machine w1"}, "[remediation] " + back},
 		"a request that no check made": {
-			[]func(*mendv1.RemediationRecord){byNobody, requested}, []string{"HostRemediation w1", "Machine w1"}, "The capacity",
+			[]func(*mendv1.RemediationRecord){byNobody, requested}, []string{"HostRemediation w1", "Machine w1"}, back,
 		},
-		"the Machine alone": {[]func(*mendv1.RemediationRecord){byNobody}, []string{"Machine w1"}, "The capacity"},
+		"the Machine alone": {[]func(*mendv1.RemediationRecord){byNobody}, []string{"Machine w1"}, back},
 		"the Machine alone, by a check of another namespace": {[]func(*mendv1.RemediationRecord){byMachineCheck, func(is *mendv1.RemediationRecord) {
 			is.Spec.Requester.Check.Namespace = "theirs"
-		}}, []string{"Machine w1"}, "The capacity"},
+		}}, []string{"Machine w1"}, back},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
-			says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
-			carried(w1)
-			m := newManagement(t, append(fleet(), w1, recordOf(tc.says...))...)
+			w1.Status.Conditions = nil
+			m := newManagement(t, append(fleet(), w1, recordOf(append(tc.says, begun(OwnerRequested))...))...)
+			ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)}
+			m.nodes["n1"] = node("n1", ready)
+			m.heal(time.Minute)
 			for i := range 4 {
-				m.reconcile(time.Duration(i) * time.Minute)
+				m.reconcile(time.Duration(1+i) * time.Minute)
 			}
 			var about []string
 			for _, e := range m.reported {
@@ -92,46 +94,34 @@ func TestWhereIsReportedWhatCapacityWaitsFor(t *testing.T) {
 			if !slices.Equal(about, tc.about) {
 				t.Fatalf("reported are %v, want %v", about, tc.about)
 			}
-			if len(m.reported) > 0 && !strings.HasPrefix(m.reported[0].text, tc.prefix) {
-				t.Errorf("it is reported %q", m.reported[0].text)
-			}
-			m.restart()
-			for i := range 4 {
-				m.reconcile(time.Duration(4+i) * time.Minute)
-			}
-			if len(m.reported) != 2*len(tc.about) {
-				t.Errorf("with another process it is reported %d times", len(m.reported))
+			if m.reported[0].text != tc.text {
+				t.Errorf("it is reported %q, want %q", m.reported[0].text, tc.text)
 			}
 		})
 	}
 }
 
-// What differs in its text alone is one event to client-go, under the text of the first.
-func TestEachObjectThatIsWaitedForIsAnEvent(t *testing.T) {
-	budget, long := mendv1.RecordRef{Kind: "PodDisruptionBudget", Name: "web"}, strings.Repeat("a", 250)
-	for name, pair := range map[string][2]mendv1.RecordRef{
-		"of another name":                      {budget, {Kind: budget.Kind, Name: "shop"}},
-		"of another kind":                      {{Kind: "Machine", Name: "w2"}, {Kind: "Metal3Machine", Name: "w2"}},
-		"of a long name with another ending":   {{Kind: budget.Kind, Name: long + "-web"}, {Kind: budget.Kind, Name: long + "-shop"}},
-		"that is known, after one that is not": {{}, budget},
+func TestWhatIsReportedOfTheEnd(t *testing.T) {
+	for outcome, want := range map[mendv1.RecordOutcome]string{
+		mendv1.RecordReplaced:  "Normal CapacityBack",
+		mendv1.RecordHealed:    "Normal CapacityBack",
+		mendv1.RecordGivenUp:   "Warning CapacityNotComing",
+		mendv1.RecordGone:      "Normal CapacityNotComing",
+		mendv1.RecordCancelled: "",
 	} {
-		t.Run(name, func(t *testing.T) {
-			actions := map[string]bool{}
-			for _, object := range pair {
-				notice := Notice{News: Awaited, Reason: "DrainBlockedByBudget", Object: object}
-				got := (&observed{record: recordOf(byMachineCheck)}).eventsOf(notice, &mendv1.RemediationRecordStatus{})[0]
-				actions[got.Action] = true
-				if !strings.Contains(got.Text, object.Name) {
-					t.Errorf("it is reported %q, and not what is waited for: %s %s", got.Text, object.Kind, object.Name)
-				}
-				if len(got.Action) > 128 {
-					t.Errorf("an API server refuses an action of %d bytes: %s", len(got.Action), got.Action)
-				}
-			}
-			if len(actions) != len(pair) {
-				t.Errorf("both have the action %v", actions)
-			}
-		})
+		m := newManagement(t, append(fleet(), unhealthy())...)
+		status := &mendv1.RemediationRecordStatus{Ended: moment(noon), Outcome: outcome}
+		if outcome == mendv1.RecordReplaced || outcome == mendv1.RecordHealed {
+			status.CapacityBack = status.Ended
+		}
+		m.sendEnd(&observed{record: recordOf()}, status)
+		var got string
+		for _, e := range m.reported {
+			got = e.kind + " " + e.reason
+		}
+		if got != want {
+			t.Errorf("%s is reported as %q, want %q", outcome, got, want)
+		}
 	}
 }
 
@@ -177,24 +167,14 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	}
 }
 
-func TestCausesAreBounded(t *testing.T) {
-	for range 2 {
-		for i := range 100 {
-			causes.of(strings.Repeat("x", i))
-		}
-	}
-	if got := causes.of("new"); got != "Other" || len(causes.known) != mostWords {
-		t.Errorf("the cause is %q of %d", got, len(causes.known))
-	}
-}
-
 // A user who may write records may name in them Clusters and waits that do not exist.
 func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	waited.Reset()
+	dueToCapacity.Reset()
 	m := newManagement(t, append(fleet(), unhealthy())...)
 	for i := range 3 * mostWords {
 		is := recordOf(begun("OwnerRequested"), func(r *mendv1.RemediationRecord) {
-			r.Spec.Target.ClusterName = fmt.Sprint("claimed-", i)
+			r.Spec.Target.ClusterName, r.Spec.Cause = fmt.Sprint("claimed-", i), fmt.Sprint("Claimed", i)
 			r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(2*time.Second), fmt.Sprint("Claimed", i)))
 		})
 		m.create(is)
@@ -206,6 +186,9 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(waited); n > mostWords+1 {
 		t.Errorf("there are %d series of waits", n)
+	}
+	if n := testutil.CollectAndCount(dueToCapacity); n > mostWords+1 {
+		t.Errorf("there are %d series of causes", n)
 	}
 	if n := testutil.CollectAndCount(closed); n > mostWords {
 		t.Errorf("there are %d series of ends", n)

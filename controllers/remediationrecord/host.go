@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an overloaded API server
-// does not tell in this time is missing in it for good; the remediation waits as long.
+// hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an
+// overloaded API server does not tell in this time is missing in it for good; the remediation waits as long.
 const hostWithin = 5 * time.Second
 
 // Metal finds the host of a machine, past the caches, which do not have its model. (package host)
@@ -37,8 +37,8 @@ func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *host.Host {
 // failureDomainLabel is by which CAPM3 tells the failure domain of a host.
 const failureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
 
-// OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that of the Machine or
-// its node; of no host nothing.
+// OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
+// of the Machine or its node; of no host nothing.
 func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 	if h == nil {
 		return

@@ -1,12 +1,14 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -82,27 +84,15 @@ func (w *words) of(word string) string {
 	return word
 }
 
-// clusterOf is the Cluster of a record as the value of a label: one that does not exist has none.
-func (o *observed) clusterOf() string {
-	if o.cluster == nil {
-		return ""
-	}
-	return o.cluster.Name
-}
-
-// measure exports what was written: status, of a record that said less before.
+// measure exports what was written: status, of a record that said less before. A Cluster that does not exist is none.
 func measure(o *observed, status *mendv1.RemediationRecordStatus) {
-	before := o.record
-	spec := &before.Spec
-	due := spec.Due
-	if due == nil {
-		due = &spec.Decided
+	before, spec := &o.record.Status, &o.record.Spec
+	due := ptr.Deref(spec.Due, spec.Decided).Time
+	if before.Begun == nil && !status.Begun.IsZero() {
+		dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(status.Begun.Sub(due), 0).Seconds())
 	}
-	if before.Status.Begun == nil && !status.Begun.IsZero() {
-		dueToBegun.WithLabelValues(string(spec.Remediator)).Observe(max(status.Begun.Sub(due.Time), 0).Seconds())
-	}
-	if before.Status.CapacityBack == nil && !status.CapacityBack.IsZero() {
-		dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(status.Outcome)).Observe(max(status.CapacityBack.Sub(due.Time), 0).Seconds())
+	if before.CapacityBack == nil && !status.CapacityBack.IsZero() {
+		dueToCapacity.WithLabelValues(causes.of(spec.Cause), string(status.Outcome)).Observe(max(status.CapacityBack.Sub(due), 0).Seconds())
 	}
 	if status.Ended.IsZero() {
 		return
@@ -110,17 +100,18 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	for reason, seconds := range waitedOf(status) {
 		waited.WithLabelValues(waits.of(reason)).Add(seconds)
 	}
-	closed.WithLabelValues(before.Namespace, o.clusterOf(), string(status.Outcome)).Inc()
+	cluster := ""
+	if o.cluster != nil {
+		cluster = o.cluster.Name
+	}
+	closed.WithLabelValues(o.record.Namespace, cluster, string(status.Outcome)).Inc()
 }
 
 // waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until
 // capacity was back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}
-	end := status.Ended.Time
-	if status.CapacityBack != nil {
-		end = status.CapacityBack.Time
-	}
+	end := cmp.Or(status.CapacityBack, status.Ended).Time
 	for i := len(status.Steps) - 2; i >= 0; i-- { // the last one is the outcome
 		if step := &status.Steps[i]; !deeds[step.Reason] {
 			seconds[step.Reason] += max(end.Sub(step.Time.Time), 0).Seconds()
@@ -163,14 +154,15 @@ func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
 		if lost == nil {
 			continue
 		}
-		of := series{lost.Namespace, lost.Cluster, waits.of(lost.Reason)}
-		count[of]++
-		if since, known := oldest[of]; !known || lost.Due.Before(since) {
-			oldest[of] = lost.Due
+		key := series{lost.Namespace, lost.Cluster, waits.of(lost.Reason)}
+		count[key]++
+		if since, known := oldest[key]; !known || lost.Due.Before(since) {
+			oldest[key] = lost.Due
 		}
 	}
-	for of, n := range count {
-		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(n), of.namespace, of.cluster, of.reason)
-		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest[of].Unix()), of.namespace, of.cluster, of.reason)
+	for key, n := range count {
+		labels := []string{key.namespace, key.cluster, key.reason}
+		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(n), labels...)
+		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest[key].Unix()), labels...)
 	}
 }

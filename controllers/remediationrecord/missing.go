@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -40,14 +41,8 @@ func MissingBy(record *mendv1.RemediationRecord) *Missing {
 		return nil
 	}
 	m := &Missing{
-		Target: TargetOf(record), Namespace: record.Namespace, Cluster: record.Spec.Target.ClusterName,
-		Reason: Unread, Due: record.Spec.Decided.Time,
-	}
-	if record.Spec.Due != nil {
-		m.Due = record.Spec.Due.Time
-	}
-	if record.Spec.Requester.Check != nil {
-		m.Check = *record.Spec.Requester.Check
+		Target: TargetOf(record), Check: ptr.Deref(record.Spec.Requester.Check, mendv1.RecordRef{}), Namespace: record.Namespace,
+		Cluster: record.Spec.Target.ClusterName, Reason: Unread, Due: ptr.Deref(record.Spec.Due, record.Spec.Decided).Time,
 	}
 	if back != nil {
 		m.Reason, m.Message = back.Reason, back.Message
@@ -77,9 +72,18 @@ func checksOf(o client.Object) []string {
 }
 
 // MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has
-// all open records, nor where these are not installed.
+// all open records, nor where these are not installed; a check that asks before is called then.
 func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (losses []Missing, known bool, err error) {
-	if r == nil || !r.mayBeAsked(check) {
+	if r == nil {
+		return nil, false, nil
+	}
+	r.mu.Lock()
+	followed := r.followed
+	if !followed {
+		r.asked = append(r.asked, check)
+	}
+	r.mu.Unlock()
+	if !followed {
 		return nil, false, nil
 	}
 	list := &mendv1.RemediationRecordList{}
@@ -98,19 +102,6 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	return losses, true, nil
 }
 
-// mayBeAsked reports whether the cache has all open records, and remembers who asks too early.
-func (r *Records) mayBeAsked(check types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !r.followed {
-		if r.asked == nil {
-			r.asked = map[types.NamespacedName]bool{}
-		}
-		r.asked[check] = true
-	}
-	return r.followed
-}
-
 // Hear makes hear the function that is called with each MachineHealthCheck of which something else is missing than before.
 func (r *Records) Hear(hear func(check types.NamespacedName)) {
 	r.mu.Lock()
@@ -124,7 +115,8 @@ func (r *Records) followedAll() {
 	asked := r.asked
 	r.asked, r.followed = nil, true
 	r.mu.Unlock()
-	for check := range asked {
+	slices.SortFunc(asked, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+	for _, check := range slices.Compact(asked) {
 		r.call(check)
 	}
 }
@@ -132,9 +124,15 @@ func (r *Records) followedAll() {
 // changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
 // waited for in other words is no change.
 func (r *Records) changed(before, after *mendv1.RemediationRecord) {
-	record := cmp.Or(after, before)
-	if by := record.Spec.Requester.Check; by != nil && by.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
-		r.call(types.NamespacedName{Namespace: by.Namespace, Name: by.Name})
+	reason := func(record *mendv1.RemediationRecord) string {
+		if record == nil {
+			return ""
+		}
+		return ptr.Deref(MissingBy(record), Missing{}).Reason
+	}
+	check := cmp.Or(after, before).Spec.Requester.Check
+	if check != nil && check.Kind == machineCheckKind && reason(before) != reason(after) {
+		r.call(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
 	}
 }
 
@@ -145,15 +143,4 @@ func (r *Records) call(check types.NamespacedName) {
 	if hear != nil {
 		hear(check)
 	}
-}
-
-// missingReason is what is waited for by a record; empty if nothing is missing by it.
-func missingReason(record *mendv1.RemediationRecord) string {
-	if record == nil {
-		return ""
-	}
-	if lost := MissingBy(record); lost != nil {
-		return lost.Reason
-	}
-	return ""
 }

@@ -3,11 +3,12 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
@@ -26,16 +27,16 @@ type observed struct {
 	// live reports that an end is decided: nothing that it rests on may be from a cache. (Plan.Confirm)
 	live   bool
 	record *mendv1.RemediationRecord
-	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist.
+	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster, or
+	// was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
-	// openshift is the Machine of OpenShift that the node names, as namespace/name; empty if it names none.
-	openshift string
+	node    *corev1.Node
 	// outside reports that the manager must not find out what the record is about. (inScope)
 	outside bool
 	facts   Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it. checkUID is the UID
-	// that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
+	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it.
+	// checkUID is the UID that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
 	checked   bool
 	acts      bool
 	checkUID  types.UID
@@ -44,8 +45,8 @@ type observed struct {
 	story *capacity.Story
 }
 
-// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The record itself is
-// from the cache always: a write of one that has changed since is refused.
+// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The
+// record itself is from the cache always: a write of one that has changed since is refused.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
 	o := &observed{now: now, live: live, record: &mendv1.RemediationRecord{}}
 	if live {
@@ -65,8 +66,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 		return nil, nil
 	}
 	o.facts = Facts{
-		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time,
-		Moved: Moved(o.record), Paused: o.paused(), Status: o.record.Status,
+		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time, Moved: Moved(o.record), Status: o.record.Status,
+		Paused: o.cluster != nil && annotations.IsPaused(o.cluster, o.cluster),
 	}
 	if o.facts.Paused {
 		return o, nil
@@ -83,11 +84,11 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-// read reads a Cluster or a Machine. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless the
-// record says already that it is gone.
+// read reads an object. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless
+// the record says already that it is gone.
 func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey, obj client.Object) error {
 	if !o.live {
-		if err := r.Client.Get(ctx, key, obj); !apierrors.IsNotFound(err) || last(&o.facts.Status, TargetGone) != nil {
+		if err := r.from(o).Get(ctx, key, obj); !apierrors.IsNotFound(err) || last(&o.facts.Status, TargetGone) != nil {
 			return err
 		}
 	}
@@ -96,20 +97,17 @@ func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey
 
 // observeCluster reads the Cluster of the record.
 func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
-	name := o.record.Spec.Target.ClusterName
-	if name == "" {
+	if o.record.Spec.Target.ClusterName == "" {
 		return nil
 	}
-	cluster := &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: o.record.Namespace, Name: name}
-	err := r.read(ctx, o, key, cluster)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
+	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName}
+	switch err := r.read(ctx, o, key, cluster); {
+	case apierrors.IsNotFound(err):
+	case err != nil:
 		return fmt.Errorf("read Cluster %s: %w", key, err)
+	default:
+		o.cluster = cluster
 	}
-	o.cluster = cluster
 	return nil
 }
 
@@ -121,90 +119,92 @@ func (r *Reconciler) covers(o *observed) bool {
 	return capi.Covers(r.WatchFilterValue, o.record, o.cluster)
 }
 
-// paused reports whether nothing of the Cluster is to be changed, as while it is moved.
-func (o *observed) paused() bool {
-	return o.cluster != nil && annotations.IsPaused(o.cluster, o.cluster)
+// inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records
+// in a namespace could else name in one what others have, and read in it what the manager finds. A record is about Machines of its own
+// namespace.
+//
+// One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that
+// is in no namespace and has a template where the record is.
+func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
+	target, ref, check := &o.record.Spec.Target, TargetOf(o.record), o.record.Spec.Requester.Check
+	here := ref.Namespace == o.record.Namespace
+	switch {
+	case ref.Kind == machineKind && here && (target.ClusterName != "" || target.Node == nil):
+		return true, nil
+	case ref.Kind != machineKind && ref.Kind != nodeKind, target.ClusterName != "", check == nil || check.Kind != nodeCheckKind:
+		return false, nil
+	}
+	templates, err := r.templates(ctx, o)
+	return slices.ContainsFunc(templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace }), err
 }
 
-// observeTarget reads what is remediated.
+// observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
+// name tells that it is the same.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
-	target, t := TargetOf(o.record), &o.facts.Target
-	t.RecordRef, t.Machine = target, o.record.Spec.Target.Machine != nil
+	t := &o.facts.Target
+	t.RecordRef, t.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil
 	inScope, err := r.inScope(ctx, o)
 	if o.outside = !inScope; err != nil || !inScope {
 		return err
 	}
-	if err := r.readTarget(ctx, o); err != nil {
-		return err
-	}
-	if t.Exists {
-		r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
-	}
-	if t.Known && !t.Exists {
-		t.GoneAt = r.goneAt(o.record)
-	}
-	return nil
-}
-
-func (r *Reconciler) readTarget(ctx context.Context, o *observed) error {
-	t := &o.facts.Target
+	obj := client.Object(&clusterv1.Machine{})
 	if !t.Machine {
-		return r.observeOther(ctx, o)
+		obj = &corev1.Node{}
 	}
-	m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}
-	err := r.read(ctx, o, key, m)
-	switch {
-	case apierrors.IsForbidden(err):
+	err = r.read(ctx, o, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
+	if apierrors.IsForbidden(err) {
 		return nil
-	case apierrors.IsNotFound(err) || err == nil && !o.facts.Moved && t.UID != "" && string(m.UID) != t.UID:
-		t.Known = true
+	}
+	found := err == nil
+	if client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("read %s %s/%s: %w", t.Kind, t.Namespace, t.Name, err)
+	}
+	t.Known = true
+	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
+		t.GoneAt = r.goneAt(o.record)
 		return nil
-	case err != nil:
-		return fmt.Errorf("read Machine %s: %w", key, err)
 	}
-	o.machine = m
-	t.Known, t.Exists = true, true
-	if m.DeletionTimestamp != nil {
-		t.Deleting = m.DeletionTimestamp.Time
+	t.Exists = true
+	r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
+	if at := obj.GetDeletionTimestamp(); at != nil {
+		t.Deleting = at.Time
 	}
-	o.observeChecked()
-	o.observeAsked(m)
-	_, t.ByHand = m.Annotations[clusterv1.RemediateMachineAnnotation]
+	switch obj := obj.(type) {
+	case *corev1.Node:
+		o.node = obj
+	case *clusterv1.Machine:
+		o.machine = obj
+		o.observeChecked(r.Finds)
+		o.observeAsked()
+		_, t.ByHand = obj.Annotations[clusterv1.RemediateMachineAnnotation]
+	}
 	return nil
 }
 
-// observeAsked notes since when the owner of m is asked to replace it, if that is what the record is about.
-func (o *observed) observeAsked(m *clusterv1.Machine) {
-	t := &o.facts.Target
-	asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
-	other, _ := carriedByMachine(m)
-	t.Superseded = other.Name != "" && !carries(m, o.record) && o.record.Spec.Remediator == mendv1.RemediatedByOwner
-	follows := !t.Superseded && (!o.facts.Status.Begun.IsZero() || carries(m, o.record))
+// observeAsked notes since when the owner of the Machine is asked to replace it, if that is what the record is about.
+func (o *observed) observeAsked() {
+	t, asked := &o.facts.Target, conditions.Get(o.machine, clusterv1.MachineOwnerRemediatedCondition)
+	other, _ := carriedByMachine(o.machine)
+	t.Superseded = other.Name != "" && !carries(o.machine, o.record) && o.record.Spec.Remediator == mendv1.RemediatedByOwner
+	follows := !t.Superseded && (!o.facts.Status.Begun.IsZero() || carries(o.machine, o.record))
 	if follows && asked != nil && asked.Status == metav1.ConditionFalse {
 		t.Asked = asked.LastTransitionTime.Time
 	}
 }
 
-// observeOther reads a Node of this cluster, or a host, as far as the manager may. A node that a remediator has deleted comes back with
-// another UID: its name tells that it is the same.
-func (r *Reconciler) observeOther(ctx context.Context, o *observed) error {
+// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
+// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
+// it was still there would be.
+func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
+	at, said := WentAt(record)
+	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
+		return seen
+	}
+	return at
+}
+
+// unfollowed reports whether nothing is known of what the record waits for.
+func (o *observed) unfollowed() bool {
 	t := &o.facts.Target
-	found := &metav1.PartialObjectMetadata{}
-	found.SetGroupVersionKind(schema.FromAPIVersionAndKind(t.APIVersion, t.Kind))
-	err := r.Recent.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, found)
-	switch {
-	case apierrors.IsForbidden(err):
-		return nil
-	case apierrors.IsNotFound(err) || err == nil && t.Kind != "Node" && !o.facts.Moved && t.UID != "" && string(found.UID) != t.UID:
-		t.Known = true
-		return nil
-	case err != nil:
-		return fmt.Errorf("read %s %s: %w", t.Kind, t.Name, err)
-	}
-	t.Known, t.Exists = true, true
-	o.openshift = found.Annotations[nhcv1.OpenShiftMachineAnnotation]
-	if found.DeletionTimestamp != nil {
-		t.Deleting = found.DeletionTimestamp.Time
-	}
-	return nil
+	return !t.Known || t.Machine && t.leaving() && !o.facts.Capacity.Known
 }

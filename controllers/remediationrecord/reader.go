@@ -7,25 +7,74 @@ import (
 	"sync"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
+// cached reads what watches have from the caches, and past them what none has.
+type cached struct {
+	*Recent
+
+	// caches are those of the manager, of namespace or, if that is empty, of all. nodes has the nodes of this cluster and their checks; nil if
+	// none does.
+	caches, nodes client.Reader
+	namespace     string
+}
+
+// from is where the objects of an observation are read.
+func (r *Reconciler) from(o *observed) client.Reader {
+	if o.live {
+		return r.Recent
+	}
+	from := cached{Recent: r.Recent, caches: r.Client, namespace: r.Namespace}
+	if r.ActsOnNodes == nil || r.ActsOnNodes() {
+		from.nodes = r.NodeCache
+	}
+	return from
+}
+
+// of is where an object, or a list, is read.
+func (c cached) of(obj runtime.Object, namespace string) client.Reader {
+	switch obj.(type) {
+	case *clusterv1.Machine, *clusterv1.MachineList, *clusterv1.Cluster, *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList:
+		if c.namespace == "" || c.namespace == namespace {
+			return c.caches
+		}
+	case *corev1.Node, *nhcv1.NodeHealthCheck:
+		if c.nodes != nil {
+			return c.nodes
+		}
+	}
+	return c.Recent
+}
+
+// Get implements client.Reader. What obj refers to is shared: read only.
+func (c cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return c.of(obj, key.Namespace).Get(ctx, key, obj, opts...)
+}
+
+// List implements client.Reader. What the items of list refer to is shared: read only.
+func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	among := (&client.ListOptions{}).ApplyOptions(append(opts, client.UnsafeDisableDeepCopy))
+	return c.of(list, among.Namespace).List(ctx, list, among)
+}
+
 // Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few
-// owners. What it may not read, such as the objects of an infrastructure provider, it does not ask for in vain, minute by minute.
+// owners.
 type Recent struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
 
 	mu      sync.Mutex
 	answers map[string]answer
-	// refused are the errors of kinds in a namespace that may not be read.
-	refused map[string]answer
 }
 
 type answer struct {
@@ -38,10 +87,8 @@ const (
 	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
 	// (neighbours)
 	remembered = 3 * time.Second
-	// refusedFor is for how long a right that is missing is not asked for again.
-	refusedFor = 10 * time.Minute
 	// mostAnswers is how many are remembered.
-	mostAnswers = 256
+	mostAnswers = 4096
 )
 
 // Forget makes r ask again: what an end rests on is read when it is decided.
@@ -56,44 +103,42 @@ func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
 		return explain.ErrUnread
 	}
-	kind := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), key.Namespace)
-	return r.answer(kind, key.Name, obj, func() error { return r.Live.Get(ctx, key, obj, opts...) })
+	return r.answer(key.String(), obj, "", func() error { return r.Live.Get(ctx, key, obj, opts...) })
+}
+
+// Version reads an object of which a watch has shown that version: that one is read once.
+func (r *Recent) Version(ctx context.Context, key client.ObjectKey, obj client.Object, version string) error {
+	return r.answer(key.String(), obj, version, func() error { return r.Live.Get(ctx, key, obj) })
 }
 
 // List implements client.Reader. What the items of list refer to is shared: read only.
 func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	among := (&client.ListOptions{}).ApplyOptions(opts)
-	kind := fmt.Sprintf("%T %s %s", list, list.GetObjectKind().GroupVersionKind(), among.Namespace)
-	selected := fmt.Sprintf("%v %v", among.LabelSelector, among.FieldSelector)
-	return r.answer(kind, selected, list, func() error { return r.Live.List(ctx, list, opts...) })
+	selected := fmt.Sprintf("%s %v %v", among.Namespace, among.LabelSelector, among.FieldSelector)
+	return r.answer(selected, list, "", func() error { return r.Live.List(ctx, list, opts...) })
 }
 
-// answer makes obj the answer that is remembered or, if there is none, what read reads.
-func (r *Recent) answer(kind, name string, obj runtime.Object, read func() error) error {
-	now, id := r.Clock.Now(), kind+" "+name
+// answer makes obj the answer that is remembered or, if there is none, what read reads. One of that version counts for ever.
+func (r *Recent) answer(which string, obj runtime.Object, version string, read func() error) error {
+	now, id := r.Clock.Now(), fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), which)
 	r.mu.Lock()
 	found, known := r.answers[id]
-	refused, isRefused := r.refused[kind]
 	r.mu.Unlock()
-	switch {
-	case isRefused && now.Sub(refused.at) < refusedFor:
-		return refused.err
-	case known && now.Sub(found.at) < remembered:
+	same := known && version != "" && found.err == nil && found.obj.(client.Object).GetResourceVersion() == version
+	if same || known && now.Sub(found.at) < remembered {
 		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
 		return found.err
 	}
 	err := read()
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
+		return err
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.answers == nil || len(r.answers) >= mostAnswers {
-		r.answers, r.refused = map[string]answer{}, map[string]answer{}
+		r.answers = map[string]answer{}
 	}
-	switch {
-	case apierrors.IsForbidden(err):
-		r.refused[kind] = answer{at: now, err: err}
-	case err == nil || apierrors.IsNotFound(err):
-		r.answers[id] = answer{now, copyOf(obj).Interface().(runtime.Object), err}
-	}
+	r.answers[id] = answer{now, copyOf(obj).Interface().(runtime.Object), err}
 	return err
 }
 

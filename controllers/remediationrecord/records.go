@@ -1,9 +1,12 @@
 package remediationrecord
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -19,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -59,7 +63,7 @@ type Records struct {
 	// that asked before.
 	hear     func(types.NamespacedName)
 	followed bool
-	asked    map[types.NamespacedName]bool
+	asked    []types.NamespacedName
 }
 
 // CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
@@ -96,7 +100,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that is about something else, as one that a user has made up, is not it: the next name is made of its UID.
+// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it
+// says another thing than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -123,11 +128,32 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		if there.Open() && sameRemediation(there, fresh) {
+		if !there.Open() || !sameRemediation(there, fresh) {
+			other = string(there.UID)
+			continue
+		}
+		if there.Status.Begun != nil || sameDecision(there.Spec, fresh.Spec) {
 			return there, r.attempt(ctx, there)
 		}
-		other = string(there.UID)
+		unchanged := client.Preconditions{UID: &there.UID, ResourceVersion: &there.ResourceVersion}
+		if err := client.IgnoreNotFound(r.Client.Delete(ctx, there, unchanged)); err != nil {
+			return nil, fmt.Errorf("delete record %s, which says another thing of %s %s: %w", there.Name, target.Kind, target.Name, err)
+		}
 	}
+}
+
+// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
+func sameRemediation(a, b *mendv1.RemediationRecord) bool {
+	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
+}
+
+// sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision
+// and its arithmetic, as other targets of the check change meanwhile.
+func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
+	a.Decided, a.Counts = b.Decided, b.Counts
+	stored, err := json.Marshal(a)
+	fresh, err2 := json.Marshal(b)
+	return err == nil && err2 == nil && bytes.Equal(stored, fresh)
 }
 
 // known is the open record that a request of this remediation carries; nil if none does.
@@ -145,11 +171,6 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
-}
-
-// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
-func sameRemediation(a, b *mendv1.RemediationRecord) bool {
-	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
 }
 
 // attempt writes that the remediation of a record is about to begin, unless that was written a moment ago.
@@ -180,7 +201,7 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 		facts.Target.Known, facts.Target.Exists, facts.Target.Asked = true, true, facts.Now
 	}
 	after := record.DeepCopy()
-	after.Status = statusOf(&observed{record: record, facts: facts}, beginning(facts))
+	after.Status = statusOf(&observed{record: record, facts: facts}, Decide(facts))
 	Bound(after)
 	within, done := context.WithTimeout(ctx, AheadWithin)
 	defer done()
@@ -271,8 +292,8 @@ func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, 
 	return carriedIn(value, machine.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells. Requests
-// that were made before they carried UIDs name a record alone: those that it has count.
+// carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
+// Requests that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
@@ -282,15 +303,9 @@ func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
 }
 
-// TargetOf is the object that a record is about: its Machine, or else its Node, or else its host.
+// TargetOf is the object that a record is about: its Machine, or else its Node.
 func TargetOf(record *mendv1.RemediationRecord) mendv1.RecordRef {
-	t := &record.Spec.Target
-	for _, ref := range []*mendv1.RecordRef{t.Machine, t.Node, t.Host} {
-		if ref != nil {
-			return *ref
-		}
-	}
-	return mendv1.RecordRef{}
+	return ptr.Deref(cmp.Or(record.Spec.Target.Machine, record.Spec.Target.Node), mendv1.RecordRef{})
 }
 
 // Moved reports whether clusterctl has moved the record: its Cluster has another UID than when it was written.

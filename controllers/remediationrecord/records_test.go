@@ -123,8 +123,13 @@ func TestARemediationHasOneRecord(t *testing.T) {
 	}{
 		"one begins": {func(s *shelf) { s.begins(ctx, about("w1", "1"), "a") }, 1},
 		"it is tried again": {func(s *shelf) {
-			s.begins(ctx, about("w1", "1"), "a")
-			s.begins(ctx, about("w1", "1"), "a")
+			decided := about("w1", "1")
+			decided.Spec.Due = new(metav1.NewTime(noon.Add(1234 * time.Millisecond))) // of which the API server keeps the second
+			first := s.begins(ctx, decided.DeepCopy(), "a")
+			decided.Spec.Decided = metav1.NewTime(noon.Add(time.Second))
+			if again := s.begins(ctx, decided, "a"); !again.Spec.Decided.Equal(&first.Spec.Decided) {
+				t.Error("its record is written anew")
+			}
 		}, 1},
 		"another process begins it, as the first was killed or does not know that it leads no more": {func(s *shelf) {
 			s.begins(ctx, about("w1", "1"), "a")
@@ -198,6 +203,34 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Error("it is that of the remediation")
 			}
 		}, 2},
+		"what was found is another thing when it is tried again": {func(s *shelf) {
+			s.begins(ctx, about("w1", "1"), "a")
+			again := about("w1", "1")
+			again.Spec.Cause = "Ready=False"
+			if record := s.begins(ctx, again, "a"); record.Spec.Cause != "Ready=False" {
+				t.Errorf("its record says %q", record.Spec.Cause)
+			}
+		}, 1},
+		"what was found is another thing, and it was begun": {func(s *shelf) {
+			first := s.begins(ctx, about("w1", "1"), "a")
+			s.Began(ctx, first, nil)
+			again := about("w1", "1")
+			again.Spec.Cause = "Ready=False"
+			if record := s.begins(ctx, again, "a"); record.Status.Begun == nil {
+				t.Error("its record was lost")
+			}
+		}, 1},
+		"a user has made up one that has its name, target and remediator": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
+			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record.UID == made.UID || record.Spec.Cause != "" {
+				t.Errorf("it is that of the remediation: %q", record.Spec.Cause)
+			}
+		}, 1},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
 			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {

@@ -38,24 +38,19 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	}
 	for _, kind := range kinds {
 		for _, namespace := range namespaces {
-			if err := r.addRequests(ctx, o, kind, namespace); err != nil {
+			requests, err := r.listRequests(ctx, o, kind, namespace)
+			for _, req := range requests {
+				if carries(req, o.record) {
+					err = errors.Join(err, r.addRequest(ctx, o, req, kind))
+				}
+			}
+			if err != nil {
 				return err
 			}
 		}
 	}
 	slices.SortStableFunc(o.facts.Requests, func(a, b Request) int { return a.Created.Compare(b.Created) })
 	return nil
-}
-
-// addRequests adds the requests of a kind in a namespace that carry the record.
-func (r *Reconciler) addRequests(ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string) error {
-	requests, err := r.listRequests(ctx, o, kind, namespace)
-	for _, req := range requests {
-		if carries(req, o.record) {
-			err = errors.Join(err, r.addRequest(ctx, o, req, kind))
-		}
-	}
-	return err
 }
 
 // listRequests lists the requests of a kind in a namespace from the first cache that has them, and past the caches if none does or if an
@@ -128,16 +123,19 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 
 // templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
 // is gone names none.
-func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.ObjectReference, error) {
-	by := o.record.Spec.Requester.Check
-	if by == nil {
+func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []corev1.ObjectReference, err error) {
+	ref, node, machine := o.record.Spec.Requester.Check, &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	var check client.Object
+	switch {
+	case ref == nil:
 		return nil, nil
+	case o.nodeCheck != nil:
+		return stepsOf(&o.nodeCheck.Spec), nil
+	case ref.Kind == machineCheckKind:
+		check, err = machine, r.from(o).Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
+	default:
+		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	}
-	read := r.templatesOfNodes
-	if by.Kind == machineCheckKind {
-		read = r.templatesOfMachines
-	}
-	templates, err := read(ctx, o, by)
 	switch {
 	case remediationrequest.Missing(err):
 		return nil, nil
@@ -145,39 +143,17 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) ([]corev1.Objec
 		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes
 		return nil, nil
 	case err != nil:
-		return nil, fmt.Errorf("read %s %s: %w", by.Kind, by.Name, err)
+		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	return templates, nil
-}
-
-func (r *Reconciler) templatesOfMachines(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
-	check := &clusterv1.MachineHealthCheck{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: by.Namespace, Name: by.Name}, check); err != nil {
-		return nil, err
+	o.checked, o.checkUID = check.GetDeletionTimestamp().IsZero(), check.GetUID()
+	if check == client.Object(node) {
+		o.acts, o.nodeCheck = r.ActsOnNodes == nil || r.ActsOnNodes(), node
+		return stepsOf(&node.Spec), nil
 	}
-	paused, isPaused := check.Annotations[clusterv1.PausedAnnotation]
+	paused, isPaused := machine.Annotations[clusterv1.PausedAnnotation]
 	o.acts = paused == mendv1.Claim || !isPaused && r.ActsOnUnclaimed
-	o.checked, o.checkUID = check.DeletionTimestamp.IsZero(), check.UID
-	ref := check.Spec.Remediation.TemplateRef
-	if !ref.IsDefined() {
-		return nil, nil
-	}
-	return []corev1.ObjectReference{{APIVersion: ref.APIVersion, Kind: ref.Kind}}, nil
-}
-
-func (r *Reconciler) templatesOfNodes(ctx context.Context, o *observed, by *mendv1.RecordRef) ([]corev1.ObjectReference, error) {
-	if o.nodeCheck == nil {
-		check := &nhcv1.NodeHealthCheck{}
-		if err := r.Recent.Get(ctx, client.ObjectKey{Name: by.Name}, check); err != nil {
-			return nil, err
-		}
-		o.acts = r.ActsOnNodes == nil || r.ActsOnNodes()
-		o.nodeCheck, o.checked, o.checkUID = check, check.DeletionTimestamp.IsZero(), check.UID
-	}
-	steps := stepsOf(&o.nodeCheck.Spec)
-	templates := make([]corev1.ObjectReference, 0, len(steps))
-	for i := range steps {
-		templates = append(templates, steps[i].RemediationTemplate)
+	if template := machine.Spec.Remediation.TemplateRef; template.IsDefined() {
+		templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
 	}
 	return templates, nil
 }
@@ -198,7 +174,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 	if o.facts.Status.Begun.IsZero() || !own && !cached {
 		whole = &unstructured.Unstructured{}
 		whole.SetGroupVersionKind(kind)
-		err := r.Recent.Get(ctx, client.ObjectKeyFromObject(obj), whole)
+		err := r.Recent.Version(ctx, client.ObjectKeyFromObject(obj), whole, obj.GetResourceVersion())
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil

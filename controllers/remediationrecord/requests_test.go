@@ -45,7 +45,7 @@ func TestTheNodeOfAMachineOfThisClusterIsReadHere(t *testing.T) {
 	})
 	m := newManagement(t, append(fleet(), unhealthy(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: "node-uid"}}, is)...)
 	o := &observed{record: is, machine: unhealthy()}
-	if node, known, err := m.node(t.Context(), o); err != nil || !known || node == nil || node.UID != "node-uid" {
+	if node, known, err := m.nodeOf(t.Context(), o); err != nil || !known || node == nil || node.UID != "node-uid" {
 		t.Errorf("the node is %v, known %t: %v", node, known, err)
 	}
 }
@@ -230,9 +230,10 @@ func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
 		"one of infrastructure without a namespace, and a node that names no Machine": {template: ref(infrastructure, "")},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o := &observed{record: &mendv1.RemediationRecord{}, openshift: tc.openshift}
+			o := &observed{record: &mendv1.RemediationRecord{}, node: node("n1")}
+			o.node.Annotations = map[string]string{nhcv1.OpenShiftMachineAnnotation: tc.openshift}
 			o.record.Spec.Target.Machine = tc.machine
-			if got := o.canBeAbout(nhcv1.EscalatingRemediation{RemediationTemplate: tc.template}); got != tc.want {
+			if got := o.canBeAbout(tc.template); got != tc.want {
 				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
 			}
 		})

@@ -19,12 +19,14 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand each.
+// retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand
+// each.
 const retireEvery = time.Minute
 
-// retire deletes, when a record is closed, what is too much beside it: closed records of its Cluster that ended more than --record-retention before it was
-// created, and the oldest beyond --records-per-cluster. Records that belong to no Cluster count together in their namespace. The time of creation is of the
-// clock of the API server, so that a manager whose clock is ahead deletes nothing by its age.
+// retire deletes, when a record is closed, what is too much beside it: closed records of its Cluster that ended more than
+// --record-retention before it was created, and the oldest beyond --records-per-cluster. Records that belong to no Cluster count together
+// in their namespace. The time of creation is of the clock of the API server, so that a manager whose clock is ahead deletes nothing by its
+// age.
 func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecord) error {
 	cluster := record.Spec.Target.ClusterName
 	if !r.retires(types.NamespacedName{Namespace: record.Namespace, Name: cluster}) {
@@ -74,7 +76,8 @@ func (r *Reconciler) retires(cluster types.NamespacedName) bool {
 	return true
 }
 
-// endOf is when a closed record ended. A moment that is to come, as a manager writes it whose clock is ahead, would make it the newest one for ever.
+// endOf is when a closed record ended. A moment that is to come, as a manager writes it whose clock is ahead, would make it the newest one
+// for ever.
 func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 	ended, err := time.Parse(time.RFC3339, record.Annotations[mendv1.RecordEndedAnnotation])
 	if err != nil || ended.After(r.Clock.Now()) {
@@ -83,8 +86,8 @@ func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 	return ended
 }
 
-// expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for want of a right,
-// so that nothing will close it.
+// expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for
+// want of a right, so that nothing will close it.
 func (r *Reconciler) expired(o *observed) bool {
 	known := o.facts.Decided
 	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {

@@ -171,21 +171,6 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 	}
 }
 
-// Events about checks of nodes are in the namespace default, where who may write records in another one may not write.
-func TestARecordOfWhatIsElsewhereSendsNoEvents(t *testing.T) {
-	is := recordOf(ofNodes, begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
-		r.Spec.Target.Machine.Namespace = "theirs"
-		r.Status.Steps = append(r.Status.Steps, aStep(noon.Add(time.Second), "NoHost"))
-	})
-	m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is)...)
-	for i := range 20 {
-		m.reconcile(time.Duration(i) * 10 * time.Minute)
-	}
-	if len(m.reported) > 0 {
-		t.Errorf("reported are %v", m.reported)
-	}
-}
-
 // After a move all UIDs are others. Else a healthy Machine with the name of the one that its owner was asked for, and another UID, is another one.
 func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
 	for cluster, healed := range map[types.UID]bool{"of the new management cluster": true, "c": false} {

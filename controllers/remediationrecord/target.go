@@ -11,7 +11,17 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its node.
+// The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
+const (
+	machineKind      = "Machine"
+	nodeKind         = "Node"
+	hostKind         = "BareMetalHost"
+	nodeCheckKind    = "NodeHealthCheck"
+	machineCheckKind = "MachineHealthCheck"
+)
+
+// MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its
+// node.
 func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 	target := mendv1.RecordTarget{
 		ClusterName: m.Spec.ClusterName, FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
@@ -34,9 +44,9 @@ func NodeRef(name, uid string) *mendv1.RecordRef {
 	return &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: name, UID: uid}
 }
 
-// OnNode writes into target which node it is on, and the zone of that node as the failure domain of a target that has none: few Machines on bare metal
-// have one, and a node without a Machine has no other. What n does not say stays as it is.
-// (Kubernetes, well-known labels: topology.kubernetes.io/zone)
+// OnNode writes into target which node it is on, and the zone of that node as the failure domain of a target that has none: few Machines on
+// bare metal have one, and a node without a Machine has no other. What n does not say stays as it is. (Kubernetes, well-known labels:
+// topology.kubernetes.io/zone)
 func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 	if n == nil {
 		return

@@ -109,32 +109,29 @@ func (r *Records) changes() toolscache.ResourceEventHandler {
 
 // onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
 func (r *Reconciler) onMachines() handler.EventHandler {
-	add := func(ctx context.Context, o client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-		m, is := o.(*clusterv1.Machine)
-		if !is {
-			return
-		}
-		for _, of := range r.openOf(ctx, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}) {
-			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)}
-			switch target := of.Spec.Target.Machine; {
+	enqueueOf := func(ctx context.Context, machine client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		cluster := client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.(*clusterv1.Machine).Spec.ClusterName}
+		for _, record := range r.mustOpenOf(ctx, cluster) {
+			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
+			switch target := record.Spec.Target.Machine; {
 			case target == nil:
-			case target.Name == m.Name:
+			case target.Name == machine.GetName():
 				q.AddAfter(request, enqueue.MergeWindow)
-			case m.CreationTimestamp.After(of.Spec.Decided.Add(-time.Minute)):
+			case machine.GetCreationTimestamp().After(record.Spec.Decided.Add(-time.Minute)):
 				q.AddAfter(request, neighbours)
 			}
 		}
 	}
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, e.ObjectNew, q)
+			enqueueOf(ctx, e.ObjectNew, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			add(ctx, e.Object, q)
+			enqueueOf(ctx, e.Object, q)
 		},
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
 			if !e.IsInInitialList {
-				add(ctx, e.Object, q)
+				enqueueOf(ctx, e.Object, q)
 			}
 		},
 	}
@@ -160,21 +157,29 @@ func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
 
 // ofCluster maps a Cluster to its open records.
 func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	open := r.openOf(ctx, client.ObjectKeyFromObject(cluster))
+	open := r.mustOpenOf(ctx, client.ObjectKeyFromObject(cluster))
 	requests := make([]reconcile.Request, 0, len(open))
-	for _, of := range open {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(of)})
+	for _, record := range open {
+		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
 	}
 	return requests
 }
 
+// mustOpenOf are the open records of a Cluster; none, with a log line, if they cannot be listed.
+func (r *Reconciler) mustOpenOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
+	open, err := r.openOf(ctx, cluster)
+	if err != nil {
+		log.FromContext(ctx).Error(err, "A change wakes no records", "Cluster", cluster)
+	}
+	return open
+}
+
 // openOf are the open records of a Cluster. They are shared: read only.
-func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
+func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) ([]*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name},
 		client.UnsafeDisableDeepCopy); err != nil {
-		log.FromContext(ctx).Error(err, "Listing the open records of a Cluster failed", "Cluster", cluster)
-		return nil
+		return nil, fmt.Errorf("list the open records of Cluster %s: %w", cluster, err)
 	}
 	var open []*mendv1.RemediationRecord
 	for i := range list.Items {
@@ -182,5 +187,5 @@ func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) []*me
 			open = append(open, record)
 		}
 	}
-	return open
+	return open, nil
 }

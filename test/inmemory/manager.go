@@ -3,6 +3,7 @@ package inmemory
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"reflect"
 	"sync"
@@ -62,6 +63,13 @@ func (r *Reads) Of(kind string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.counted[kind]
+}
+
+// Counted is how many of each kind were read.
+func (r *Reads) Counted() map[string]int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return maps.Clone(r.counted)
 }
 
 // All is how many there were.

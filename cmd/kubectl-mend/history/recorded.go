@@ -123,10 +123,7 @@ func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
 		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
 		same, known := toldOnce[e.Reason]
-		switch {
-		case e.Reason == mendv1.EventCapacityAwaited: // what is waited for is told again, such as by another manager
-			return quoted && !step.Time.After(e.Time.Time)
-		case known:
+		if known {
 			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)
 		}
 		return e.near(step.Time.Time) && (quoted || step.Reason == e.Reason)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,21 +80,13 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 }
 
 // recorded is the machine of a record. Since when it is gone, the record may say.
-func recorded(r *mendv1.RemediationRecord) *capacity.Subject {
-	target := &r.Spec.Target
-	s := &capacity.Subject{Namespace: r.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName}
-	if at, said := records.WentAt(r); said {
+func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
+	s := records.SubjectOf(record)
+	s.Namespace = record.Namespace
+	if at, said := records.WentAt(record); said {
 		s.Gone = at
 	} else {
 		s.Began = at // when it was last there: what replaces it was made since
 	}
-	s.LabelKey, s.LabelValue = clusterv1.ClusterNameLabel, target.ClusterName
-	s.Deployment = r.Labels[clusterv1.MachineDeploymentNameLabel]
-	if o := target.Owner; o != nil {
-		s.Owner = capacity.Owner{Group: schema.FromAPIVersionAndKind(o.APIVersion, o.Kind).Group, Kind: o.Kind, Name: o.Name}
-	}
-	if target.Host != nil {
-		s.Host = target.Host.Name
-	}
-	return s
+	return &s
 }

@@ -2,13 +2,12 @@ package machines
 
 import (
 	"testing"
-
-	"fmt"
 	"time"
 
 	. "github.com/onsi/gomega"
-	"k8s.io/apimachinery/pkg/api/meta"
+	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -21,62 +20,78 @@ func (s *environment) recorded() []mendv1.RemediationRecord {
 	return all.Items
 }
 
-// records are they in a line each.
-func (s *environment) records() func() []string {
-	return func() []string {
-		lines := []string{}
-		for _, r := range s.recorded() {
-			lines = append(lines, fmt.Sprintf("%s %s", r.Spec.Target.Machine.Name, r.Spec.Remediator))
+// calls are the writes of records and the reads of the API server since they were counted before.
+func (s *environment) calls(before map[string]int) (writes []string, reads, now map[string]int) {
+	reads, now = map[string]int{}, s.programs[0].Reads.Counted()
+	for kind, n := range now {
+		if n > before[kind] {
+			reads[kind] = n - before[kind]
 		}
-		return lines
+	}
+	done, _ := s.writes.Done()
+	for _, write := range done {
+		if write.Kind == "RemediationRecord" {
+			writes = append(writes, write.Verb)
+		}
+	}
+	s.writes.Choose(0, "")
+	return writes, reads, now
+}
+
+// It is made by one write, and each step is one. At rest it costs nothing but a read of its owner, which is not watched, in ten minutes.
+func TestWhatARecordCosts(t *testing.T) {
+	for name, edits := range map[string][]func(*clusterv1.MachineHealthCheck){
+		"by its owner": nil, "by a request": {by("reboot")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *environment) {
+				s.template("reboot")
+				s.workers("a", "b", "c")
+				s.check("check", append(edits, atMost("40%"))...)
+				s.Eventually(s.health("a")).Should(Equal(well))
+				s.writes.Choose(0, "")
+				s.fallsSilent("a")
+				time.Sleep(90 * time.Minute)
+				writes, _, before := s.calls(nil)
+				s.Expect(writes).To(Equal([]string{"create", "patch", "patch"}))
+				s.Expect(s.recorded()[0].Status.Steps).To(HaveLen(2))
+
+				time.Sleep(24 * time.Hour)
+				writes, reads, before := s.calls(before)
+				s.Expect(writes).To(BeEmpty())
+				s.Expect(reads["MachineSet"]).To(BeNumerically("<=", 150*(1-len(edits))))
+				delete(reads, "MachineSet")
+				s.Expect(reads).To(BeEmpty())
+
+				s.comesBack("a")
+				time.Sleep(time.Hour)
+				writes, reads, _ = s.calls(before)
+				s.Expect(writes).To(Equal([]string{"patch"}))
+				for kind, n := range reads { // what an end rests on is read past the caches
+					s.Expect(n).To(BeNumerically("<=", 2), kind)
+				}
+				s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
+			})
+		})
 	}
 }
 
-func conditionTime(m *clusterv1.Machine, kind string) time.Time {
-	for _, c := range m.Status.Conditions {
-		if c.Type == kind {
-			return c.LastTransitionTime.Time
-		}
-	}
-	return time.Time{}
-}
-
-func TestRecordsAreWrittenBeforeTheOwnerIsAskedAndSayThatItWas(t *testing.T) {
+// Of two checks of one machine each judges its own remediation: what the other one finds besides keeps no record open.
+func TestARecordIsHealedByTheRulesOfTheCheckThatAskedAlone(t *testing.T) {
 	run(t, func(s *environment) {
-		s.workers("a", "b", "c")
-		s.check("check", atMost("40%"))
-		s.Eventually(s.health("a")).Should(Equal(well))
+		twoChecks(s, by("reboot"))
 		s.fallsSilent("a")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+		s.isRequested("a")
+		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+		})
+		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		s.Eventually(func() string { return conditions.GetMessage(s.get("a"), "HealthCheckSucceeded") }).Should(ContainSubstring("DiskPressure"))
+		s.comesBack("a")
+		time.Sleep(15 * time.Minute)
 
-		s.Expect(s.records()()).To(ConsistOf("a Owner"))
-		asked := conditionTime(s.get("a"), clusterv1.MachineOwnerRemediatedCondition)
-		s.Expect(s.recorded()[0].CreationTimestamp.Time).To(BeTemporally("<=", asked.Add(time.Second)))
-		s.Eventually(func() bool { // what kubectl wait --for=condition=Begun waits for
-			return meta.IsStatusConditionTrue(s.recorded()[0].Status.Conditions, mendv1.RecordBegun)
-		}).Should(BeTrue())
-	})
-}
-
-// One write makes it, before the owner is asked, and one is made for each of its steps; the next hour, in which its owner does nothing, costs none.
-func TestARecordCostsAWriteForEachStep(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b", "c")
-		s.check("check", atMost("40%"))
-		s.Eventually(s.health("a")).Should(Equal(well))
-		s.fallsSilent("a")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		time.Sleep(time.Hour)
-
-		var writes []string
-		done, _ := s.writes.Done()
-		for _, write := range done {
-			if write.Kind == "RemediationRecord" {
-				writes = append(writes, write.Verb)
-			}
-		}
-		steps := s.recorded()[0].Status.Steps
-		s.Expect(steps[0].Reason).To(Equal("OwnerRequested"))
-		s.Expect(writes).To(HaveLen(1 + len(steps)))
+		s.Expect(s.health("a")()).To(Equal(silent), "the younger check says so")
+		s.Expect(s.recorded()).To(HaveLen(1))
+		s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
 	})
 }

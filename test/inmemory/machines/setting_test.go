@@ -35,7 +35,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -249,7 +248,7 @@ func setUp(ctx context.Context, m *inmemory.Manager, cc *inmemory.ClusterCache, 
 	follower := &remediationrecord.Reconciler{
 		Client: writer, Live: m.GetAPIReader(), Recent: recent, Mapper: m.GetRESTMapper(), Clusters: clusters, Clock: clock.RealClock{},
 		Cached: []remediationrecord.RequestCache{kinds.Cached}, Recorder: m.Recorder,
-		Capacity:        &capacity.Observer{Management: recent, Mapper: m.GetRESTMapper()},
+		Finds:           r.Finds,
 		ActsOnUnclaimed: unclaimed == machinehealthcheck.Act,
 		Retention:       remediationrecord.Options{Keep: 30 * 24 * time.Hour, PerCluster: 1000},
 	}
