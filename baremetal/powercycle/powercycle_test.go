@@ -71,6 +71,9 @@ func TestNext(t *testing.T) {
 		"nor while its workload moves": {
 			in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone",
 		},
+		"a host that fails soon after each power cycle waits": {in(Pending, fails), Wait, Pending, "RemediationLoop"},
+		"until then":          {in(Pending, failed), BeginAttempt, Preparing, "AttemptBegan"},
+		"not while it is off": {in(Pending, fails, heldOff), BeginAttempt, Preparing, "AttemptBegan"},
 		"W27: a control-plane host waits for its turn": {in(Pending, anothersTurn), Wait, Pending, "WaitingInQueue"},
 		"also one whose attempt has begun, which takes none of its time": {
 			in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingInQueue",

@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 var epoch = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
@@ -310,6 +311,8 @@ func leased(l *Lease) func(*Node) { return func(n *Node) { n.Lease = l } }
 func deleted(all ...Listed) func(*Node) { return func(n *Node) { n.Gone = append(n.Gone, all...) } }
 
 // was is a request on a step that was made that long ago, as the status lists it.
+func deletedThrice(n *Node) { n.Loop = repeats.Loop{Times: 3} }
+
 func was(step int, ago time.Duration) Listed {
 	return Listed{Step: step, Remediation: nhcv1.Remediation{Started: metav1.NewTime(epoch.Add(-ago))}}
 }
