@@ -150,7 +150,7 @@ func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T
 	if _, err := c.GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false)); err != nil {
 		t.Fatal(err)
 	}
-	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open=true"
+	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open"
 	if got := <-asked; got != want {
 		t.Errorf("the cache asks for %s, want %s", got, want)
 	}

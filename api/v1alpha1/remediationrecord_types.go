@@ -313,7 +313,8 @@ type RemediationRecordStatus struct {
 
 // RemediationRecord is the record of one remediation: what was found, what was decided and by which numbers, what was done, and how it has ended. The
 // manager writes it before it begins the remediation, and closes it when the capacity is back or no longer to be expected. It outlives the Machine, and is
-// removed with the Cluster, or when there are newer ones in its place (--record-retention). No decision depends on it.
+// removed with the Cluster, or when there are newer ones in its place (--record-retention). Remediations that begin again
+// and again wait by their records.
 //
 // It has no status subresource: clusterctl move creates objects anew, and the API server would drop a status that has one. (Cluster API, clusterctl's
 // object mover, createTargetObject.)

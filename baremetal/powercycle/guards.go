@@ -292,6 +292,10 @@ var (
 	rebootNotAsked = is("reboot not asked for", func(s situation) bool { return !s.RebootAsked })
 	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
 
+	looping = guard{
+		name: "host fails soon after each power cycle", until: func(s situation) time.Time { return s.LoopUntil },
+		holds: func(s situation) bool { return !s.past(s.LoopUntil) && !s.KeptOff && !s.HasPowerAnnotations },
+	}
 	notFirst               = is("not first in the queue", situation.queued)
 	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)

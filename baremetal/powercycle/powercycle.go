@@ -8,6 +8,8 @@ package powercycle
 import (
 	"slices"
 	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 // State is where a remediation stands. It is finer than the phase that the API has (see Phase), and it is what is remembered.
@@ -303,6 +305,9 @@ type Facts struct {
 	HostAnew bool
 	// HostUnnamed says that there is none that could come back.
 	HostUnnamed bool
+	// Loop are the power cycles of the host before this one, none of which lasted, and LoopUntil is until when this one waits for that.
+	Loop      repeats.Loop
+	LoopUntil time.Time
 	// Disproved says that an earlier power-off of the host was disproved, and no person has reset that.
 	Disproved bool
 

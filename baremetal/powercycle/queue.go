@@ -35,7 +35,7 @@ type Queued struct {
 	Created   time.Time
 	// Unreadable says that what it remembers cannot be read.
 	Unreadable bool
-	// Leaves says that it is being deleted or is paused: it begins nothing.
+	// Leaves says that it is being deleted, is paused or waits since its host fails again and again: it begins nothing now.
 	Leaves bool
 }
 

@@ -56,6 +56,7 @@ const (
 	PoweredOnAgainReason       Reason = "PoweredOnAgain"
 	PoweringOffReason          Reason = "PoweringOff"
 	PoweringOnReason           Reason = "PoweringOn"
+	RemediationLoopReason      Reason = "RemediationLoop"
 	RebootAcceptedReason       Reason = "RebootAccepted"
 	RebootRequestedReason      Reason = "RebootRequested"
 	RebootTimedOutReason       Reason = "RebootTimedOut"

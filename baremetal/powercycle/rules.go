@@ -1,6 +1,9 @@
 package powercycle
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
 type Rule struct {
@@ -74,6 +77,16 @@ var rules = []Rule{
 		Reason: QueueTimedOutReason, Message: "It has waited in its queue for too long, and goes on waiting",
 		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
 		Blocks: true, Without: func(f *Facts) { f.First = true }, Object: TheQueue, Late: true, OnMachine: true,
+	},
+	{
+		Reason:  RemediationLoopReason,
+		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",
+		detail: func(c *Cycle) string {
+			return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
+				c.Facts.LoopUntil.UTC().Format(time.RFC3339))
+		},
+		Fix:    "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
+		Blocks: true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,

@@ -28,6 +28,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -86,8 +87,12 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	); err != nil {
 		t.Fatal(err)
 	}
-	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
-		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}).Build()
+	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
+		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})
+	if err := records.AddIndex(t.Context(), indexing{builder}); err != nil {
+		t.Fatal(err)
+	}
+	c := builder.Build()
 	k := &fixture{
 		t: t, client: c, clock: clocktesting.NewFakePassiveClock(noon), key: client.ObjectKeyFromObject(rem), at: map[act]func() error{},
 	}

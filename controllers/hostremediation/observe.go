@@ -29,6 +29,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -69,6 +70,7 @@ type observed struct {
 	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
+	loop   repeats.Loop // of the power cycles of the host before this one
 
 	// idle is why nothing is done for the remediation and nothing was; empty if something is.
 	idle powercycle.Reason
@@ -162,6 +164,7 @@ func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
 		return false, err
 	}
 	r.observeBoots(ctx, w)
+	r.observeLoop(ctx, w)
 	return true, r.stateFacts(ctx, w)
 }
 
@@ -352,6 +355,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
+		Loop:      w.loop, LoopUntil: w.loop.Until(w.rem.GetCreationTimestamp().Time, time.Hour),
 	}
 	if w.machine == nil {
 		return f

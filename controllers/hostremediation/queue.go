@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -107,7 +108,8 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 		rec, err := remediation.RecordOf(rem)
 		queue = append(queue, powercycle.Queued{
 			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
-			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem),
+			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem) ||
+				rem.GetAnnotations()[mendv1.WaitsForAnnotation] == string(powercycle.RemediationLoopReason),
 		})
 	}
 	return queue

@@ -146,6 +146,16 @@ func (p *plane) other(name, remembers string) {
 	}
 }
 
+func (p *plane) waitsFor(name, reason string) {
+	p.t.Helper()
+	rem := &mendv1.HostRemediation{}
+	rem.Namespace, rem.Name = "ns", "other-"+name
+	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mendv1.WaitsForAnnotation+`":"`+reason+`"}}}`))
+	if err := p.client.Patch(p.t.Context(), rem, patch); err != nil {
+		p.t.Fatal(err)
+	}
+}
+
 func (p *plane) held() bool {
 	_, held := p.host.Annotations[holdOff+string(fixtureUID)]
 	return held
@@ -246,6 +256,14 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 				p.answers()
 				p.others["b"].Annotations = map[string]string{holdOff + "capm3": ""}
 			}, "b is being remediated (BareMetalHost b is kept powered off)",
+		},
+		"one is while another one waits that fails again and again": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("b", corev1.ConditionUnknown)
+				p.answers()
+				p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z"}`)
+				p.waitsFor("b", "RemediationLoop")
+			}, "",
 		},
 		"nor while what another remediation remembers cannot be read": {
 			[]string{"b"}, func(p *plane) { p.answers(); p.other("b", "{") }, "b is being remediated (HostRemediation other-b)",

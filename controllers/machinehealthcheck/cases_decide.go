@@ -12,6 +12,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -87,6 +88,21 @@ func updateHolds(c *Case) bool {
 	}
 	host := c.Target.Host
 	return host != nil && host.Serviced || host == nil && OnHost(c.Target.Machine) && !c.Read.Hosts
+}
+
+// loop is how often Machines of the owner of the machine were remediated that never had a node, and until when the remediation of the
+// machine waits for that; zero unless it never had one itself. Only remediations from before the machine was made count: of Machines that
+// were made together all fail for one reason. What a person has marked does not wait.
+func (c *Case) loop() (loop repeats.Loop, until time.Time) {
+	machine, owner := c.Target.Machine, metav1.GetControllerOfNoCopy(c.Target.Machine)
+	if owner == nil || machine.Status.NodeRef.Name != "" || c.Verdict.State != health.Unhealthy || byHand(c.Decision) != 0 {
+		return repeats.Loop{}, time.Time{}
+	}
+	before := slices.DeleteFunc(slices.Clone(c.Former[owner.UID]), func(record mendv1.RemediationRecord) bool {
+		return record.CreationTimestamp.After(machine.CreationTimestamp.Time)
+	})
+	loop = repeats.Of(before, machine.CreationTimestamp.Time)
+	return loop, loop.Until(c.Verdict.OverdueSince(c.Now), cmp.Or(c.Policy.NodeStartup, 10*time.Minute))
 }
 
 func withinTimeout(c *Case) rule.Blocker {

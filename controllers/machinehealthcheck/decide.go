@@ -302,8 +302,10 @@ func verdictsUntil(facts *Facts, plan *Plan) time.Time {
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
 		next = health.Earliest(next, decision.Verdict.Recheck)
-		if update := decision.BlockedBy(MachineUpdating); update != nil {
-			next = health.Earliest(next, update.Until)
+		for _, reason := range []Reason{MachineUpdating, RemediationLoop} {
+			if blocker := decision.BlockedBy(reason); blocker != nil {
+				next = health.Earliest(next, blocker.Until)
+			}
 		}
 		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
 			next = health.Earliest(next, silent)

@@ -88,6 +88,20 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},
 		"a place of an owner that never answers, after an hour": {facts(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"a first node that never came, as those of machines before it": {
+			facts(bad(unstarted)).with(former(2 * time.Hour)), []Reason{RemediationLoop},
+		},
+		"until its wait is over": {
+			facts(bad(unstarted)).with(former(2*time.Hour), func(f *Facts) { f.Now = noon.Add(30 * time.Second) }), nil,
+		},
+		"no longer than the start-up timeout": {
+			facts(bad(unstarted)).with(former(2*time.Hour, 3*time.Hour, 4*time.Hour), func(f *Facts) { f.Policy.NodeStartup = 30 * time.Second }), nil,
+		},
+		"none of a machine that was made with them": {facts(bad(unstarted)).with(former(time.Minute)), nil},
+		"none of a machine that had a node": {
+			facts(bad(unstarted, func(t *givenMachine) { t.Status.NodeRef.Name = "node" })).with(former(2 * time.Hour)), nil,
+		},
+		"none of one that a person has marked": {facts(bad(unstarted, byPerson)).with(former(2 * time.Hour)), nil},
 		"no place, as owners of its kind answer": {
 			facts(bad(), bad(askedAgo(26*time.Hour), func(t *givenMachine) { t.OwnerKindSilent = false })).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},

@@ -97,6 +97,23 @@ func aMachine() *clusterv1.Machine {
 	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{OwnerReferences: []metav1.OwnerReference{{Kind: "MachineSet", Controller: ptr.To(true)}}}}
 }
 
+// unstarted is a machine that was made an hour ago, never had a node, and has been unhealthy for half a minute.
+func unstarted(t *givenMachine) {
+	t.CreationTimestamp = metav1.NewTime(ago(time.Hour))
+	due(30 * time.Second)(t)
+}
+
+// former are remediations of machines of the owner that never had a node, which were begun so long ago.
+func former(begun ...time.Duration) func(*Facts) {
+	return func(f *Facts) {
+		for _, d := range begun {
+			record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
+			record.Status.Begun = &record.CreationTimestamp
+			f.Former = map[types.UID][]mendv1.RemediationRecord{"": append(f.Former[""], *record)}
+		}
+	}
+}
+
 func condOf(kind string, status metav1.ConditionStatus, reason string) func(*givenMachine) {
 	return func(t *givenMachine) { has(t.Machine, metav1.Condition{Type: kind, Status: status, Reason: reason}) }
 }

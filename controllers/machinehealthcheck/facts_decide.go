@@ -65,6 +65,8 @@ type Facts struct {
 	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
 	Counted *StatusCounts
 	Memory  Memory
+	// Former are the records of Machines that never had a Node, by the UIDs of their owners; of owners that have another such Machine.
+	Former map[types.UID][]mendv1.RemediationRecord
 	// Capacity is what is not back of the remediations that the check has asked for.
 	Capacity Capacity
 	// Trouble is what could not be read, and was done without.

@@ -191,7 +191,22 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	r.observeNodes(asking, state)
 	state.attachRequests()
 	r.observeCapacity(ctx, state)
+	r.observeFormer(ctx, state)
 	return nil
+}
+
+// observeFormer finds the records of owners that have a Machine which never had a Node.
+func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
+	state.Former = map[types.UID][]mendv1.RemediationRecord{}
+	for _, target := range state.Targets {
+		owner := metav1.GetControllerOfNoCopy(target.Machine)
+		if owner == nil || target.Status.NodeRef.Name != "" || r.Records == nil && !state.Explains {
+			continue
+		}
+		if _, read := state.Former[owner.UID]; !read {
+			state.Former[owner.UID] = r.Records.Repeated(ctx, r.Client, target.Namespace, owner.Kind, owner.Name)
+		}
+	}
 }
 
 // observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before

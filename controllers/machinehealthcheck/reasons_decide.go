@@ -24,6 +24,7 @@ const (
 	HostPaused                 Reason = "HostPaused"
 	PowerCycleInProgress       Reason = "RemediationUnderWay"
 	PowerCyclesUnread          Reason = "PowerCyclesUnread"
+	RemediationLoop            Reason = "RemediationLoop"
 	FailureContradicted        Reason = "FailureContradicted"
 	JustSeen                   Reason = "JustSeen"
 	InvalidLimit               Reason = "InvalidLimit"

@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 const us = nhcv1.LeaseHolderPrefix + "nhc"
@@ -309,6 +310,8 @@ func leased(l *Lease) func(*Node) { return func(n *Node) { n.Lease = l } }
 func deleted(all ...Listed) func(*Node) { return func(n *Node) { n.Gone = append(n.Gone, all...) } }
 
 // was is a request on a step that was made that long ago, as the status lists it.
+func deletedThrice(n *Node) { n.Loop = repeats.Loop{Times: 3} }
+
 func was(step int, ago time.Duration) Listed {
 	return Listed{Step: step, Remediation: nhcv1.Remediation{Started: metav1.NewTime(epoch.Add(-ago))}}
 }

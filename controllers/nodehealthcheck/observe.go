@@ -17,6 +17,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -174,6 +175,11 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, kno
 	}
 	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	state.attach()
+	for i := range state.facts.Nodes {
+		if n := &state.facts.Nodes[i]; len(n.Gone) > 0 {
+			n.Loop = repeats.Of(r.Records.Repeated(ctx, r.Client, n.Gone[0].Resource.Namespace, "Node", n.Name), state.facts.Now)
+		}
+	}
 	return nil
 }
 

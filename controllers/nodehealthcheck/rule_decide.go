@@ -343,7 +343,8 @@ func (c *Case) etcd() Reason {
 	return c.view.etcd
 }
 
-// remake is the age at which a deleted request is made again. A remediator that deletes its requests at once would get one after the other.
+// remake is the age at which a deleted request is made again for the first time: a remediator that deletes its requests at once would get one
+// after the other.
 const remake = time.Minute
 
 func (c *Case) remadeAt() time.Time {
@@ -354,8 +355,8 @@ func (c *Case) remadeAt() time.Time {
 func (n *Node) remade(on func(*Listed) bool) time.Time {
 	var at time.Time
 	for i := range n.Gone {
-		if gone := &n.Gone[i]; on(gone) && gone.TimedOut == nil && gone.Started.Add(remake).After(at) {
-			at = gone.Started.Add(remake)
+		if gone := &n.Gone[i]; on(gone) && gone.TimedOut == nil {
+			at = latest(latest(at, gone.Started.Add(remake)), n.Loop.Until(gone.Started.Time, time.Hour))
 		}
 	}
 	return at

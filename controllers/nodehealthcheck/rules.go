@@ -298,9 +298,19 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RequestDeleted", asked: beforeNext,
-		When:     func(c *Case) bool { return c.f.Now.Before(c.remadeAt()) },
+		When:     func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
 		Message:  "The request for node {node} was deleted a moment ago, it is made again a minute after it was made first",
 		EndsWhen: "a minute has passed since it was made first", Until: (*Case).remadeAt,
+	},
+	{
+		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
+		When:    func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
+		Message: skippedBecause + "its request was deleted again and again, {why}: the next one is made later each time",
+		Why: func(c *Case) string {
+			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
+		},
+		Fix:      "find out why the node does not become healthy by its remediation, and why its remediator deletes the requests",
+		EndsWhen: "its wait is over", Until: (*Case).remadeAt,
 	},
 	{Reason: NoTemplate, asked: ofAnswer, When: func(c *Case) bool { return len(c.f.Templates) == 0 }},
 	{

@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 // apply writes what differs, in one write, unless the record has changed meanwhile: another writer may say that the remediation is about to
@@ -65,6 +66,9 @@ func labelled(o *observed, after *mendv1.RemediationRecord) {
 	}
 	if after.Status.Ended != nil {
 		delete(after.Labels, mendv1.RecordOpenLabel)
+		if after.Status.Begun != nil && len(repeats.SubjectsOf(after)) > 0 { // what it is about may fail again
+			metav1.SetMetaDataLabel(&after.ObjectMeta, mendv1.RecordOpenLabel, "false")
+		}
 		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, after.Status.Ended.UTC().Format(time.RFC3339))
 	}
 }

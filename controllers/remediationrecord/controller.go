@@ -2,7 +2,8 @@
 // (Reconciler), and is closed when its end is known: when capacity is back, or no longer to be expected. Closed records are deleted when
 // there are too many, or when they are old.
 //
-// It remediates nothing, and no decision depends on what it writes. A reconcile of one open record observes, decides, applies and reports.
+// It remediates nothing. By what it writes, remediations that begin again and again wait. A reconcile of one open record observes, decides,
+// applies and reports.
 package remediationrecord
 
 import (
@@ -89,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if o == nil {
 		r.forget(req.NamespacedName)
-		return ctrl.Result{}, nil
+		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")

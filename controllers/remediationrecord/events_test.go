@@ -128,7 +128,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 func TestWhatCapacityWaitsForIsExported(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.reconcile(time.Second)
-	if n := testutil.CollectAndCount(&capacityMissing{m.Client}); n != 0 {
+	if n := testutil.CollectAndCount(&capacityMissing{m.Client, m.clock}); n != 0 {
 		t.Errorf("%d series before it is begun", n)
 	}
 	m.ask(2 * time.Second)
@@ -141,7 +141,7 @@ kubemend_capacity_missing{cluster="c",namespace="metal",reason="WaitingForRemedi
 # TYPE kubemend_capacity_missing_oldest_timestamp_seconds gauge
 kubemend_capacity_missing_oldest_timestamp_seconds{cluster="c",namespace="metal",reason="WaitingForRemediation"} 1.772452799e+09
 `
-	if err := testutil.CollectAndCompare(&capacityMissing{m.Client}, strings.NewReader(want)); err != nil {
+	if err := testutil.CollectAndCompare(&capacityMissing{m.Client, m.clock}, strings.NewReader(want)); err != nil {
 		t.Error(err)
 	}
 }
@@ -156,7 +156,8 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	if n := testutil.ToFloat64(closed.WithLabelValues("metal", "c", string(mendv1.RecordReplaced))); n != 1 {
 		t.Errorf("it is counted %v times", n)
 	}
-	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || testutil.CollectAndCount(&capacityMissing{m.Client}) != 0 {
+	waits := testutil.CollectAndCount(&capacityMissing{m.Client, m.clock})
+	if testutil.CollectAndCount(dueToBegun) != 1 || testutil.CollectAndCount(dueToCapacity) != 1 || waits != 0 {
 		t.Error("the times are not exported, or it still waits")
 	}
 	other := closed.WithLabelValues("other", "c", string(mendv1.RecordReplaced))

@@ -4,15 +4,18 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 var (
@@ -121,8 +124,11 @@ func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	return seconds
 }
 
-// capacityMissing counts what open records wait for; it is a collector of metrics.
-type capacityMissing struct{ open client.Reader }
+// capacityMissing counts what open records wait for, and tells what is remediated again and again; it is a collector of metrics.
+type capacityMissing struct {
+	open  client.Reader
+	clock clock.PassiveClock
+}
 
 var (
 	missing = prometheus.NewDesc("kubemend_capacity_missing",
@@ -130,12 +136,16 @@ var (
 		[]string{"namespace", "cluster", "reason"}, nil)
 	missingSince = prometheus.NewDesc("kubemend_capacity_missing_oldest_timestamp_seconds",
 		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
+	loops = prometheus.NewDesc("kubemend_remediation_loop",
+		"How often the Machines of an owner that never had a Node, a host, or the node of a NodeHealthCheck were remediated without being "+
+			"healthy for an hour in between; no series below 2.", []string{"namespace", "cluster", "kind", "name"}, nil)
 )
 
 // Describe implements prometheus.Collector.
 func (c *capacityMissing) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- missing
 	descriptions <- missingSince
+	descriptions <- loops
 }
 
 // Collect implements prometheus.Collector. It counts what the cache has.
@@ -164,5 +174,27 @@ func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
 		labels := []string{key.namespace, key.cluster, key.reason}
 		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(n), labels...)
 		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest[key].Unix()), labels...)
+	}
+	c.collectLoops(list.Items, samples)
+}
+
+// collectLoops tells of what is remediated again and again. A node that is on a host counts as that.
+func (c *capacityMissing) collectLoops(records []mendv1.RemediationRecord, samples chan<- prometheus.Metric) {
+	type series struct{ namespace, cluster, subject string }
+	former := map[series][]mendv1.RemediationRecord{}
+	for i := range records {
+		target := &records[i].Spec.Target
+		for _, subject := range repeats.SubjectsOf(&records[i]) {
+			if target.Host == nil || !strings.HasPrefix(subject, nodeKind+"/") {
+				of := series{records[i].Namespace, target.ClusterName, subject}
+				former[of] = append(former[of], records[i])
+			}
+		}
+	}
+	for of, list := range former {
+		kind, name, _ := strings.Cut(of.subject, "/")
+		if n := float64(repeats.Of(list, c.clock.Now()).Times); n > 1 {
+			samples <- prometheus.MustNewConstMetric(loops, prometheus.GaugeValue, n, of.namespace, of.cluster, kind, name)
+		}
 	}
 }

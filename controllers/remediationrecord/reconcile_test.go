@@ -65,7 +65,7 @@ func TestARecordIsFollowedToTheEnd(t *testing.T) {
 			t.Errorf("%s is %q, want %q", kind, got, want)
 		}
 	}
-	if _, open := is.Labels[mendv1.RecordOpenLabel]; open || is.Annotations[mendv1.RecordEndedAnnotation] != "2026-03-02T12:10:00Z" {
+	if is.Labels[mendv1.RecordOpenLabel] == "true" || is.Annotations[mendv1.RecordEndedAnnotation] != "2026-03-02T12:10:00Z" {
 		t.Errorf("labels %v, annotations %v", is.Labels, is.Annotations)
 	}
 	if is.Labels[mendv1.RecordHostLabel] != "host-7" || is.Labels[clusterv1.ClusterNameLabel] != "c" || is.Labels[clusterv1.MachineDeploymentNameLabel] != "workers" {

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
@@ -66,10 +67,11 @@ type Records struct {
 	asked    []types.NamespacedName
 }
 
-// CacheOptions keep closed records out of the cache: there are many, and nothing is decided by them.
+// CacheOptions keep closed records out of the cache, but for those that tell for some hours what was remediated again and again.
 func CacheOptions() cache.ByObject {
-	open := labels.SelectorFromSet(labels.Set{mendv1.RecordOpenLabel: "true"})
-	return cache.ByObject{Label: open, Transform: cache.TransformStripManagedFields()}
+	labelled, err := labels.Parse(mendv1.RecordOpenLabel)
+	utilruntime.Must(err)
+	return cache.ByObject{Label: labelled, Transform: cache.TransformStripManagedFields()}
 }
 
 // Begin makes sure that there is an open record of a remediation that is about to begin, and returns it; nil where there is none. The

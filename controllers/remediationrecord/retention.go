@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 // retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand
@@ -24,9 +25,9 @@ import (
 const retireEvery = time.Minute
 
 // retire deletes, when a record is closed, what is too much beside it: closed records of its Cluster that ended more than
-// --record-retention before it was created, and the oldest beyond --records-per-cluster. Records that belong to no Cluster count together
-// in their namespace. The time of creation is of the clock of the API server, so that a manager whose clock is ahead deletes nothing by its
-// age.
+// --record-retention before it was created, and the oldest beyond --records-per-cluster, but for those that still tell what was remediated
+// again and again. Records that belong to no Cluster count together in their namespace. The time of creation is of the clock of the API
+// server, so that a manager whose clock is ahead deletes nothing by its age.
 func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecord) error {
 	cluster := record.Spec.Target.ClusterName
 	if !r.retires(types.NamespacedName{Namespace: record.Namespace, Name: cluster}) {
@@ -51,7 +52,9 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 	var errs []error
 	for i := range list.Items {
 		item := &list.Items[i]
+		_, cached := item.Labels[mendv1.RecordOpenLabel]
 		switch {
+		case cached && r.Clock.Now().Sub(r.endOf(item)) < repeats.Remembered:
 		case record.CreationTimestamp.Sub(r.endOf(item)) >= r.Retention.Keep:
 			errs = append(errs, r.remove(ctx, item, "Old"))
 		case i >= r.Retention.PerCluster:

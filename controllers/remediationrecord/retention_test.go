@@ -50,7 +50,8 @@ func TestWhatIsTooOldOrTooMuchIsDeletedWhenARecordIsClosed(t *testing.T) {
 		r.Name, r.Labels[clusterv1.ClusterNameLabel] = "open", "c"
 	})
 	odd, future := closedOne("a", "c", 25), closedOne("a", "c", -100000)
-	odd.Labels[mendv1.RecordOpenLabel] = "false"
+	recent := closedOne("a", "c", 1)
+	odd.Labels[mendv1.RecordOpenLabel], recent.Labels[mendv1.RecordOpenLabel] = "false", "false"
 	future.CreationTimestamp = metav1.NewTime(noon.Add(-9 * time.Hour))
 	keep := func(hours, perCluster int) Options {
 		return Options{Keep: time.Duration(hours) * time.Hour, PerCluster: perCluster}
@@ -68,6 +69,9 @@ func TestWhatIsTooOldOrTooMuchIsDeletedWhenARecordIsClosed(t *testing.T) {
 		"not by the clock of the manager alone": {keep(24, 10), closedOne("now", "c", 0), []client.Object{
 			closedOne("a", "c", 23), closedOne("b", "c", 24),
 		}, 1000 * time.Hour, "a now"},
+		"none that tells of a loop": {keep(999, 1), closedOne("now", "c", 0), []client.Object{
+			recent, closedOne("b", "c", 2),
+		}, 0, "a now"},
 		"also one that is labelled as if it could be open": {keep(24, 10), closedOne("now", "c", 0), []client.Object{odd}, 0, "now"},
 		"the oldest of a Cluster first": {keep(999, 2), closedOne("now", "c", 0), []client.Object{
 			closedOne("a", "c", 3), closedOne("b", "c", 1), closedOne("d", "c", 2), closedOne("e", "other", 9), open,

@@ -47,7 +47,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, checkIndex, checksOf); err != nil {
 		return fmt.Errorf("index RemediationRecords by check: %w", err)
 	}
-	if err := metrics.Registry.Register(&capacityMissing{r.Client}); err != nil {
+	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
+		return err
+	}
+	if err := metrics.Registry.Register(&capacityMissing{r.Client, r.Clock}); err != nil {
 		return fmt.Errorf("export what capacity waits for: %w", err)
 	}
 	kinds, err := remediation.InstalledKinds(r.Mapper)

@@ -215,6 +215,7 @@ var apart = map[string]string{
 
 	"KubemendMachineHealthCheckUnattended": "who acts on a check does not depend on it",
 	"KubemendClusterPartlyClaimed":         "who acts on a check does not depend on it",
+	"KubemendRemediationLoop":              "a host, and what a provider cannot make, fail without it; an outage begins no remediation",
 	"KubemendManagerStuck":                 "a check of an unreachable cluster is reconciled as well",
 }
 

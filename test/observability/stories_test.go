@@ -172,6 +172,14 @@ var stories = map[string][]story{
 		quiet("a Cluster that is paused",
 			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Paused"} 0x300`),
 	},
+	"KubemendRemediationLoop": {
+		{
+			name:     "a third remediation, until it lasts",
+			recorded: []string{`kubemend_remediation_loop{namespace="ns", cluster="c1", kind="BareMetalHost", name="host-7"} _x10 2x9 3x39 stale`},
+			turns:    []time.Duration{20 * time.Minute, time.Hour}, says: "BareMetalHost ns/host-7 was remediated 3 times",
+		},
+		quiet("a second one", `kubemend_remediation_loop{namespace="ns", cluster="c1", kind="MachineSet", name="workers"} 2x300`),
+	},
 	"KubemendNodeRemediationStuck": {
 		{
 			name: "one that never ends",

@@ -1,0 +1,94 @@
+// Package repeats tells from RemediationRecords what was remediated again and again.
+package repeats
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+const (
+	// Forgotten is for how long a target, or the one in its place, is healthy until the remediations before do not count any more.
+	Forgotten = time.Hour
+	// Remembered is for how long a closed record counts. With waits of up to an hour it takes this long to get to the longest one.
+	Remembered = 12 * time.Hour
+	// together is the time within which remediations count as one: those of Machines that were made at once fail for one reason.
+	together  = 30 * time.Second
+	recovered = "Recovered" // ends the record of a target that was healthy before anything was done to it
+)
+
+// Loop is how often something was remediated without being healthy for an hour in between.
+type Loop struct {
+	Times       int
+	Since, Last time.Time // when the first and the last of these remediations were begun
+}
+
+// Until is until when the next remediation waits of what has failed once more: for 1, 2, 4 ... minutes, and not longer than most. It is
+// zero if nothing was remediated before.
+func (l Loop) Until(failed time.Time, most time.Duration) time.Time {
+	if l.Times == 0 {
+		return time.Time{}
+	}
+	if failed.Before(l.Last) {
+		failed = l.Last
+	}
+	return failed.Add(min(time.Minute<<min(l.Times-1, 10), most))
+}
+
+// Of is the loop of what these records are about, and which is not healthy since a moment.
+func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
+	begun := slices.DeleteFunc(slices.Clone(records), func(record mendv1.RemediationRecord) bool {
+		return record.Status.Begun == nil || record.Status.Outcome == mendv1.RecordCancelled || record.Status.EndedBy == recovered
+	})
+	slices.SortFunc(begun, func(a, b mendv1.RemediationRecord) int { return a.Status.Begun.Compare(b.Status.Begun.Time) })
+	var loop Loop
+	var healthy *metav1.Time // since when, after the last of them; what was given up may have come back
+	for i := range begun {
+		spec, status := &begun[i].Spec, &begun[i].Status
+		if healthy != nil && cmp.Or(spec.UnhealthySince, spec.Due, &spec.Decided).Sub(healthy.Time) >= Forgotten {
+			loop = Loop{}
+		}
+		if loop.Times == 0 {
+			loop.Since = status.Begun.Time
+		}
+		if loop.Times == 0 || status.Begun.Sub(loop.Last) >= together {
+			loop.Times += requests(status)
+		}
+		loop.Last, healthy = status.Begun.Time, cmp.Or(status.CapacityBack, status.Ended)
+	}
+	if healthy != nil && since.Sub(healthy.Time) >= Forgotten {
+		return Loop{}
+	}
+	return loop
+}
+
+// requests is how many requests of one kind a remediation was made of: a remediator that deletes its request after success gets another.
+func requests(status *mendv1.RemediationRecordStatus) int {
+	most, count := 1, map[string]int{}
+	for _, request := range status.Requests {
+		count[request.Kind]++
+		most = max(most, count[request.Kind])
+	}
+	return most
+}
+
+// SubjectsOf are what a record counts for, as kind/name: the owner of a Machine that never had a Node, a host that was power-cycled, and
+// the node of a NodeHealthCheck.
+func SubjectsOf(record *mendv1.RemediationRecord) []string {
+	var subjects []string
+	target, byRequest := &record.Spec.Target, record.Spec.Remediator == mendv1.RemediatedByRequest
+	if target.Machine != nil && target.Owner != nil && target.Node == nil {
+		subjects = append(subjects, target.Owner.Kind+"/"+target.Owner.Name)
+	}
+	if target.Host != nil && byRequest {
+		subjects = append(subjects, target.Host.Kind+"/"+target.Host.Name)
+	}
+	if target.Node != nil && target.ClusterName == "" && byRequest {
+		subjects = append(subjects, target.Node.Kind+"/"+target.Node.Name)
+	}
+	return subjects
+}

@@ -1,0 +1,39 @@
+package hostremediation
+
+import (
+	"context"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
+	"github.com/kubemend/kubemend/controllers/explain"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
+)
+
+// observeLoop finds out from the records of the host whether its power cycles did not last. A person does not wait for that.
+func (r *Reconciler) observeLoop(ctx context.Context, w *observed) {
+	if w.machine == nil || w.found.Host == nil || w.record.Attempt > 0 || w.byPerson() {
+		return
+	}
+	carried, _ := records.CarriedBy(w.rem)
+	own := func(record mendv1.RemediationRecord) bool { return record.Name == carried.Name }
+	former := slices.DeleteFunc(r.Records.Repeated(ctx, r.Client, w.rem.GetNamespace(), "BareMetalHost", w.found.Host.Name), own)
+	failed := w.rem.GetCreationTimestamp()
+	ready := conditions.Get(w.machine, clusterv1.MachineNodeReadyCondition)
+	if ready != nil && ready.Status != metav1.ConditionTrue && ready.LastTransitionTime.Before(&failed) {
+		failed = ready.LastTransitionTime
+	}
+	w.loop = repeats.Of(former, failed.Time)
+}
+
+// byPerson reports whether a person has asked for the remediation, and no check: by kubectl mend, by the annotation of the Machine, or by
+// making a request that is from no template.
+func (w *observed) byPerson() bool {
+	_, attributed := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation)
+	_, marked := w.machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	return attributed || marked || checkOf(w) == nil && w.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == ""
+}

@@ -1,0 +1,62 @@
+package remediationrecord
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
+)
+
+// subjectIndex finds records by the owner, host or node that they count for. The names are the same after clusterctl move, and of a host
+// that is registered anew.
+const subjectIndex = "kubemend.recordSubject"
+
+// AddIndex adds the index by which Repeated lists.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
+		return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
+	}); err != nil {
+		return fmt.Errorf("index RemediationRecords by what they count for: %w", err)
+	}
+	return nil
+}
+
+// Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
+// They are shared: read only. A command line has a nil Records, and reader reads more than a cache.
+func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
+	if r != nil {
+		r.mu.Lock()
+		followed := r.followed
+		r.mu.Unlock()
+		if !followed {
+			return nil
+		}
+	}
+	list := &mendv1.RemediationRecordList{}
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{subjectIndex: kind + "/" + name},
+		client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
+		log.FromContext(ctx).Error(err, "Former remediations do not count, as their records cannot be read", "kind", kind, "name", name)
+	}
+	return list.Items
+}
+
+// forgetClosed takes a closed record out of the cache once it counts no longer.
+func (r *Reconciler) forgetClosed(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
+	record := &mendv1.RemediationRecord{}
+	err := r.Client.Get(ctx, key, record)
+	if err != nil || record.Open() || record.Labels[mendv1.RecordOpenLabel] == "" {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if wait := record.Status.Ended.Add(repeats.Remembered).Sub(r.Clock.Now()); wait > 0 {
+		return ctrl.Result{RequeueAfter: wait}, nil
+	}
+	after := record.DeepCopy()
+	delete(after.Labels, mendv1.RecordOpenLabel)
+	return ctrl.Result{}, client.IgnoreNotFound(r.Client.Patch(ctx, after, client.MergeFrom(record)))
+}
