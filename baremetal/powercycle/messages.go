@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Cycle is what the messages of a power cycle are made of: what a step is decided on, and the texts that they quote. A text is empty where
@@ -184,4 +185,10 @@ func (c *Cycle) queue() string {
 		texts = append(texts, ahead.Text)
 	}
 	return strings.Join(texts, "; ")
+}
+
+// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin.
+func (c *Cycle) loop() string {
+	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
+		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }

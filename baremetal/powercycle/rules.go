@@ -1,9 +1,6 @@
 package powercycle
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
 // Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
 type Rule struct {
@@ -81,12 +78,9 @@ var rules = []Rule{
 	{
 		Reason:  RemediationLoopReason,
 		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",
-		detail: func(c *Cycle) string {
-			return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
-				c.Facts.LoopUntil.UTC().Format(time.RFC3339))
-		},
-		Fix:    "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
-		Blocks: true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
+		detail:  (*Cycle).loop,
+		Fix:     "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
+		Blocks:  true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,
@@ -349,9 +343,7 @@ var rules = []Rule{
 	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
 	{
 		Reason: BootingReason, Message: "Waiting for the machine to be healthy",
-		variants: []variant{
-			{from: []State{Preparing}, message: "The host is being switched on again; waiting for the machine to be healthy"},
-		},
+		variants: []variant{{from: []State{Preparing}, message: "The host is being switched on again; waiting for the machine to be healthy"}},
 	},
 	{
 		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",

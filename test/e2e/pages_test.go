@@ -98,6 +98,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNoLeader.md", "manager.kubemend.io"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeHealthCheckShortCircuited.md", "nodes"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeRemediationStuck.md"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendRemediationLoop.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendWorkloadClusterUnreachable.md", "ok"),
 	)
 

@@ -2,8 +2,8 @@ package kubemend_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +69,7 @@ func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHo
 	time.Sleep(2 * time.Minute)
 	node := &corev1.Node{}
 	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
-	node.Status.NodeInfo.BootID = fmt.Sprint(boot)
+	node.Status.NodeInfo.BootID = strconv.Itoa(boot)
 	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
 	e.reports(ctx, "a", corev1.ConditionTrue)
 	return true
