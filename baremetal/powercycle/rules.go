@@ -343,7 +343,7 @@ var rules = []Rule{
 	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
 	{
 		Reason: BootingReason, Message: "Waiting for the machine to be healthy",
-		variants: []variant{{from: []State{Preparing}, message: "The host is being switched on again; waiting for the machine to be healthy"}},
+		variants: []variant{{from: []State{Preparing}, message: "The host is switched on again; waiting for the machine to be healthy"}},
 	},
 	{
 		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",
