@@ -172,7 +172,7 @@ func TestLooks(t *testing.T) {
 			r.Nodes, r.Clusters = unasked{}, answering{err: fmt.Errorf("read it: %w", ErrUnasked)}
 			return r
 		},
-		"the workload cluster was not recorded and nothing was said": func(k *fixture) *Reconciler {
+		"the workload cluster was not recorded, and no event came": func(k *fixture) *Reconciler {
 			k.reaches(powercycle.MovingWorkload)
 			rem := k.remediation()
 			rem.Status = mendv1.HostRemediationStatus{}
@@ -279,7 +279,7 @@ func TestLooks(t *testing.T) {
 			return k.onlooker()
 		},
 	}
-	golden.Stories(t, stories, func(t *testing.T, play func(*fixture) *Reconciler) string {
+	golden.Stories(t, "stories", stories, func(t *testing.T, play func(*fixture) *Reconciler) string {
 		k := fixtureOf(t)
 		k.obeys()
 		return told(k.looks(play(k)))

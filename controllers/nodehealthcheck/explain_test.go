@@ -29,7 +29,7 @@ func (k *fixture) node(name string) *corev1.Node {
 }
 
 func TestLook(t *testing.T) {
-	golden.Stories(t, looks, func(t *testing.T, l looked) string {
+	golden.Stories(t, "stories", looks, func(t *testing.T, l looked) string {
 		c := check("nhc")
 		if l.check != nil {
 			l.check(&c.Spec)

@@ -259,7 +259,7 @@ var looks = map[string]looked{
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a node that is bad once more after its remediation has succeeded": {check: delay(time.Hour), happens: func(k *fixture) {
+	"a node that is unhealthy once more after its remediation has succeeded": {check: delay(time.Hour), happens: func(k *fixture) {
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "True", "Rebooted", "")
 		k.after(time.Second)

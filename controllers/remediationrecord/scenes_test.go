@@ -186,7 +186,7 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 // also if it was just started, and the record ends in the same way.
 func TestWhatIsSaidOfMissingCapacity(t *testing.T) {
 	seed := rand.Uint64()
-	golden.StoriesIn(t, filepath.Join("testdata", "scenes"), scenes, func(t *testing.T, steps []string) string {
+	golden.Stories(t, "scenes", scenes, func(t *testing.T, steps []string) string {
 		var story, want string
 		synctest.Test(t, func(t *testing.T) {
 			s := newScene(t)

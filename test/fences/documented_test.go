@@ -2,11 +2,13 @@ package fences
 
 import (
 	"fmt"
-	"os"
+	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -78,14 +80,23 @@ func excerpt(output, shown string) (string, error) {
 // layout is what a golden file has first: the narrow layout, if it has several.
 func layout(t *testing.T, name string) string {
 	t.Helper()
-	folder, file := filepath.Split(name)
-	text, err := os.ReadFile(filepath.Join(root, "cmd", "kubectl-mend", strings.Replace(folder, "/", "/testdata/", 1), file+".txt"))
+	folder, story := path.Split(name)
+	folder = strings.TrimSuffix(folder, "/")
+	if !strings.Contains(folder, "/") {
+		folder += "/stories"
+	}
+	archive, err := txtar.ParseFile(filepath.Join(root, "cmd", "kubectl-mend", strings.Replace(folder, "/", "/testdata/", 1)+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	sections := strings.Split("\n"+string(text), "\n==== ")
+	at := slices.IndexFunc(archive.Files, func(file txtar.File) bool { return strings.ReplaceAll(file.Name, " ", "-") == story })
+	if at < 0 {
+		t.Fatalf("no golden page is called %s", name)
+	}
+	text := string(archive.Files[at].Data)
+	sections := strings.Split("\n"+text, "\n==== ")
 	if len(sections) == 1 {
-		return string(text)
+		return text
 	}
 	_, first, _ := strings.Cut(sections[1], "\n")
 	return strings.TrimRight(first, "\n") + "\n"

@@ -2,10 +2,11 @@ package fences
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 )
 
 // What a page shows as output is what a test has seen: each part of it, between lines of three dots, is in a golden file, wherever lines break.
@@ -82,9 +83,14 @@ func outputs(t *testing.T) []string {
 		case entry.IsDir() && path != root && strings.HasPrefix(entry.Name(), "."):
 			return fs.SkipDir
 		case filepath.Ext(path) == ".txt" && strings.Contains(filepath.ToSlash(path), "/testdata/"):
-			content, err := os.ReadFile(path)
-			all = append(all, flat(string(content)))
-			return err
+			archive, err := txtar.ParseFile(path)
+			if err != nil {
+				return err
+			}
+			all = append(all, flat(string(archive.Comment)))
+			for _, page := range archive.Files {
+				all = append(all, flat(string(page.Data)))
+			}
 		}
 		return nil
 	})

@@ -3,11 +3,16 @@
 package golden
 
 import (
+	"cmp"
+	"errors"
 	"flag"
+	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
+	"slices"
 	"testing"
+
+	"golang.org/x/tools/txtar"
 )
 
 var update = flag.Bool("update", false, "rewrite golden files")
@@ -29,28 +34,60 @@ func Compare(t *testing.T, file, got string) {
 	}
 }
 
-// Stories plays every story, each a test of its name, and compares it with the file of that name in testdata. No other files may be there.
-func Stories[S any](t *testing.T, stories map[string]S, play func(*testing.T, S) string) {
+// Stories plays every story, each a test of its name, and compares it with the section of that name in testdata/NAME.txt, a txtar
+// archive. A section without a story fails the test. With the flag -update the stories that run rewrite their sections.
+func Stories[S any](t *testing.T, name string, stories map[string]S, play func(*testing.T, S) string) {
 	t.Helper()
-	StoriesIn(t, "testdata", stories, play)
+	file := filepath.Join("testdata", name+".txt")
+	archive, err := txtar.ParseFile(file)
+	switch {
+	case *update && errors.Is(err, fs.ErrNotExist):
+		archive = &txtar.Archive{}
+	case err != nil:
+		t.Fatal(err)
+	}
+	want := map[string]string{}
+	for _, section := range archive.Files {
+		if _, told := stories[section.Name]; told {
+			want[section.Name] = string(section.Data)
+		} else if !*update {
+			t.Errorf("%s: no story is called %q any more, delete the section", file, section.Name)
+		}
+	}
+	for story, input := range stories {
+		t.Run(story, func(t *testing.T) {
+			got := play(t, input)
+			if *update {
+				want[story] = got
+			}
+			if got != want[story] {
+				t.Errorf("%s: %q is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s",
+					file, story, got, want[story])
+			}
+		})
+	}
+	if !*update {
+		return
+	}
+	archive.Files = nil
+	for story, text := range want {
+		archive.Files = append(archive.Files, txtar.File{Name: story, Data: []byte(text)})
+	}
+	slices.SortFunc(archive.Files, func(a, b txtar.File) int { return cmp.Compare(a.Name, b.Name) })
+	if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
+		t.Fatal(err)
+	}
 }
 
-// StoriesIn is Stories with another folder than testdata, such as one below it.
-func StoriesIn[S any](t *testing.T, folder string, stories map[string]S, play func(*testing.T, S) string) {
+// Story compares what a test has got with one section of testdata/NAME.txt, which Stories keeps.
+func Story(t *testing.T, name, story, got string) {
 	t.Helper()
-	files := map[string]bool{}
-	for name, story := range stories {
-		file := filepath.Join(folder, strings.ReplaceAll(name, " ", "-")+".txt")
-		files[file] = true
-		t.Run(name, func(t *testing.T) { Compare(t, file, play(t, story)) })
-	}
-	kept, err := filepath.Glob(filepath.Join(folder, "*.txt"))
+	archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txt"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, file := range kept {
-		if !files[file] {
-			t.Errorf("%s: no story has this name any more, delete the file", file)
-		}
+	at := slices.IndexFunc(archive.Files, func(section txtar.File) bool { return section.Name == story })
+	if at < 0 || string(archive.Files[at].Data) != got {
+		t.Errorf("testdata/%s.txt has another text for %q than\n%s", name, story, got)
 	}
 }

@@ -40,7 +40,7 @@ func TestHistoryHasEachFactOnce(t *testing.T) {
 		scope  Scope
 		layout Layout
 	}
-	golden.Stories(t, map[string]story{
+	golden.Stories(t, "stories", map[string]story{
 		"a power cycle at 80 columns":              {a(machineKind, "workers-a"), Layout{Width: 80}},
 		"a power cycle at 200 columns":             {a(hostKind, "host-0"), Layout{Width: 200, UTC: true}},
 		"a machine that is gone at 80 columns":     {a(machineKind, "workers-old"), Layout{Width: 80}},

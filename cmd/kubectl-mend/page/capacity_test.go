@@ -89,7 +89,7 @@ func TestCapacityOfMachines(t *testing.T) {
 	const blocked = "Drain not completed yet (started at 2026-01-01T11:51:00Z):\n" +
 		"* Pod shop/db-0: cannot evict pod as it would violate the pod's disruption budget. The disruption budget db needs 2 healthy pods and has 2 currently"
 	serving := func(s *scene) { s.says.Kinds = []managerlease.Kind{{CRD: "hostremediations.kubemend.io"}} }
-	golden.StoriesIn(t, "testdata/capacity", map[string]story{
+	golden.Stories(t, "capacity", map[string]story{
 		"a machine whose drain is blocked and has a timeout":    {aScene(deletes("DrainingNode", blocked, started)), machine("w1")},
 		"a machine whose drain is blocked and has no timeout":   {aScene(deletes("DrainingNode", blocked)), machine("w1")},
 		"a machine whose drain should have been given up":       {aScene(deletes("DrainingNode", blocked, started, func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDrainTimeoutSeconds = ptr.To[int32](540) })), machine("w1")},
@@ -181,7 +181,7 @@ func TestCapacityOfMachinesThatAreGone(t *testing.T) {
 	labelled := func(s *scene) {
 		s.others[len(s.others)-1].SetLabels(map[string]string{clusterv1.MachineDeploymentNameLabel: "md"})
 	}
-	golden.StoriesIn(t, "testdata/capacity/gone", map[string]story{
+	golden.Stories(t, "capacity/gone", map[string]story{
 		"a machine that was replaced":       {aScene(made(), ready, kept), machine("w1")},
 		"a machine whose replacement waits": {aScene(made(), kept, metal()), machine("w1")},
 		"a machine whose replacement was lost as well": {
@@ -243,7 +243,7 @@ func TestCapacityOfOwners(t *testing.T) {
 		}
 		s.others[0].(*clusterv1.MachineDeployment).Spec.Replicas = ptr.To[int32](19)
 	}
-	golden.StoriesIn(t, "testdata/capacity/owners", map[string]story{
+	golden.Stories(t, "capacity/owners", map[string]story{
 		"a deployment that has all its machines":             {aScene(deployed), md},
 		"a deployment one of whose machines is deleted":      {aScene(deletes("DrainingNode", left), deployed), md},
 		"a deployment that makes a machine":                  {aScene(made(), deployed, metal(aHost("h1", "a", bmov1alpha1.StateAvailable))), md},

@@ -199,7 +199,7 @@ func TestExplanations(t *testing.T) {
 	maps.Copy(stories, evidence())
 	maps.Copy(stories, moreHosts())
 	maps.Copy(stories, moreChecks())
-	golden.Stories(t, stories, answered)
+	golden.Stories(t, "stories", stories, answered)
 }
 
 // unseen hides the nodes from the user, and has the manager say that all machines are healthy.

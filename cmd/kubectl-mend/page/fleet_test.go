@@ -46,7 +46,7 @@ func aFleet() *scene {
 }
 
 func TestTheStatusOfAFleet(t *testing.T) {
-	golden.StoriesIn(t, "testdata/fleet", map[string]Layout{
+	golden.Stories(t, "fleet", map[string]Layout{
 		"all checks":             {},
 		"checks that are not OK": {NotOK: true},
 		"with all reasons":       {Wide: true, NotOK: true},
@@ -61,7 +61,7 @@ func TestTheStatusOfAFleet(t *testing.T) {
 
 // Names that have no room on a terminal are cut in the middle, and -o wide has them whole.
 func TestTheStatusOfSeveralClusters(t *testing.T) {
-	golden.StoriesIn(t, "testdata/clusters", map[string]Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l Layout) string {
+	golden.Stories(t, "clusters", map[string]Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l Layout) string {
 		s := standing(t, aFleet())
 		s.Checks[1].Cluster, s.Checks[1].Name = "edge-7-in-the-north-of-the-country", "workers-with-graphics-cards-of-last-year"
 		nodes := cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting, Limits: cliv1.Limits{AtMost: new(0)}}
@@ -99,7 +99,7 @@ func indented(t *testing.T, document any) string {
 }
 
 func TestDocuments(t *testing.T) {
-	golden.StoriesIn(t, "testdata/json", map[string]story{
+	golden.Stories(t, "json", map[string]story{
 		"a machine within its timeout":       {aScene(silent(2*time.Minute, "w1")), machine("w1")},
 		"a machine whose remediation begins": {aScene(silent(6*time.Minute, "w1")), machine("w1")},
 		"a machine that is short-circuited":  {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
@@ -219,5 +219,5 @@ func TestSampleRecordingsAreDocumented(t *testing.T) {
 		t.Fatal(err)
 	}
 	e, err := check("workers")(t.Context(), a)
-	golden.Compare(t, filepath.Join("testdata", "a-check-that-is-short-circuited-by-the-unhealthy.txt"), page80and200(t, e, err))
+	golden.Story(t, "stories", "a check that is short-circuited by the unhealthy", page80and200(t, e, err))
 }

@@ -74,7 +74,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 	off := powerCycled(powercycle.PoweringOff)
 	const due = 6 * time.Minute
 	never := func(s *scene) { s.manager = nil } // that no manager was ever there
-	golden.StoriesIn(t, "testdata/managers", map[string]story{
+	golden.Stories(t, "managers", map[string]story{
 		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
 		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
 		"a node and a manager that leaves":                         {aScene(ownNodes(due), saying(leaving)), node("n1")},
@@ -164,7 +164,7 @@ func barredFromClusters(s *scene) {
 
 func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
-	golden.StoriesIn(t, "testdata/rights", map[string]story{
+	golden.Stories(t, "rights", map[string]story{
 		"a machine that is due":                                 {aScene(silent(due, "w1"), byTemplate, barredFromRequests), machine("w1")},
 		"a machine within its timeout":                          {aScene(silent(soon, "w1"), byTemplate, barredFromRequests), machine("w1")},
 		"a node that is due":                                    {aScene(ownNodes(due), barredFromRequests), node("n1")},

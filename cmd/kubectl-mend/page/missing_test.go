@@ -68,7 +68,7 @@ var (
 
 // A replacement that is not Ready is not there yet for the check, whose targets are all healthy.
 func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
-	golden.StoriesIn(t, "testdata/missing", map[string]*scene{
+	golden.Stories(t, "missing", map[string]*scene{
 		"two of which one waits longer":          aScene(drained, noHost),
 		"one of which nothing was read":          aScene(lost("w7", time.Minute, "", "")),
 		"one beside machines that are unhealthy": aScene(noHost, silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")),
@@ -139,7 +139,7 @@ func counting(expected, healthy int32, edits ...func(*scene)) *scene {
 }
 
 func TestOneMachineOfThousands(t *testing.T) {
-	golden.StoriesIn(t, "testdata/counted", map[string]*scene{
+	golden.Stories(t, "counted", map[string]*scene{
 		"it is healthy":              counting(5000, 4998, func(s *scene) { s.ready("w1", "True", "KubeletReady", time.Hour) }),
 		"its remediation begins":     counting(5000, 4998),
 		"too many are unhealthy":     counting(5000, 1000, tooManySaid),
@@ -211,15 +211,15 @@ func evidence() map[string]story {
 		return func(s *scene) { s.said("w1", clusterv1.PausedCondition, status, "ItSays", "", ago) }
 	}
 	return map[string]story{
-		"a machine that Cluster API has not reconciled since a pause":       {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("True", time.Hour)), machine("w1")},
-		"a machine that Cluster API looks at again since a pause":           {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("False", 30*time.Second)), machine("w1")},
-		"a machine of which Cluster API says what its node does not say":    {aScene(judgedBy(clusterv1.MachineNodeReadyCondition), notReady), machine("w1")},
-		"a machine of a cluster that is paused and of what was said before": {aScene(judgedBy("InfrastructureReady"), hostDead, func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
-		"a machine whose first node is waited for since before a pause":     {aScene(awaiting("w1"), pausedFor("True", time.Minute)), machine("w1")},
-		"a machine whose node was silent before an outage":                  {aScene(silent(6*time.Minute, "w1"), reachedAgain(2*time.Minute)), machine("w1")},
-		"a machine whose node has a clock that is ahead":                    {aScene(silent(-6*time.Hour, "w1")), machine("w1")},
-		"a machine that is updated in place":                                {aScene(silent(6*time.Minute, "w1"), condition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "InPlaceUpdating", time.Minute)), machine("w1")},
-		"a machine that has failed for good":                                {aScene(failedForGood), machine("w1")},
+		"a machine that Cluster API has not reconciled since a pause":         {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("True", time.Hour)), machine("w1")},
+		"a machine that Cluster API reconciles again since a pause":           {aScene(judgedBy("InfrastructureReady"), hostDead, pausedFor("False", 30*time.Second)), machine("w1")},
+		"a machine of which Cluster API says what its node does not say":      {aScene(judgedBy(clusterv1.MachineNodeReadyCondition), notReady), machine("w1")},
+		"a machine of a cluster that is paused, and its conditions of before": {aScene(judgedBy("InfrastructureReady"), hostDead, func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
+		"a machine whose first node is waited for since before a pause":       {aScene(awaiting("w1"), pausedFor("True", time.Minute)), machine("w1")},
+		"a machine whose node was silent before an outage":                    {aScene(silent(6*time.Minute, "w1"), reachedAgain(2*time.Minute)), machine("w1")},
+		"a machine whose node has a clock that is ahead":                      {aScene(silent(-6*time.Hour, "w1")), machine("w1")},
+		"a machine that is updated in place":                                  {aScene(silent(6*time.Minute, "w1"), condition(clusterv1.MachineUpdatingCondition, metav1.ConditionTrue, "InPlaceUpdating", time.Minute)), machine("w1")},
+		"a machine that has failed for good":                                  {aScene(failedForGood), machine("w1")},
 	}
 }
 

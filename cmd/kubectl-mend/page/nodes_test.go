@@ -108,7 +108,7 @@ func ofPausedMachine(s *scene) {
 
 func TestExplanationsOfNodes(t *testing.T) {
 	const due, soon = 6 * time.Minute, 2 * time.Minute
-	golden.StoriesIn(t, "testdata/nodes", map[string]story{
+	golden.Stories(t, "nodes", map[string]story{
 		"a check whose template is not there":             {aScene(ownNodes(due, noTemplate)), nodeCheck("own-nodes")},
 		"a check that is short-circuited":                 {aScene(ownNodes(due, also(due, 1), also(soon, 2))), nodeCheck("own-nodes")},
 		"a storm":                                         {aScene(ownNodes(due, also(due, 1), also(soon, 2), stormy)), nodeCheck("own-nodes")},
@@ -207,7 +207,7 @@ func TestWhatOwnersDoNotReplace(t *testing.T) {
 	ends := func(_ *controlplanev1.KubeadmControlPlane, s *scene) { goes(&s.machines["w2"].ObjectMeta) }
 	joins := func(_ *controlplanev1.KubeadmControlPlane, s *scene) { awaiting("w3")(s) }
 	waits, exhausted := ofControlPlane(deferred, failedLately, retryPeriod(900)), ofControlPlane(refused, failedOften, maxRetry(2))
-	golden.StoriesIn(t, "testdata/owners", map[string]story{
+	golden.Stories(t, "owners", map[string]story{
 		"a retry that is put off until a moment":       {aScene(waits), machine("w1")},
 		"a retry that is due":                          {aScene(ofControlPlane(deferred, failedLately, retryPeriod(560))), machine("w1")},
 		"retries that are used up":                     {aScene(exhausted), machine("w1")},

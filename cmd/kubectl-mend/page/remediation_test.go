@@ -25,7 +25,7 @@ import (
 
 // What a step is decided on is printed with -o wide alone.
 func TestAWidePageHasTheEvidence(t *testing.T) {
-	golden.StoriesIn(t, "testdata/wide", map[string]powercycle.State{
+	golden.Stories(t, "wide", map[string]powercycle.State{
 		"a host that boots": powercycle.Booting,
 	}, func(t *testing.T, state powercycle.State) string {
 		e, err := host("rack-w1")(t.Context(), aScene(silent(6*time.Minute, "w1"), powerCycled(state)).asker(t))

@@ -45,7 +45,7 @@ func TestReportsArePrinted(t *testing.T) {
 		width   int
 		records []*mendv1.RemediationRecord
 	}
-	golden.Stories(t, map[string]story{
+	golden.Stories(t, "stories", map[string]story{
 		"all at 80 columns":                {nil, 80, fleet()},
 		"by cluster at 80 columns":         {[]string{ByCluster}, 80, fleet()},
 		"by cluster at 200 columns":        {[]string{ByCluster}, 200, fleet()},
@@ -68,7 +68,7 @@ func TestReportsArePrinted(t *testing.T) {
 }
 
 func TestReportsForPrograms(t *testing.T) {
-	golden.StoriesIn(t, "testdata/programs", map[string]Question{
+	golden.Stories(t, "programs", map[string]Question{
 		"a report":            {Now: weekOn, Since: weekOn.Add(-14 * day), By: []string{ByCluster, ByCause}},
 		"a report of nothing": {Now: weekOn, Cluster: "none"},
 	}, func(t *testing.T, q Question) string {

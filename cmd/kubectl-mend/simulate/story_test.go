@@ -182,7 +182,7 @@ var stories = map[string]story{
 }
 
 func TestStories(t *testing.T) {
-	golden.Stories(t, stories, func(t *testing.T, s story) string {
+	golden.Stories(t, "stories", stories, func(t *testing.T, s story) string {
 		return printed(t, s.fixture(newFixture(t)).run(s.manifest, question(s.question)))
 	})
 }
