@@ -121,29 +121,6 @@ func takesManifests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	// Users copy them. The kinds of other operators are not served here: package packages checks what those manifests say of kubemend.
-	It("accepts every manifest of the recipes, as it is printed", func(ctx SpecContext) {
-		pages, err := filepath.Glob(filepath.Join(root, "docs", "recipes", "*.md"))
-		Expect(err).NotTo(HaveOccurred())
-		accepted, foreign := 0, 0
-		for _, page := range append(pages, filepath.Join(root, "docs", "too-many-unhealthy.md")) {
-			for _, o := range suite.Printed(page) {
-				err := management.Create(ctx, o, client.DryRunAll, client.FieldValidation("Strict"))
-				switch kind := o.GroupVersionKind(); {
-				case kind.Group == "operator.cluster.x-k8s.io", kind.Group == "turtles-capi.cattle.io":
-					foreign++
-				case kind.Kind == "Cluster":
-					Expect(err).To(MatchError(ContainSubstring("ClusterTopology feature flag is enabled")), "nothing else is wrong with %s in %s", o.GetName(), page)
-				default:
-					Expect(client.IgnoreAlreadyExists(err)).NotTo(HaveOccurred(), "%s %s in %s", kind.Kind, o.GetName(), page)
-					accepted++
-				}
-			}
-		}
-		Expect(accepted).To(BeNumerically(">=", 6))
-		Expect(foreign).To(BeNumerically(">=", 3))
-	}, SpecTimeout(specPatience))
-
 	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {
 		files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml"))
 		Expect(err).NotTo(HaveOccurred())
