@@ -1,7 +1,9 @@
 package capi
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -22,7 +24,9 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -326,4 +330,23 @@ func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmContro
 	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 	Expect(list.Items).To(HaveLen(1))
 	return &list.Items[0]
+}
+
+// kubectl runs kubectl as an administrator, in the namespace of the cluster, and returns what it prints. The plugin is found as users have it: on the PATH.
+func (env *environment) kubectl(ctx context.Context, args ...string) string {
+	GinkgoHelper()
+	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), append([]string{args[0]}, append(args[1:], "--namespace", env.namespace)...)...)
+	Expect(err).NotTo(HaveOccurred())
+	var out, complaint bytes.Buffer
+	run.Stdout, run.Stderr = &out, &complaint
+	Expect(run.Run()).To(Succeed(), "kubectl %v: %s%s", args, out.String(), complaint.String())
+	return out.String()
+}
+
+// explained is what kubectl mend explain says of a machine.
+func (env *environment) explained(ctx context.Context, machine string) *cliv1.Explanation {
+	GinkgoHelper()
+	e := &cliv1.Explanation{}
+	Expect(json.Unmarshal([]byte(env.kubectl(ctx, "mend", "explain", "machine/"+machine, "-o", "json")), e)).To(Succeed())
+	return e
 }

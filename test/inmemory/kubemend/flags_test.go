@@ -9,13 +9,115 @@ import (
 
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
+
+// Which checks a label claims is tested beside the controller. This is what it hears of.
+func TestALabelOfAClusterOrANamespaceClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		label := func(o client.Object, value string) {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, mendv1.ClaimLabel, value)
+			Expect(e.here.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		}
+		claimed := func(name string) func() map[string]string {
+			return func() map[string]string { return e.check(ctx, name).Annotations }
+		}
+		by := func(kind string) map[string]string {
+			return map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: kind}
+		}
+		const observing = "--unclaimed-machine-health-checks=observe"
+		manager := e.start(t, observing)
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		time.Sleep(time.Minute)
+		Expect(claimed("check")()).To(BeEmpty())
+		label(e.cluster, `"act"`)
+		Eventually(claimed("check")).Should(Equal(by("Cluster")))
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+		time.Sleep(time.Minute)
+		for _, name := range []string{"check", "later"} {
+			Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, name))).To(Succeed())
+			Eventually(claimed(name)).Should(Equal(by("Cluster")))
+		}
+
+		manager.Kill()
+		label(e.cluster, "null")
+		manager = e.start(t, observing)
+		Eventually(claimed("check")).Should(BeEmpty())
+		label(builders.Namespace("ns"), `"act"`)
+		time.Sleep(time.Second) // no event of a Cluster comes to help
+		Expect(claimed("check")()).To(Equal(by("Namespace")))
+		Expect(claimed("later")()).To(Equal(by("Namespace")))
+
+		manager.Kill()
+		manager = e.start(t, "--teardown")
+		Eventually(claimed("check")).Should(BeEmpty())
+		Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "last"))).To(Succeed())
+		time.Sleep(time.Hour)
+		Expect(claimed("last")()).To(BeEmpty())
+	})
+}
+
+func TestAManagerOfOneNamespaceWorksThereAloneAndFindsThereWhatIsOrphaned(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		flags := []string{"--namespace=ns", "--unclaimed-machine-health-checks=act", "--node-health-checks=off"}
+		manager := e.start(t, flags...)
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		elsewhere := builders.Cluster("elsewhere", "c1")
+		check := builders.MachineHealthCheck(elsewhere, "check")
+		for _, o := range []client.Object{builders.Namespace("elsewhere"), elsewhere, check} {
+			Expect(e.here.Create(ctx, o)).To(Succeed())
+		}
+		said := func() []metav1.Condition {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
+			return check.Status.Conditions
+		}
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+
+		manager.Kill()
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+		manager = e.start(t, flags...)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionUnknown))
+		time.Sleep(time.Hour)
+		Expect(said()).To(BeEmpty())
+
+		manager.Kill()
+		manager = e.start(t, "--unclaimed-machine-health-checks=act")
+		Eventually(said).ShouldNot(BeEmpty(), "without the flag it is reconciled")
+	})
+}
+
+func TestAManagerWithAFilterLeavesMachinesOfOtherManagersWhenItReleases(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		const acting = "--unclaimed-machine-health-checks=act"
+		e.cluster.Labels = map[string]string{clusterv1.WatchLabel: "one"}
+		manager := e.start(t, acting, "--watch-filter=one")
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+		manager.Kill()
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+
+		manager = e.start(t, acting, "--watch-filter=two")
+		time.Sleep(time.Hour)
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionFalse), "this is not its Cluster")
+		manager.Kill()
+		manager = e.start(t, acting, "--watch-filter=one")
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionUnknown))
+	})
+}
 
 // nodeChecks serves NodeHealthChecks, and returns their CRD.
 func (e *environment) nodeChecks(ctx context.Context) *unstructured.Unstructured {
