@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"reflect"
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/simulator"
@@ -140,44 +145,27 @@ func (s *environment) showWhy() {
 	s.narrator.note("\nThe last lines of the manager's log:\n\n%s", strings.Join(last[max(0, len(last)-logLines):], "\n"))
 }
 
-// showState prints the conditions of the check, of the machines and of the remediations, and what the simulated hosts really do.
+// showState prints the statuses of all objects that a scene is about.
 func (s *environment) showState(ctx context.Context) error {
-	check := &clusterv1.MachineHealthCheck{}
-	if err := s.here.Get(ctx, client.ObjectKey{Namespace: namespace, Name: checkName}, check); err != nil {
-		return fmt.Errorf("read the check: %w", err)
-	}
-	s.showConditions("MachineHealthCheck", check)
-	machines, err := s.machines(ctx)
-	if err != nil {
-		return err
-	}
-	for i := range machines {
-		machine := &machines[i]
-		s.showConditions("Machine", machine)
-		if host, err := s.host(machine.Name); err == nil {
-			s.narrator.note("  on host %s, powered on: %t", host.Key().Name, host.Powered())
+	for _, list := range []client.ObjectList{
+		&clusterv1.MachineHealthCheckList{}, &clusterv1.MachineList{}, &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{},
+		&corev1.NodeList{},
+	} {
+		if err := s.here.List(ctx, list); err != nil {
+			return fmt.Errorf("read the current state: %w", err)
 		}
-		if kubelet := s.kubelet(machine.Name); kubelet != nil {
-			s.narrator.note("  its kubelet runs: %t", kubelet.Running())
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+		if err != nil {
+			return fmt.Errorf("show the current state: %w", err)
 		}
-	}
-	remediations := &mendv1.HostRemediationList{}
-	if err := s.here.List(ctx, remediations, client.InNamespace(namespace)); err != nil {
-		return fmt.Errorf("list HostRemediations: %w", err)
-	}
-	for i := range remediations.Items {
-		rem := &remediations.Items[i]
-		s.narrator.note("HostRemediation %s: %s: %s", rem.Name, rem.Status.Step, rem.Status.Message)
+		for _, item := range content["items"].([]any) {
+			object := unstructured.Unstructured{Object: item.(map[string]any)}
+			status, err := yaml.Marshal(object.Object["status"])
+			if err != nil {
+				return fmt.Errorf("show the status of %s: %w", object.GetName(), err)
+			}
+			s.narrator.note("%s %s\n%s", reflect.TypeOf(list).Elem().Name(), object.GetName(), status)
+		}
 	}
 	return nil
-}
-
-func (s *environment) showConditions(kind string, object interface {
-	client.Object
-	conditions.Getter
-}) {
-	s.narrator.note("%s %s", kind, object.GetName())
-	for _, cond := range object.GetConditions() {
-		s.narrator.note("  %s=%s (%s) %s", cond.Type, cond.Status, cond.Reason, cond.Message)
-	}
 }

@@ -19,8 +19,6 @@ const (
 	module           = "github.com/kubemend/kubemend"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-	// BinariesEnv names a folder to take the programs from, instead of .rig/bin beside go.mod.
-	BinariesEnv = "KUBEMEND_RIG_BIN"
 	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is gone.
 	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
@@ -44,9 +42,6 @@ type binaries string
 
 // binariesOf is the folder where make puts the programs of the project at root.
 func binariesOf(root string) binaries {
-	if own := os.Getenv(BinariesEnv); own != "" {
-		return binaries(own)
-	}
 	return binaries(filepath.Join(root, ".rig", "bin"))
 }
 

@@ -25,9 +25,8 @@ type ManagementOptions struct {
 	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure besides core, which makes clusters from ClusterClasses then. They imply
 	// Core.
 	Providers bool
-	// ControllerManager runs the controllers that objects of any kind need: OwnerControllers.
-	ControllerManager bool
-	// Controllers are what it runs besides them, such as NodeControllers where nodes of the cluster itself are watched. They imply ControllerManager.
+	// Controllers are what kube-controller-manager runs besides OwnerControllers, such as NodeControllers where nodes of the cluster itself
+	// are watched. It does not run without any.
 	Controllers []string
 	// Own adds the kinds that kubemend ships.
 	Own bool
@@ -103,7 +102,7 @@ func (c *ControlPlane) bootManagement(ctx context.Context, o ManagementOptions) 
 	}
 
 	group, booting = errgroup.WithContext(ctx)
-	if o.ControllerManager || len(o.Controllers) > 0 {
+	if len(o.Controllers) > 0 {
 		// After the kinds: the garbage collector finds new ones only every 30 s.
 		group.Go(func() error {
 			return c.bootControllerManager(booting, slices.Concat(OwnerControllers(), o.Controllers))

@@ -10,7 +10,6 @@
 package rig
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -21,9 +20,6 @@ import (
 	"sync"
 	"time"
 )
-
-// logsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
-const logsEnv = "KUBEMEND_RIG_LOGS"
 
 // Options are the options of a rig; the zero value is a good one.
 type Options struct {
@@ -80,7 +76,7 @@ func (r *Rig) makeFolders() error {
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the rig: %w", err)
 	}
-	r.logs = cmp.Or(os.Getenv(logsEnv), filepath.Join(r.folder, "logs"))
+	r.logs = filepath.Join(r.folder, "logs")
 	if err := os.MkdirAll(r.logs, 0o700); err != nil {
 		return fmt.Errorf("make the folder for logs: %w", err)
 	}

@@ -215,7 +215,7 @@ func (p *pivot) start(ctx context.Context) {
 	GinkgoHelper()
 	var err error
 	p.plane, err = control.Management(ctx, rig.ManagementOptions{
-		Name: "target", Core: true, ControllerManager: true, Own: true, Webhooks: true,
+		Name: "target", Core: true, Controllers: rig.OwnerControllers(), Own: true, Webhooks: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	p.client = clientFor(p.plane.Config())

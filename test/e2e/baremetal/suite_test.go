@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, Own: true, Webhooks: true, Audit: true,
+			Core: true, Controllers: rig.OwnerControllers(), Own: true, Webhooks: true, Audit: true,
 		})
 		return err
 	})
