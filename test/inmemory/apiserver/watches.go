@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,7 +115,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 		}
 		s.mu.Unlock()
 		for _, change := range missed {
-			if what, obj := seen(r, call, change); obj != nil && send(to, frame(r, what, versioned(obj, kind))) != nil {
+			if what, obj := seen(r, call, change); obj != nil && to.Encode(frame(r, what, versioned(obj, kind))) != nil {
 				return
 			}
 		}
@@ -148,16 +149,11 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	for _, f := range frames {
-		if send(to, f) != nil {
+		if to.Encode(f) != nil { // the client has gone
 			return false
 		}
 	}
 	return true
-}
-
-// send writes a frame, which fails once the client has gone.
-func send(to *json.Encoder, frame map[string]any) error {
-	return to.Encode(frame)
 }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {
@@ -165,14 +161,9 @@ func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured
 }
 
 func (s *Server) since(kind Kind, version int) []event {
-	var missed []event
 	resource := kind.resource().GroupResource()
-	for i := len(s.history) - 1; i >= 0 && s.history[i].version > version; i-- {
-		if s.history[i].resource == resource {
-			missed = append([]event{s.history[i]}, missed...)
-		}
-	}
-	return missed
+	later := slices.Clone(s.history[min(version, len(s.history)):]) // each has the next version
+	return slices.DeleteFunc(later, func(e event) bool { return e.resource != resource })
 }
 
 // seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher: watchCacheInterval.)
