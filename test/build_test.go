@@ -122,3 +122,16 @@ func TestMakeRunListensOnLoopbackAlone(t *testing.T) {
 		t.Errorf("make run has %q, want %q", local, want)
 	}
 }
+
+// A fault that is tried by hand finds nothing any more once its text is gone from the code.
+func TestTheFaultsThatMutateTriesAreOfTheCode(t *testing.T) {
+	for _, fault := range strings.Split(content(t, "hack/mutate/faults.txt"), "\n= ")[1:] {
+		title, rest, _ := strings.Cut(fault, "\n")
+		file, rest, _ := strings.Cut(rest, "\n-")
+		old, _, found := strings.Cut(rest, "\n+")
+		code, err := os.ReadFile(filepath.Join(root, file))
+		if err != nil || !found || strings.Count(string(code), old) != 1 {
+			t.Errorf("hack/mutate/faults.txt: %s: its text is not in %s once (%v): write it anew", title, file, err)
+		}
+	}
+}
