@@ -179,8 +179,8 @@ func untrue(page rulesPage, files []testFile, rows []string) []string {
 
 var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
 
-// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of one
-// that is put together, name the Go test alone.
+// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of
+// one that is put together, name the Go test alone.
 func (p proof) exists(files []testFile) bool {
 	texts, funcs := map[string]bool{}, map[string]bool{}
 	for _, f := range files {

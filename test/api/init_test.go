@@ -282,7 +282,8 @@ func obeysWithoutManager(management *cluster) {
 			o = asStored(o)
 			Expect(management.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"status":{"message":"by hand"}}`)))).To(Succeed())
 			Expect(o.Object["status"]).To(HaveKeyWithValue("message", "by hand"), "%s %s", o.GetKind(), o.GetName())
-			// What was applied in v1beta1 cannot be converted to see whose fields these are. The API server writes, and forgets whose they were.
+			// What was applied in v1beta1 cannot be converted to see whose fields these are. The API server writes, and forgets whose they
+			// were.
 			noted := Not(BeEmpty())
 			if o.GetName() == "old" {
 				noted = BeEmpty()

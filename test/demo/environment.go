@@ -36,7 +36,8 @@ const (
 	machinesRunning = time.Minute
 )
 
-// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was observed.
+// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was
+// observed.
 type environment struct {
 	*record
 	narrator *narrator

@@ -116,8 +116,8 @@ func (r *record) begin() time.Time {
 	return time.Now()
 }
 
-// patience is how long the demo waits for what has to come. On a quiet computer nothing takes a tenth of it; when an API server does not answer
-// for a while, kubemend believes no node for two minutes more.
+// patience is how long the demo waits for what has to come. On a quiet computer nothing takes a tenth of it; when an API server does not
+// answer for a while, kubemend believes no node for two minutes more.
 const patience = 4 * time.Minute
 
 // expectation is an observation that has to come.

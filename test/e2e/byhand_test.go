@@ -134,7 +134,8 @@ func freeHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
 	return nil
 }
 
-// person makes a user with the roles of docs/examples, without rights to some resources, until the spec ends, and returns a kubeconfig file.
+// person makes a user with the roles of docs/examples, without rights to some resources, until the spec ends, and returns a kubeconfig
+// file.
 func person(ctx context.Context, name string, without ...string) string {
 	GinkgoHelper()
 	var rules []rbacv1.PolicyRule

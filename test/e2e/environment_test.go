@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// checked makes a check of the workers that allows 40% of them to be not healthy, until the spec ends. It waits until a claimed one counts them: core, which
-// judges the others, looks at a check only once in 15 s (machinehealthcheck_controller.go, rateLimit).
+// checked makes a check of the workers that allows 40% of them to be not healthy, until the spec ends. It waits until a claimed one counts
+// them: core, which judges the others, looks at a check only once in 15 s (machinehealthcheck_controller.go, rateLimit).
 func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := builders.MachineHealthCheck(fixture.Cluster, name, func(c *clusterv1.MachineHealthCheck) {

@@ -25,8 +25,9 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and remove it. Its pods run no
-// program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api does the same with managers that run.
+// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and
+// remove it. Its pods run no program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api
+// does the same with managers that run.
 var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
 	var there client.Client
 
@@ -110,7 +111,8 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 })
 
-// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in the user's own.
+// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in
+// the user's own.
 func (u *user) releases(ctx context.Context, versions ...string) {
 	GinkgoHelper()
 	out := filepath.Join(u.folder, "out")

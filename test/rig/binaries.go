@@ -19,7 +19,8 @@ const (
 	module           = "github.com/kubemend/kubemend"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is gone.
+	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is
+	// gone.
 	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
 
@@ -119,7 +120,8 @@ var clusterAPI = sync.OnceValues(func() (string, error) {
 	return dependency(root, clusterAPIModule)
 })
 
-// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that go.mod asks for.
+// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that
+// go.mod asks for.
 var providers = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -154,9 +156,9 @@ func ClusterctlProgram() (string, error) {
 	return binariesOf(root).find(clusterctl)
 }
 
-// Clusterctl runs clusterctl, of the version of Cluster API that go.mod asks for, and returns what it writes to its standard output. What it
-// writes to its standard error is in the error. The file config is the only configuration it sees: nothing of the user's own, no other providers'
-// variables, no look for a newer version of itself. Arguments that name a kubeconfig are the caller's.
+// Clusterctl runs clusterctl, of the version of Cluster API that go.mod asks for, and returns what it writes to its standard output. What
+// it writes to its standard error is in the error. The file config is the only configuration it sees: nothing of the user's own, no other
+// providers' variables, no look for a newer version of itself. Arguments that name a kubeconfig are the caller's.
 func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, error) {
 	program, err := ClusterctlProgram()
 	if err != nil {

@@ -22,8 +22,8 @@ type ManagementOptions struct {
 	Core bool
 	// CoreArgs go to core as they are, for example --leave-out=MachineHealthCheck; see test/rig/capi.
 	CoreArgs []string
-	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure besides core, which makes clusters from ClusterClasses then. They imply
-	// Core.
+	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure besides core, which makes clusters from
+	// ClusterClasses then. They imply Core.
 	Providers bool
 	// Controllers are what kube-controller-manager runs besides OwnerControllers, such as NodeControllers where nodes of the cluster itself
 	// are watched. It does not run without any.
@@ -176,7 +176,8 @@ type WorkloadOptions struct {
 	Controllers []string
 	// Bare leaves kube-controller-manager out.
 	Bare bool
-	// Kinds adds the kinds that a management cluster has, without kubemend's own, and those of more files or folders: kubemend can be installed then.
+	// Kinds adds the kinds that a management cluster has, without kubemend's own, and those of more files or folders: kubemend can be
+	// installed then.
 	Kinds []string
 	// Audit has the API server note what kubemend asks of it; see Audited.
 	Audit bool

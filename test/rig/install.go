@@ -129,8 +129,8 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) (
 	return content, err
 }
 
-// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to the
-// user: it learns of them a moment after it stored them.
+// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to
+// the user: it learns of them a moment after it stored them.
 func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
@@ -204,9 +204,9 @@ func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.
 }
 
 // SharedKubeconfigSecret is KubeconfigSecret with a kubeconfig for kubemend, such as GrantWorkloadUser returns, and the administrator's for
-// core. Cluster API knows only one Secret for all its clients, and core needs more rights than kubemend: it labels nodes, and drains and deletes
-// them. So in a real management cluster the user of that Secret may do more than kubemend ever does. That kubemend could do with less can
-// only be shown where each has its own.
+// core. Cluster API knows only one Secret for all its clients, and core needs more rights than kubemend: it labels nodes, and drains and
+// deletes them. So in a real management cluster the user of that Secret may do more than kubemend ever does. That kubemend could do with
+// less can only be shown where each has its own.
 func SharedKubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane, kubemend []byte) *corev1.Secret {
 	s := KubeconfigSecret(cluster, workload)
 	s.Data[coreKubeconfig], s.Data[secret.KubeconfigDataName] = s.Data[secret.KubeconfigDataName], kubemend

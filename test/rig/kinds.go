@@ -43,7 +43,8 @@ const (
 // installing them has to answer.
 const askKindEvery = 5 * askEvery
 
-// CertManager are files with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing: see Trust.
+// CertManager are files with cert-manager's Certificate and Issuer, for ManagementOptions.CRDs. Of cert-manager itself a rig has nothing:
+// see Trust.
 func CertManager() ([]string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -238,8 +239,9 @@ func (h *webhooks) install(ctx context.Context, cfg *rest.Config, manifest strin
 	return nil
 }
 
-// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds the manager that is started with WebhookFlags, and trusts the
-// certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as they are.
+// Trust does for a manifest what cert-manager and a Service do in a cluster: the API server finds the manager that is started with
+// WebhookFlags, and trusts the certificate. It changes webhook configurations and the conversion of kinds, and leaves all other objects as
+// they are.
 func (c *ControlPlane) Trust(o *unstructured.Unstructured) error {
 	if c.ours == nil {
 		var err error

@@ -128,8 +128,8 @@ func answered(c *http.Client, request *http.Request) ([]byte, error) {
 type Kubemend = Manager
 
 // Kubemend starts the manager against this control plane with the given kubeconfig (the administrator's if it is nil) and returns when its
-// caches are filled. It ends with the control plane, at the latest. Names distinguish several managers. Where there is Namespace it announces
-// itself there, as it does where it is installed.
+// caches are filled. It ends with the control plane, at the latest. Names distinguish several managers. Where there is Namespace it
+// announces itself there, as it does where it is installed.
 func (c *ControlPlane) Kubemend(ctx context.Context, name string, kubeconfig []byte, args ...string) (*Kubemend, error) {
 	return c.kubemend(ctx, ManagerOptions{Name: name, Kubeconfig: kubeconfig, Args: args})
 }
@@ -176,8 +176,8 @@ func (c *ControlPlane) hasNamespace(ctx context.Context) (bool, error) {
 	return true, nil
 }
 
-// WebhookFlags are the flags of the one manager that answers the API server's webhooks; none without webhooks. See ManagementOptions.Webhooks
-// and Trust.
+// WebhookFlags are the flags of the one manager that answers the API server's webhooks; none without webhooks. See
+// ManagementOptions.Webhooks and Trust.
 func (c *ControlPlane) WebhookFlags() []string {
 	if c.ours == nil {
 		return nil

@@ -70,9 +70,10 @@ func (c *ControlPlane) Audited() ([]auditv1.Event, error) {
 	}
 }
 
-// Follow watches the objects of a kind that options select: it sends those that are there, as Added, and then each write. An API server ends a watch that does
-// not keep up with it, and a client one that is silent for too long; Follow goes on after what it has sent last, so that on a busy machine nothing is missed.
-// It ends with Stop, with ctx, or after an Error, as when the API server does not know any more what came next.
+// Follow watches the objects of a kind that options select: it sends those that are there, as Added, and then each write. An API server
+// ends a watch that does not keep up with it, and a client one that is silent for too long; Follow goes on after what it has sent last, so
+// that on a busy machine nothing is missed. It ends with Stop, with ctx, or after an Error, as when the API server does not know any more
+// what came next.
 func Follow(ctx context.Context, c client.WithWatch, list client.ObjectList, options ...client.ListOption) (watch.Interface, error) {
 	if err := c.List(ctx, list, options...); err != nil {
 		return nil, fmt.Errorf("list what is to be followed: %w", err)
@@ -124,8 +125,8 @@ func pass(there []runtime.Object, writes watch.Interface, to chan<- watch.Event,
 	}
 }
 
-// Stored returns what etcd holds under a key, such as "/registry/kubemend.io/hostremediations/default/node-1": an object as it was last written,
-// in the version that it is stored in, whatever the API server makes of it for its readers.
+// Stored returns what etcd holds under a key, such as "/registry/kubemend.io/hostremediations/default/node-1": an object as it was last
+// written, in the version that it is stored in, whatever the API server makes of it for its readers.
 func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	question, err := json.Marshal(map[string][]byte{"key": []byte(key)})
 	if err != nil {
@@ -153,8 +154,8 @@ func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	return answer.KVs[0].Value, nil
 }
 
-// Listening counts the sockets on which the programs of the rig listen, and names the addresses of those that are not on loopback, as the kernel
-// writes them. Only Linux reports them.
+// Listening counts the sockets on which the programs of the rig listen, and names the addresses of those that are not on loopback, as the
+// kernel writes them. Only Linux reports them.
 func (r *Rig) Listening() (sockets int, exposed []string, err error) {
 	ours := map[string]bool{}
 	for _, process := range processesOf(r.folder) {

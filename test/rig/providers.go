@@ -148,7 +148,8 @@ func (c *ControlPlane) StartProvider(ctx context.Context, p Provider) error {
 	return nil
 }
 
-// Kubectl makes a command of kubectl, of the version of the control planes. It finds plugins in the folder bin of the project, and nothing of the user's.
+// Kubectl makes a command of kubectl, of the version of the control planes. It finds plugins in the folder bin of the project, and nothing
+// of the user's.
 func Kubectl(ctx context.Context, kubeconfig string, args ...string) (*exec.Cmd, error) {
 	root, err := moduleRoot()
 	if err != nil {

@@ -27,8 +27,8 @@ type Times = bmo.Times
 // Waits are how long the Bare Metal Operator and Ironic wait before they reconcile again.
 type Waits = bmo.Waits
 
-// Hurried are waits in the proportions of the real ones, so that a suite need not wait for minutes. A story that depends on how slow they are
-// has the real ones, and a clock of its own: see test/faults/hosts.
+// Hurried are waits in the proportions of the real ones, so that a suite need not wait for minutes. A story that depends on how slow they
+// are has the real ones, and a clock of its own: see test/faults/hosts.
 func Hurried() Waits {
 	return Waits{
 		Poll: time.Minute, Error: time.Second, Short: 50 * time.Millisecond, Long: 200 * time.Millisecond, NotReady: 500 * time.Millisecond,
@@ -142,11 +142,11 @@ func (h *Hosts) look(key client.ObjectKey) {
 	}
 }
 
-// Host is one host with its BMC: what is really so, whatever its BareMetalHost says. What becomes of it is decided by package bmo; here it has
-// a clock, and a kubelet.
+// Host is one host with its BMC: what is really so, whatever its BareMetalHost says. What becomes of it is decided by package bmo; here it
+// has a clock, and a kubelet.
 //
-// Every knob takes effect at once, stays as it is until it is turned again, and enqueues the host for the Bare Metal Operator. (A real one may
-// not reconcile it for hours after an error.)
+// Every knob takes effect at once, stays as it is until it is turned again, and enqueues the host for the Bare Metal Operator. (A real one
+// may not reconcile it for hours after an error.)
 type Host struct {
 	hosts *Hosts
 	key   client.ObjectKey
@@ -218,7 +218,8 @@ func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
 	return pass
 }
 
-// follow does what comes of a change of the model: what the host carries starts with the power and stops with it. It is called with mu held.
+// follow does what comes of a change of the model: what the host carries starts with the power and stops with it. It is called with mu
+// held.
 func (h *Host) follow() {
 	for _, change := range h.model.Changes() {
 		h.turn++

@@ -58,8 +58,8 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 	return c
 }
 
-// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec that
-// asks for them, ends.
+// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec
+// that asks for them, ends.
 func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
 	ginkgo.GinkgoHelper()
 	hosts, err := simulator.NewHosts(management, simulator.Hurried())

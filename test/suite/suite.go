@@ -1,5 +1,5 @@
-// Package suite has what several Ginkgo suites share: they start a rig, build clusters on simulated hosts, make clients, and read metrics and logs.
-// It asserts with Gomega, so nothing but suites may import it.
+// Package suite has what several Ginkgo suites share: they start a rig, build clusters on simulated hosts, make clients, and read metrics
+// and logs. It asserts with Gomega, so nothing but suites may import it.
 package suite
 
 import (
@@ -49,10 +49,11 @@ func Beside(start func(context.Context) error) {
 	})
 }
 
-// What suites on a rig wait for at most. That a machine is busy is no reason for more: what depends on time is tested in memory. Only a spec that fails takes
-// this long.
+// What suites on a rig wait for at most. That a machine is busy is no reason for more: what depends on time is tested in memory. Only a
+// spec that fails takes this long.
 const (
-	// Wait bounds one thing that a spec waits for. It is shorter than the manager's --sync-period, which would make good what a watch has missed.
+	// Wait bounds one thing that a spec waits for. It is shorter than the manager's --sync-period, which would make good what a watch has
+	// missed.
 	Wait = 3 * time.Minute
 	// SpecPatience bounds a spec in which one thing happens after another.
 	SpecPatience = 4 * Wait
@@ -82,8 +83,8 @@ func Run(t *testing.T, name string, p Patience, args ...any) {
 // logEnd is how much of a log is shown, in bytes.
 const logEnd = 16 << 10
 
-// LogOf adds the end of a manager's log to the report of a spec that has failed: whatever failed, the log says most. There need not be a manager
-// yet, and what cannot be read is left out.
+// LogOf adds the end of a manager's log to the report of a spec that has failed: whatever failed, the log says most. There need not be a
+// manager yet, and what cannot be read is left out.
 func LogOf(name string, manager *rig.Kubemend, report ginkgo.SpecReport) {
 	if !report.Failed() || manager == nil {
 		return
@@ -117,8 +118,8 @@ func Annotate(ctx context.Context, c client.Writer, o client.Object, key string,
 	gomega.Expect(client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)))).To(gomega.Succeed())
 }
 
-// LookedFor are requests that are forbidden, and shall be: at its start the manager looks for requests of its own among all kinds that have a
-// sibling named Template, and skips what it may not list.
+// LookedFor are requests that are forbidden, and shall be: at its start the manager looks for requests of its own among all kinds that have
+// a sibling named Template, and skips what it may not list.
 var LookedFor = []string{"list controlplane.cluster.x-k8s.io/kubeadmcontrolplanes"}
 
 // NothingForbidden expects that control planes with Audit have forbidden kubemend nothing but LookedFor: that a right is missing shall not
@@ -140,7 +141,8 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	gomega.Expect(found).To(gomega.BeEmpty(), "what kubemend was not allowed")
 }
 
-// Written are the names of the objects of a resource into which kubemend has written a text since a moment, though it may be gone from there.
+// Written are the names of the objects of a resource into which kubemend has written a text since a moment, though it may be gone from
+// there.
 func Written(plane *rig.ControlPlane, resource string, since time.Time, text string) []string {
 	ginkgo.GinkgoHelper()
 	events, err := plane.Audited()

@@ -332,7 +332,8 @@ func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmContro
 	return &list.Items[0]
 }
 
-// kubectl runs kubectl as an administrator, in the namespace of the cluster, and returns what it prints. The plugin is found as users have it: on the PATH.
+// kubectl runs kubectl as an administrator, in the namespace of the cluster, and returns what it prints. The plugin is found as users have
+// it: on the PATH.
 func (env *environment) kubectl(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), append([]string{args[0]}, append(args[1:], "--namespace", env.namespace)...)...)

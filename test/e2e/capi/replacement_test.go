@@ -165,7 +165,8 @@ func (env *environment) nudge(ctx context.Context) {
 	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
 }
 
-// turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more that was patched.
+// turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more
+// that was patched.
 func (env *environment) turnAPIServer(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	pod := &corev1.Pod{}

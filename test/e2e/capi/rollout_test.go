@@ -95,8 +95,8 @@ func (env *environment) verdicts(ctx context.Context) func() []string {
 	}
 }
 
-// written begins to follow the machines, and returns what they were after each write from then on, the oldest first: who only reads them now and then
-// misses what lasts for a moment.
+// written begins to follow the machines, and returns what they were after each write from then on, the oldest first: who only reads them
+// now and then misses what lasts for a moment.
 func (env *environment) written(ctx context.Context) func() []*clusterv1.Machine {
 	GinkgoHelper()
 	changes, err := rig.Follow(ctx, here, &clusterv1.MachineList{}, client.InNamespace(env.namespace))

@@ -108,8 +108,8 @@ func silence(names ...string) {
 	}
 }
 
-// longSilent hangs the kubelet of a node, until kube-controller-manager has found that out. Checks of the documentation wait for five minutes
-// then, which no stamp shortens of a node that the manager has seen Ready: here the check waits for a second.
+// longSilent hangs the kubelet of a node, until kube-controller-manager has found that out. Checks of the documentation wait for five
+// minutes then, which no stamp shortens of a node that the manager has seen Ready: here the check waits for a second.
 func longSilent(ctx context.Context, name, of string) {
 	GinkgoHelper()
 	c := check(ctx, of)
@@ -234,7 +234,8 @@ func told(ctx context.Context, name, reason string) func() bool {
 	}
 }
 
-// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks are deleted when all is healthy again.
+// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks are deleted when all is
+// healthy again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
 	createObjects(ctx, suite.Manifest(file))

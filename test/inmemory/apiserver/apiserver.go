@@ -1,9 +1,10 @@
-// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport hands it the
-// requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the clock is virtual.
+// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport
+// hands it the requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the
+// clock is virtual.
 //
-// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go): resource
-// versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas, CEL, webhooks and RBAC
-// decide is not here: that is tested on a real one.
+// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go):
+// resource versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas,
+// CEL, webhooks and RBAC decide is not here: that is tested on a real one.
 package apiserver
 
 import (

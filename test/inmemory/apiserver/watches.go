@@ -166,7 +166,8 @@ func (s *Server) since(kind Kind, version int) []event {
 	return slices.DeleteFunc(later, func(e event) bool { return e.resource != resource })
 }
 
-// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher: watchCacheInterval.)
+// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher:
+// watchCacheInterval.)
 func seen(r *http.Request, call Call, change event) (watch.EventType, *unstructured.Unstructured) {
 	before, after := change.was != nil && selects(r, call, change.was), change.is != nil && selects(r, call, change.is)
 	switch {

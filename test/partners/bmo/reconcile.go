@@ -106,8 +106,8 @@ func (p *pass) reconcile() Pass {
 	return done
 }
 
-// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. The one who paused the
-// host wrote it down. (bmh reconcileHostData)
+// restore gives a host that came from another management cluster the status that it had there: clusterctl moves none. The one who paused
+// the host wrote it down. (bmh reconcileHostData)
 func (p *pass) restore() (Pass, bool) {
 	kept, has := p.bmh.Annotations[bmov1alpha1.StatusAnnotation]
 	switch {
@@ -280,8 +280,8 @@ func (p *pass) register() (Pass, bool) {
 	return Pass{}, false
 }
 
-// Looks are the moments at which BMO looks at a host: when it hears of a change of what others write, and when it wants to look again. The zero
-// value has looked at nothing. With a work queue it is not needed.
+// Looks are the moments at which BMO looks at a host: when it hears of a change of what others write, and when it wants to look again. The
+// zero value has looked at nothing. With a work queue it is not needed.
 type Looks struct {
 	heard string
 	again time.Time

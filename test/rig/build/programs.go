@@ -45,14 +45,14 @@ type program struct {
 	sources []string
 	// usually is how long it takes on two cores, if nothing is cached but what kubemend itself is built from.
 	usually time.Duration
-	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than older
-	// minor versions. Empty if it may not.
+	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than
+	// older minor versions. Empty if it may not.
 	asset string
 	older int
 }
 
-// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked side by
-// side.
+// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked
+// side by side.
 var programs = []program{
 	// kube-apiserver works with the etcd of the minor version before as well.
 	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
@@ -118,8 +118,8 @@ func (m module) pinned(root, dependency string) (string, error) {
 // askFor bounds how long a program may take to say its version.
 const askFor = 20 * time.Second
 
-// asset is the path of a program in the folder of KUBEBUILDER_ASSETS and its version, if the rig can use it. Otherwise why is the reason; it is empty
-// if the variable is not set.
+// asset is the path of a program in the folder of KUBEBUILDER_ASSETS and its version, if the rig can use it. Otherwise why is the reason;
+// it is empty if the variable is not set.
 func (b *builder) asset(ctx context.Context, p program) (path, version, why string, err error) {
 	if b.assets == "" || p.asset == "" {
 		return "", "", "", nil

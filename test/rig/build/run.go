@@ -58,7 +58,8 @@ func (p progress) line(format string, args ...any) {
 	_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, fmt.Sprintf(format, args...))
 }
 
-// during does the work. It says what is built and how long that usually takes, then how long it has taken so far, and in the end how long it took.
+// during does the work. It says what is built and how long that usually takes, then how long it has taken so far, and in the end how long
+// it took.
 func (p progress) during(ctx context.Context, what string, usually time.Duration, work func(context.Context) error) error {
 	began := time.Now()
 	ended := make(chan error, 1)
