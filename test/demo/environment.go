@@ -242,17 +242,6 @@ func (s *environment) host(machine string) (*simulator.Host, error) {
 	return nil, fmt.Errorf("machine %s has no host", machine)
 }
 
-func (s *environment) eachHost(machines []string, do func(*simulator.Host)) error {
-	for _, machine := range machines {
-		host, err := s.host(machine)
-		if err != nil {
-			return err
-		}
-		do(host)
-	}
-	return nil
-}
-
 // eachKubelet does something to the kubelets of several machines at the same moment.
 func (s *environment) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
 	var group errgroup.Group

@@ -23,8 +23,7 @@ import (
 )
 
 const commands = `Commands: stop <machine>...     stop kubelets; the power of their hosts stays on
-          start <machine>...    start kubelets again, and repair their hosts
-          break <machine>...    stop kubelets, and keep their hosts from booting
+          start <machine>...    start kubelets again
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -58,7 +57,7 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 	if s.manager == nil {
 		return // it did not get that far
 	}
-	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop or break.")
+	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop.")
 	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
 	typed := linesOf(ctx, in)
 	for {
@@ -103,20 +102,18 @@ func (s *environment) obey(words []string) error {
 	case len(words) > 1 && words[0] == "stop":
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
-	case len(words) > 1 && words[0] == "break":
-		s.narrator.countFrom(time.Now())
-		if err := s.eachHost(words[1:], func(host *simulator.Host) { host.Mute(-1) }); err != nil {
-			return err
-		}
-		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
 	case len(words) > 1 && words[0] == "start":
-		return s.eachHost(words[1:], func(host *simulator.Host) {
-			host.Mute(0)
+		for _, machine := range words[1:] {
+			host, err := s.host(machine)
+			if err != nil {
+				return err
+			}
 			// The kubelet of a host that is off waits for its next boot.
 			if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
 				kubelet.Start()
 			}
-		})
+		}
+		return nil
 	}
 	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
 }

@@ -1,11 +1,7 @@
 package main
 
 import (
-	"context"
-	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -23,19 +19,15 @@ func remediationChanged(written func(time.Time) string) func(old, updated *mendv
 	return func(old, updated *mendv1.HostRemediation) (seen []observation) {
 		switch {
 		case updated == nil:
-			return requestDeleted(old)
+			return saw(makerOfRequest(old), requestGone, old.Name, "deletes HostRemediation %s, since its Machine is healthy again", old.Name)
 		case old == nil:
 			return saw(makerOfRequest(updated), requestMade, updated.Name,
 				"the timeout of Machine %[1]s has expired: makes HostRemediation %[1]s from the template", updated.Name)
 		}
 		if old.Status.Attempt != updated.Status.Attempt && updated.Status.Deadline != nil {
-			text := fmt.Sprintf("starts attempt 1 of %d", *updated.Spec.Strategy.RetryLimit+1)
-			if updated.Status.Attempt > 1 {
-				text = updated.Status.Message // with the reason
-			}
-			seen = saw(kubemendHost, attemptBegun, updated.Name, "%s. Deadline for the host to be off and without workload: %s",
-				text, written(updated.Status.Deadline.Time))
-			seen[0].number = int(updated.Status.Attempt)
+			seen = saw(kubemendHost, attemptBegun, updated.Name,
+				"starts attempt %d of %d. Deadline for the host to be off and without workload: %s",
+				updated.Status.Attempt, *updated.Spec.Strategy.RetryLimit+1, written(updated.Status.Deadline.Time))
 		}
 		if turned(old, updated, infrav1.WorkloadMovedCondition, metav1.ConditionTrue) {
 			seen = append(seen, saw(kubemendHost, workloadMoved, updated.Name,
@@ -58,15 +50,6 @@ func makerOfRequest(rem *mendv1.HostRemediation) string {
 		return kubemend
 	}
 	return "somebody"
-}
-
-// requestDeleted is about a remediation that is gone: its check deleted it because the Machine was healthy again, or Kubernetes
-// because the Machine was gone after owner remediation had been requested.
-func requestDeleted(old *mendv1.HostRemediation) []observation {
-	if old.Status.Phase == infrav1.PhaseDeleting {
-		return saw(controllerManager, requestGone, old.Name, "deletes HostRemediation %s together with its Machine", old.Name)
-	}
-	return saw(makerOfRequest(old), requestGone, old.Name, "deletes HostRemediation %s, since its Machine is healthy again", old.Name)
 }
 
 // nodeChanged describes a change of a Node.
@@ -163,70 +146,4 @@ func volumeChanged(old, updated *storagev1.VolumeAttachment) []observation {
 			updated.Spec.NodeName)
 	}
 	return nil
-}
-
-// scrapeEvery is the interval of reading the manager's metrics: the only source of what is pending.
-const scrapeEvery = 200 * time.Millisecond
-
-// pendingTargets are the targets that are pending.
-type pendingTargets struct {
-	pending, total int
-	// until is when the first of them is unhealthy unless it comes back.
-	until time.Time
-}
-
-// watchPending records changes of what is pending, from the manager's metrics, until the context ends.
-func (s *environment) watchPending(background context.Context) {
-	tick := time.NewTicker(scrapeEvery)
-	defer tick.Stop()
-	var last int
-	for {
-		select {
-		case <-background.Done():
-			return
-		case <-tick.C:
-		}
-		text, err := s.manager.Scrape(background)
-		if err != nil {
-			continue // it may be restarting; a scene that waits for it says so
-		}
-		now := pendingIn(text)
-		// Fewer pending targets are reported by what became of them.
-		if now.pending > last {
-			s.add(s.pendingObserved(now))
-		}
-		last = now.pending
-	}
-}
-
-func (s *environment) pendingObserved(now pendingTargets) observation {
-	are, they := "is", "it is"
-	if now.pending > 1 {
-		are, they = "are", "they are"
-	}
-	return observation{
-		by: kubemend, fact: pendingFact, about: checkName, number: now.pending, of: now.total,
-		text: fmt.Sprintf("%d of %d machines %s pending: unhealthy at %s unless %s Ready before", now.pending, now.total, are,
-			s.narrator.at(now.until), they),
-	}
-}
-
-// pendingIn reads the pending targets from the metrics of the check.
-func pendingIn(text string) (found pendingTargets) {
-	for line := range strings.Lines(text) {
-		name, rest, _ := strings.Cut(line, "{")
-		labels, sample, _ := strings.Cut(strings.TrimSpace(rest), "} ")
-		value, err := strconv.ParseFloat(sample, 64)
-		switch {
-		case err != nil || !strings.Contains(labels, `name="`+checkName+`"`):
-		case name == "kubemend_machinehealthcheck_targets":
-			found.total += int(value)
-			if strings.Contains(labels, `state="pending"`) {
-				found.pending = int(value)
-			}
-		case name == "kubemend_machinehealthcheck_next_deadline_timestamp_seconds":
-			found.until = time.Unix(int64(value), 0)
-		}
-	}
-	return found
 }

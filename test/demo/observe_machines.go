@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -17,6 +18,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
 
 // The actors, as the commentary calls them.
@@ -81,7 +83,7 @@ func machineChanged(old, updated *clusterv1.Machine) []observation {
 	case old == nil:
 		return saw(makerOf(updated), machineCreated, updated.Name, "Machine %s is created", updated.Name)
 	}
-	seen := append(healthChanged(old, updated), ownerChanged(old, updated)...)
+	seen := slices.Concat(healthChanged(old, updated), pendingChanged(old, updated), ownerChanged(old, updated))
 	if old.Status.Phase != updated.Status.Phase && updated.Status.Phase == string(clusterv1.MachinePhaseRunning) {
 		seen = append(saw(machineController, machineRunning, updated.Name, "Machine %s runs, on Node %s", updated.Name,
 			updated.Status.NodeRef.Name), seen...)
@@ -118,6 +120,15 @@ func healthChanged(old, updated *clusterv1.Machine) []observation {
 	return nil
 }
 
+func pendingChanged(old, updated *clusterv1.Machine) []observation {
+	const reason = string(machines.WithinTimeout)
+	if conditions.GetReason(updated, mendv1.Remediation) != reason || conditions.GetReason(old, mendv1.Remediation) == reason {
+		return nil
+	}
+	_, until, _ := strings.Cut(conditions.GetMessage(updated, mendv1.Remediation), ". ")
+	return saw(authorOf(updated, mendv1.Remediation), pendingFact, updated.Name, "Machine %s is pending. %s", updated.Name, until)
+}
+
 func ownerChanged(old, updated *clusterv1.Machine) []observation {
 	const owner = clusterv1.MachineOwnerRemediatedCondition
 	before, now := conditions.Get(old, owner), conditions.Get(updated, owner)
@@ -129,9 +140,6 @@ func ownerChanged(old, updated *clusterv1.Machine) []observation {
 		return saw(makerOf(updated), ownerActs, updated.Name, "remediates Machine %s: %s", updated.Name, now.Message)
 	}
 	by, name := authorOf(updated, now.Type), "none"
-	if by == kubemend && conditions.Has(updated, clusterv1.MachineExternallyRemediatedCondition) {
-		by = kubemendHost // both write under the name of kubemend, but the check asks either the owner or somebody else
-	}
 	if o := metav1.GetControllerOf(updated); o != nil {
 		name = o.Kind + " " + o.Name
 	}
@@ -170,11 +178,6 @@ func bareMetalChanged(old, updated *bmov1alpha1.BareMetalHost) (seen []observati
 			updated.Name, infrav1.PowerOffAnnotationPrefix)...)
 	case before && !now:
 		seen = append(seen, saw(kubemendHost, onAsked, updated.Name, "releases BareMetalHost %s: removes that annotation", updated.Name)...)
-	}
-	_, before := old.Annotations[infrav1.UnhealthyAnnotation]
-	if _, now := updated.Annotations[infrav1.UnhealthyAnnotation]; !before && now {
-		seen = append(seen, saw(kubemendHost, shown, updated.Name, "marks BareMetalHost %s with %s: no machine will use it",
-			updated.Name, infrav1.UnhealthyAnnotation)...)
 	}
 	return seen
 }

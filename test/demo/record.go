@@ -37,7 +37,7 @@ const (
 	machineDeleting fact = "a machine is being deleted"
 	machineGone     fact = "a machine is gone"
 	coreSkips       fact = "Cluster API core skips a check"
-	pendingFact     fact = "machines are pending"
+	pendingFact     fact = "a machine is pending"
 	counted         fact = "a check counts its machines"
 	shortCircuited  fact = "a check is short-circuited"
 	allowedAgain    fact = "a check is no longer short-circuited"
@@ -235,7 +235,6 @@ func (s *environment) watch(background context.Context) error {
 	if !here.WaitForCacheSync(ready) {
 		return fmt.Errorf("watch the cluster: the first lists took longer than %s", patience)
 	}
-	s.background.Go(func() { s.watchPending(background) })
 	return nil
 }
 
