@@ -7,6 +7,7 @@ import (
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	"github.com/onsi/gomega/types"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -70,10 +71,12 @@ func takesManifests(management *cluster) {
 		Expect(management.try(ctx, check, author)).To(MatchError(ContainSubstring("no matches for kind")))
 
 		manager := management.start(ctx, "with NodeHealthChecks")
-		served := suite.Metric(ctx, manager, "kubemend_kind_served", `kind="nodehealthchecks.remediation.medik8s.io"`)
-		Eventually(served).Should(Equal("0"))
+		served := func(value string) types.GomegaMatcher {
+			return MatchRegexp(`(?m)^kubemend_kind_served\{[^}]*kind="nodehealthchecks\.remediation\.medik8s\.io"[^}]*\} ` + value + "$")
+		}
+		Eventually(manager.Scrape).WithArguments(ctx).Should(served("0"))
 		installed = append(installed, management.install(ctx, read(released(this, "kubemend-node-health-checks.yaml")))...)
-		Eventually(served).Should(Equal("1"))
+		Eventually(manager.Scrape).WithArguments(ctx).Should(served("1"))
 		Expect(management.try(ctx, check, author)).To(Succeed())
 		expression := map[string]any{"key": "a", "operator": "In"} // without values
 		Expect(unstructured.SetNestedSlice(check.Object, []any{expression}, "spec", "selector", "matchExpressions")).To(Succeed())

@@ -11,7 +11,6 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -94,22 +93,6 @@ func LogOf(name string, manager *rig.Kubemend, report ginkgo.SpecReport) {
 	}
 }
 
-// Metric is the value of the first series of a manager's metrics that has the name, and the labels as they are written; or "missing".
-func Metric(ctx context.Context, manager *rig.Kubemend, name string, labels ...string) func(gomega.Gomega) string {
-	return func(g gomega.Gomega) string {
-		text, err := manager.Scrape(ctx)
-		g.Expect(err).NotTo(gomega.HaveOccurred())
-		for line := range strings.Lines(text) {
-			line = strings.TrimSpace(line)
-			lacks := func(label string) bool { return !strings.Contains(line, label) }
-			if (strings.HasPrefix(line, name+"{") || strings.HasPrefix(line, name+" ")) && !slices.ContainsFunc(labels, lacks) {
-				return line[strings.LastIndex(line, " ")+1:]
-			}
-		}
-		return "missing"
-	}
-}
-
 // Annotate writes one annotation of an object and nothing else; nil removes it. An object that is gone is left at that.
 func Annotate(ctx context.Context, c client.Writer, o client.Object, key string, value *string) {
 	ginkgo.GinkgoHelper()
@@ -156,4 +139,16 @@ func Written(plane *rig.ControlPlane, resource string, since time.Time, text str
 		}
 	}
 	return names
+}
+
+// Kubectl runs kubectl as an administrator of a control plane, in a namespace, and returns what it prints. The plugin is found as users have
+// it: on the PATH.
+func Kubectl(ctx context.Context, plane *rig.ControlPlane, namespace string, args ...string) string {
+	ginkgo.GinkgoHelper()
+	run, err := rig.Kubectl(ctx, plane.KubeconfigFile(), append(args, "--namespace", namespace)...)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	var out, complaint bytes.Buffer
+	run.Stdout, run.Stderr = &out, &complaint
+	gomega.Expect(run.Run()).To(gomega.Succeed(), "kubectl %v: %s%s", args, &out, &complaint)
+	return out.String()
 }

@@ -101,7 +101,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
-		Eventually(func() int { return about(env.eventsOf(ctx, check, reason), machine) }).Should(Equal(1), reason)
+		Eventually(env.notes).WithArguments(ctx, check, reason, machine).Should(HaveLen(1), reason)
 	}
 }
 

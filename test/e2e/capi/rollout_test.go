@@ -78,7 +78,7 @@ func (env *environment) verdicts(ctx context.Context) func() []string {
 		for _, reason := range []string{
 			mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted, mendv1.EventRemediationRestricted, mendv1.EventRemediationFailed,
 		} {
-			all = append(all, env.events(ctx, reason)...)
+			all = append(all, env.notes(ctx, nil, reason, "")...)
 		}
 		return all
 	}
