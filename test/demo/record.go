@@ -63,7 +63,7 @@ const (
 	volumeDetached fact = "a volume is detached"
 )
 
-// observation is one change of an object, an event or a metric.
+// observation is one change of an object, or an event.
 type observation struct {
 	at    time.Time
 	by    string // who did it

@@ -18,6 +18,7 @@ import (
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
 	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -124,18 +125,25 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	gomega.Expect(found).To(gomega.BeEmpty(), "what kubemend was not allowed")
 }
 
+// Writes are the requests by which kubemend has asked to change objects of these resources since a moment, in their order.
+func Writes(plane *rig.ControlPlane, since time.Time, resources ...string) []auditv1.Event {
+	ginkgo.GinkgoHelper()
+	events, err := plane.Audited()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return slices.DeleteFunc(events, func(e auditv1.Event) bool {
+		return e.ObjectRef == nil || !slices.Contains(resources, e.ObjectRef.Resource) || e.RequestObject == nil ||
+			!e.RequestReceivedTimestamp.After(since)
+	})
+}
+
 // Written are the names of the objects of a resource into which kubemend has written a text since a moment, though it may be gone from
 // there.
 func Written(plane *rig.ControlPlane, resource string, since time.Time, text string) []string {
 	ginkgo.GinkgoHelper()
-	events, err := plane.Audited()
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
 	var names []string
-	for i := range events {
-		e := &events[i]
-		if e.ObjectRef != nil && e.ObjectRef.Resource == resource && e.RequestObject != nil && e.RequestReceivedTimestamp.After(since) &&
-			bytes.Contains(e.RequestObject.Raw, []byte(text)) {
-			names = append(names, e.ObjectRef.Name)
+	for _, write := range Writes(plane, since, resource) {
+		if bytes.Contains(write.RequestObject.Raw, []byte(text)) {
+			names = append(names, write.ObjectRef.Name)
 		}
 	}
 	return names

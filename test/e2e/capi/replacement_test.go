@@ -39,22 +39,14 @@ var _ = Describe("A machine whose node stops being ready", func() {
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]
 		Expect(shared.members(ctx)).To(ContainElement(lost))
 
-		written := shared.written(ctx)
+		began := time.Now()
 		shared.turn(ctx, lost, corev1.ConditionFalse)
 
-		said := func(kind string) (all []string) {
-			for _, m := range written() {
-				if m.Name == lost {
-					all = append(all, saidOf(m, kind))
-				}
-			}
-			return all
-		}
-		Eventually(said).WithArguments(clusterv1.MachineOwnerRemediatedCondition).Should(
-			ContainElement("False/" + controlplanev1.KubeadmControlPlaneMachineRemediationMachineDeletingReason))
-		verdicts := said(clusterv1.MachineHealthCheckSucceededCondition)
-		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach("False/UnhealthyNode"), "why it is replaced, not that its node goes with it")
 		shared.replaced(ctx, before, lost)
+		verdicts := shared.verdicts(began, lost)
+		Expect(verdicts).To(ContainElement("False/UnhealthyNode"))
+		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach("False/UnhealthyNode"),
+			"why it is replaced, not that its node goes with it")
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))
 		shared.toldOnce(ctx, check, lost)
