@@ -177,43 +177,6 @@ func untrue(page rulesPage, files []testFile, rows []string) []string {
 	return found
 }
 
-var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
-
-// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of
-// one that is put together, name the Go test alone.
-func (p proof) exists(files []testFile) bool {
-	texts, funcs := map[string]bool{}, map[string]bool{}
-	for _, f := range files {
-		if filepath.Dir(f.path) != p.folder {
-			continue
-		}
-		for _, text := range f.texts {
-			texts[text] = true
-		}
-		for _, name := range f.funcs {
-			funcs[name] = true
-		}
-	}
-	if goTest.MatchString(p.test) {
-		name, sub, below := strings.Cut(p.test, "/")
-		return funcs[name] && (!below || madeOf(sub, texts))
-	}
-	return !slices.ContainsFunc(strings.Split(p.test, joint), func(part string) bool { return !madeOf(part, texts) })
-}
-
-// madeOf tries every slash, since those in names look like those between them.
-func madeOf(name string, texts map[string]bool) bool {
-	if texts[name] {
-		return true
-	}
-	for i, r := range name {
-		if r == '/' && madeOf(name[:i], texts) && madeOf(name[i+1:], texts) {
-			return true
-		}
-	}
-	return false
-}
-
 const rulesFile = "test/RULES.md"
 
 // joint is what stands between the texts of containers and specs.
@@ -317,4 +280,41 @@ func (p rulesPage) familiesOf(file string) []*family {
 		}
 	}
 	return found
+}
+
+var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
+
+// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of
+// one that is put together, name the Go test alone.
+func (p proof) exists(files []testFile) bool {
+	texts, funcs := map[string]bool{}, map[string]bool{}
+	for _, f := range files {
+		if filepath.Dir(f.path) != p.folder {
+			continue
+		}
+		for _, text := range f.texts {
+			texts[text] = true
+		}
+		for _, name := range f.funcs {
+			funcs[name] = true
+		}
+	}
+	if goTest.MatchString(p.test) {
+		name, sub, below := strings.Cut(p.test, "/")
+		return funcs[name] && (!below || madeOf(sub, texts))
+	}
+	return !slices.ContainsFunc(strings.Split(p.test, joint), func(part string) bool { return !madeOf(part, texts) })
+}
+
+// madeOf tries every slash, since those in names look like those between them.
+func madeOf(name string, texts map[string]bool) bool {
+	if texts[name] {
+		return true
+	}
+	for i, r := range name {
+		if r == '/' && madeOf(name[:i], texts) && madeOf(name[i+1:], texts) {
+			return true
+		}
+	}
+	return false
 }

@@ -142,7 +142,7 @@ func (c *ControlPlane) bootCore(ctx context.Context, hooks *webhooks, args []str
 	if err := hooks.install(ctx, c.Config(), filepath.Join(upstream, coreWebhooks)); err != nil {
 		return err
 	}
-	if err := c.keep(ctx, Core, func(ctx context.Context) error { return c.startCore(ctx, hooks, args) }); err != nil {
+	if err := c.startCore(ctx, hooks, args); err != nil {
 		return fmt.Errorf("start Cluster API core of %s: %w", c.name, err)
 	}
 	c.rig.progress(since, "%s: Cluster API core is ready", c.name)

@@ -39,7 +39,6 @@ type ControlPlane struct {
 
 	mu      sync.Mutex
 	running map[program]*process
-	starts  map[Provider]func(context.Context) error
 	ports   []*port
 	stopped bool
 }
@@ -48,7 +47,6 @@ type ControlPlane struct {
 func (r *Rig) newControlPlane(name string, audit bool) (*ControlPlane, error) {
 	c := &ControlPlane{
 		rig: r, name: name, folder: filepath.Join(r.folder, name), audit: audit, running: map[program]*process{},
-		starts: map[Provider]func(context.Context) error{},
 	}
 	if err := r.enter(c); err != nil {
 		return nil, err
@@ -291,14 +289,13 @@ func (c *ControlPlane) launch(name program, path string, args []string) (*proces
 	return started, nil
 }
 
-// end ends a program, and reports whether there was one.
-func (c *ControlPlane) end(p program) bool {
+// end ends a program, if there is one.
+func (c *ControlPlane) end(p program) {
 	c.mu.Lock()
 	started := c.running[p]
 	delete(c.running, p)
 	c.mu.Unlock()
 	started.stop()
-	return started != nil
 }
 
 // stop ends everything at once: nothing that one program could still send to another is of use. It reports programs that

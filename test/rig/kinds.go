@@ -142,13 +142,13 @@ func (all catalogue) install(ctx context.Context, cfg *rest.Config) error {
 
 // listed waits until the API server also lists the kinds that it serves already: managers go by that list, and give up if it lacks one.
 func (all catalogue) listed(ctx context.Context, cfg *rest.Config) error {
-	client, err := discovery.NewDiscoveryClientForConfig(cfg)
+	server, err := discovery.NewDiscoveryClientForConfig(cfg)
 	if err != nil {
 		return fmt.Errorf("make a client for CRDs: %w", err)
 	}
 	var missing error
 	err = wait.PollUntilContextCancel(ctx, askKindEvery, true, func(context.Context) (bool, error) {
-		_, lists, err := client.ServerGroupsAndResources()
+		_, lists, err := server.ServerGroupsAndResources()
 		missing = errors.Join(err, all.missing(lists))
 		return missing == nil, nil
 	})
@@ -176,19 +176,6 @@ func (all catalogue) missing(lists []*metav1.APIResourceList) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// conversion points a kind at the manager's webhook server.
-func (h *webhooks) conversion() *apiextensionsv1.CustomResourceConversion {
-	return &apiextensionsv1.CustomResourceConversion{
-		Strategy: apiextensionsv1.WebhookConverter,
-		Webhook: &apiextensionsv1.WebhookConversion{
-			ClientConfig: &apiextensionsv1.WebhookClientConfig{
-				URL: ptr.To(h.url("/convert")), CABundle: h.caBundle,
-			},
-			ConversionReviewVersions: []string{"v1"},
-		},
-	}
 }
 
 // webhooks is where a manager answers the API server.
@@ -314,5 +301,18 @@ func (h *webhooks) asked(cfg *rest.Config) func(context.Context) error {
 		default:
 			return fmt.Errorf("have a bad MachineHealthCheck refused: %w", err)
 		}
+	}
+}
+
+// conversion points a kind at the manager's webhook server.
+func (h *webhooks) conversion() *apiextensionsv1.CustomResourceConversion {
+	return &apiextensionsv1.CustomResourceConversion{
+		Strategy: apiextensionsv1.WebhookConverter,
+		Webhook: &apiextensionsv1.WebhookConversion{
+			ClientConfig: &apiextensionsv1.WebhookClientConfig{
+				URL: ptr.To(h.url("/convert")), CABundle: h.caBundle,
+			},
+			ConversionReviewVersions: []string{"v1"},
+		},
 	}
 }

@@ -16,7 +16,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -173,29 +172,33 @@ func (env *environment) turnAPIServer(ctx context.Context, machine string, statu
 	Expect(env.there.Update(ctx, pod)).To(Succeed())
 }
 
-var _ = Describe("A node that went bad and recovered while the owners did not run", func() {
+var _ = Describe("A node that went bad and recovered while the owners were paused", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("is not replaced by owners that start after kubemend took its verdict back", func(ctx SpecContext) {
+	It("is not replaced by owners that go on after kubemend took its verdict back", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		shared.check(ctx, worker)
 		before := shared.identities(ctx)
 		bad := []string{shared.names(ctx, controlPlane)[0], shared.names(ctx, worker)[0]}
-		owners := []rig.Provider{rig.KubeadmControlPlane, rig.Core}
-		for _, p := range owners {
-			Expect(management.StopProvider(p)).To(Succeed())
+		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: shared.namespace}}
+		set.Name = metav1.GetControllerOf(shared.machines(ctx)[bad[1]]).Name
+		owners := []owner{shared.owner(ctx), set}
+		for _, o := range owners {
+			pause(ctx, o, new("e2e"))
+			DeferCleanup(func(ctx SpecContext) { pause(ctx, o, nil) })
 		}
 		for _, name := range bad {
 			shared.turn(ctx, name, corev1.ConditionFalse)
 		}
 		for _, name := range bad {
 			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/UnhealthyNode"))
+			Eventually(shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)).Should(HavePrefix("False/"), "its owner is asked")
 			shared.turn(ctx, name, corev1.ConditionTrue)
 			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(HavePrefix("True/"))
 		}
-		for _, p := range owners {
-			Expect(management.StartProvider(ctx, p)).To(Succeed())
+		for _, o := range owners {
+			pause(ctx, o, nil)
 		}
 		By("having the owners look at their machines")
 		shared.remediation(ctx, `{"maxRetry":3}`)
@@ -218,6 +221,22 @@ var _ = Describe("A node that went bad and recovered while the owners did not ru
 		Expect(before).To(BeEmpty(), "none was replaced")
 	}, SpecTimeout(specPatience))
 })
+
+// owner is an object that replaces machines.
+type owner interface {
+	client.Object
+	conditions.Getter
+}
+
+// pause has an owner paused, or go on if the value is nil, and returns when it knows.
+func pause(ctx context.Context, o owner, value *string) {
+	GinkgoHelper()
+	suite.Annotate(ctx, here, o, clusterv1.PausedAnnotation, value)
+	Eventually(func(g Gomega) {
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+		g.Expect(conditions.IsTrue(o, clusterv1.PausedCondition)).To(Equal(value != nil))
+	}).Should(Succeed())
+}
 
 // remediation sets spec.remediation of the control plane, and nothing else of it. The topology leaves alone what is not in the class.
 func (env *environment) remediation(ctx context.Context, is string) {

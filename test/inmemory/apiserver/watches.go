@@ -115,7 +115,7 @@ func (s *Server) stream(r *http.Request, kind Kind, call Call, w *watcher, to *j
 		}
 		s.mu.Unlock()
 		for _, change := range missed {
-			if what, obj := seen(r, call, change); obj != nil && to.Encode(frame(r, what, versioned(obj, kind))) != nil {
+			if what, obj := seen(r, call, change); obj != nil && send(to, frame(r, what, versioned(obj, kind))) != nil {
 				return
 			}
 		}
@@ -149,12 +149,15 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 	s.mu.Unlock()
 	defer s.mu.Lock()
 	for _, f := range frames {
-		if to.Encode(f) != nil { // the client has gone
+		if send(to, f) != nil {
 			return false
 		}
 	}
 	return true
 }
+
+// send writes a frame, which fails once the client has gone.
+func send(to *json.Encoder, frame map[string]any) error { return to.Encode(frame) }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {
 	return map[string]any{"type": kind, "object": asAsked(r, obj).Object}
