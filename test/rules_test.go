@@ -2,9 +2,8 @@ package test
 
 import (
 	"fmt"
-	"go/ast"
-	"go/token"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -98,27 +97,24 @@ func testFiles(t *testing.T) []testFile {
 	walk(t, func(file string) {
 		below := strings.HasPrefix(file, "test/") && strings.HasSuffix(file, ".go")
 		if (below || strings.HasSuffix(file, "_test.go")) && !strings.HasPrefix(file, "hack/") && filepath.Dir(file) != "test" {
-			found = append(found, readTestFile(file, parse(t, filepath.Join(root, file), nil)))
+			found = append(found, readTestFile(file, content(t, file)))
 		}
 	})
 	return found
 }
 
-func readTestFile(file string, parsed *ast.File) testFile {
+var declared = regexp.MustCompile(`(?m)^func (\w+)\(`)
+
+func readTestFile(file, source string) testFile {
 	f := testFile{path: file}
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			if n.Recv == nil {
-				f.funcs = append(f.funcs, n.Name.Name)
-			}
-		case *ast.BasicLit:
-			if text, err := strconv.Unquote(n.Value); err == nil && n.Kind == token.STRING {
-				f.texts = append(f.texts, text)
-			}
+	for _, function := range declared.FindAllStringSubmatch(source, -1) {
+		f.funcs = append(f.funcs, function[1])
+	}
+	for _, quoted := range textsOf(source, false) {
+		if text, err := strconv.Unquote(quoted); err == nil {
+			f.texts = append(f.texts, text)
 		}
-		return true
-	})
+	}
 	return f
 }
 
@@ -181,10 +177,115 @@ func untrue(page rulesPage, files []testFile, rows []string) []string {
 	return found
 }
 
+const rulesFile = "test/RULES.md"
+
+// joint is what stands between the texts of containers and specs.
+const joint = " › "
+
+// rulesPage is what test/RULES.md says.
+type rulesPage struct {
+	families   []*family
+	statements []statement
+	seeds      map[string]bool // the ids of all documents and of their statements
+}
+
+// A family is a set of ids that mean the same in the same places: folders, or single files.
+type family struct {
+	name   string
+	places []string
+	ids    map[string]bool
+}
+
+// A statement is a sentence of a document. Tests hold it, or it is not true here and rows of docs/differences.md say so, or both in part.
+type statement struct {
+	id      string // as in the names of tests, such as "seed 0.1"
+	held    []proof
+	differs []string
+}
+
+// A proof is a test of the package in a folder. A spec is named with its containers.
+type proof struct{ folder, test string }
+
+var (
+	codeIn = regexp.MustCompile("`([^`]+)`")
+
+	placesLine    = regexp.MustCompile("(?m)^(?:Ids in )?(?:`[^`]+`[,.] ?)+$")
+	idLine        = regexp.MustCompile(`(?m)^\| (\w+|NHC#\d+) \| [^|\n]+ \| .+ \|$`)
+	documentLine  = regexp.MustCompile(`^### (seed \d{3}): .`)
+	statementLine = regexp.MustCompile(`^- (\d\.\d+): .`)
+	proofLine     = regexp.MustCompile("^  - `([a-z0-9/-]+)" + joint + "(.+)`$")
+	differentLine = regexp.MustCompile(`^  - different, see "([^"]+)": .`)
+)
+
+func readRules(t *testing.T) rulesPage {
+	t.Helper()
+	page := rulesPage{seeds: map[string]bool{}}
+	ids, documents, _ := strings.Cut(content(t, rulesFile), "\n## What the documents say\n")
+	_, ids, _ = strings.Cut(ids, "\n### ")
+	for part := range strings.SplitSeq(ids, "\n### ") {
+		page.families = append(page.families, readFamily(t, part))
+	}
+	for line := range strings.Lines(documents) {
+		page.addStatement(t, strings.TrimRight(line, " \n"))
+	}
+	return page
+}
+
+// readFamily reads a heading, the places below it, and a table of ids.
+func readFamily(t *testing.T, part string) *family {
+	t.Helper()
+	name, text, _ := strings.Cut(part, "\n")
+	f := &family{name: name, ids: map[string]bool{}}
+	for _, line := range placesLine.FindAllString(text, -1) {
+		for _, place := range codeIn.FindAllStringSubmatch(line, -1) {
+			f.places = append(f.places, place[1])
+		}
+	}
+	for _, row := range idLine.FindAllStringSubmatch(text, -1) {
+		if f.ids[row[1]] {
+			t.Errorf("%s explains %s twice", rulesFile, row[1])
+		}
+		f.ids[row[1]] = row[1] != "id"
+	}
+	delete(f.ids, "id")
+	return f
+}
+
+// addStatement reads a line of what the documents say.
+func (p *rulesPage) addStatement(t *testing.T, line string) {
+	t.Helper()
+	last := len(p.statements) - 1
+	if found := documentLine.FindStringSubmatch(line); found != nil {
+		p.seeds[found[1]] = true
+	} else if found := statementLine.FindStringSubmatch(line); found != nil {
+		p.seeds["seed "+found[1]] = true
+		p.statements = append(p.statements, statement{id: "seed " + found[1]})
+	} else if found := proofLine.FindStringSubmatch(line); found != nil {
+		p.statements[last].held = append(p.statements[last].held, proof{found[1], found[2]})
+	} else if found := differentLine.FindStringSubmatch(line); found != nil {
+		p.statements[last].differs = append(p.statements[last].differs, found[1])
+	} else if strings.HasPrefix(line, "  - ") {
+		t.Errorf("%s: %q is neither a test, `folder%stest`, nor \"different, see \"row\": why\"", rulesFile, line, joint)
+	}
+}
+
+// familiesOf are the families whose ids the names of tests in a file use: those of the file, or else of the nearest folder above it.
+func (p rulesPage) familiesOf(file string) []*family {
+	var found []*family
+	for place := file; len(found) == 0 && place != "."; place = path.Dir(place) {
+		for _, f := range p.families {
+			if slices.Contains(f.places, place) {
+				found = append(found, f)
+			}
+		}
+	}
+	return found
+}
+
 var goTest = regexp.MustCompile(`^(?:Test|Fuzz|Example)[A-Z0-9_]`)
 
-// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of one
-// that is put together, name the Go test alone.
+// exists looks for a test in the files of its folder. Each part of the name of a sub-test or spec has to be a text somewhere among them; of
+// one that is put together, name the Go test alone.
 func (p proof) exists(files []testFile) bool {
 	texts, funcs := map[string]bool{}, map[string]bool{}
 	for _, f := range files {

@@ -28,7 +28,8 @@ type writers struct {
 	management *cluster
 }
 
-// underPolicy puts a policy into force for as long as a spec runs, in which there are these namespaces besides: the first one is a tenant's.
+// underPolicy puts a policy into force for as long as a spec runs, in which there are these namespaces besides: the first one is a
+// tenant's.
 func underPolicy(ctx context.Context, management *cluster, policy []*unstructured.Unstructured, namespaces ...string) writers {
 	GinkgoHelper()
 	var objects []client.Object

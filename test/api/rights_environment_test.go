@@ -75,8 +75,8 @@ func installEverything(ctx context.Context) {
 	metal.AllWell(ctx)
 }
 
-// startManager starts the manager as it is installed, or starts it again after it was killed, whose lease it need not wait for. The leader may be
-// late by nearly all of a lease: on a busy machine one that has less ends.
+// startManager starts the manager as it is installed, or starts it again after it was killed, whose lease it need not wait for. The leader
+// may be late by nearly all of a lease: on a busy machine one that has less ends.
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}}

@@ -2,23 +2,38 @@ package api
 
 import (
 	"context"
+	"crypto/tls"
+	"fmt"
+	"net/http"
+	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/rights"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // A right is a verb on a resource of a group, in a namespace or, with none, in all.
@@ -151,4 +166,127 @@ func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func
 		}
 		return number
 	}
+}
+
+// audited are the requests of kubemend so far.
+func audited() []auditv1.Event {
+	GinkgoHelper()
+	events, err := plane.Audited()
+	Expect(err).NotTo(HaveOccurred())
+	return events
+}
+
+func granted(roles []unstructured.Unstructured) []rights.Grant {
+	GinkgoHelper()
+	grants, err := rights.Granted(roles)
+	Expect(err).NotTo(HaveOccurred())
+	return grants
+}
+
+func texts[T fmt.Stringer](all []T) []string {
+	found := make([]string, 0, len(all))
+	for _, one := range all {
+		found = append(found, one.String())
+	}
+	return found
+}
+
+// asked is the answer of the manager to who wants to read its metrics: a ServiceAccount, or nobody.
+func asked(ctx context.Context, reader *corev1.ServiceAccount) func() (int, error) {
+	GinkgoHelper()
+	token := &authenticationv1.TokenRequest{}
+	if reader != nil {
+		Expect(here.SubResource("token").Create(ctx, reader, token)).To(Succeed())
+	}
+	// Its certificate is one that it has made itself.
+	anybody := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	DeferCleanup(anybody.CloseIdleConnections)
+	return func() (int, error) {
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, strings.Replace(manager.Metrics, "http:", "https:", 1), http.NoBody)
+		if err != nil {
+			return 0, err
+		}
+		if reader != nil {
+			request.Header.Set("Authorization", "Bearer "+token.Status.Token)
+		}
+		response, err := anybody.Do(request)
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+}
+
+// mayRead gives a ServiceAccount the right that ships for Prometheus.
+func mayRead(ctx context.Context, reader *corev1.ServiceAccount) {
+	GinkgoHelper()
+	objects := suite.Manifest(filepath.Join(root, "config", "observability", "prometheus-rbac.yaml"))
+	role := objects[slices.IndexFunc(objects, func(o *unstructured.Unstructured) bool { return o.GetKind() == "ClusterRole" })]
+	Expect(here.Create(ctx, role)).To(Succeed())
+	Expect(here.Create(ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: role.GetName()},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.GetName()},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: reader.Namespace, Name: reader.Name}},
+	})).To(Succeed())
+}
+
+// mayListSecrets asks the API server whether the manager may, in a namespace.
+func mayListSecrets(ctx context.Context, where string) func() (bool, error) {
+	return may(ctx, rig.Account, right{verb: "list", resource: "secrets", namespace: where})
+}
+
+// kindsOfOurs are the CRDs that ship, and that are migrated.
+// Records are left out: they have one version, and those that have ended go after a while.
+func kindsOfOurs(ctx context.Context) []apiextensionsv1.CustomResourceDefinition {
+	GinkgoHelper()
+	list := &apiextensionsv1.CustomResourceDefinitionList{}
+	Expect(here.List(ctx, list)).To(Succeed())
+	return slices.DeleteFunc(list.Items, func(crd apiextensionsv1.CustomResourceDefinition) bool {
+		_, err := os.Stat(filepath.Join(ownKinds, crd.Spec.Group+"_"+crd.Spec.Names.Plural+".yaml"))
+		return err != nil || crd.Name == records.CRD
+	})
+}
+
+// ofFormerRelease gives a kind another version, if it has no other. The label is what tells that the kind was installed with kubemend.
+func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	before := crd.DeepCopy()
+	metav1.SetMetaDataLabel(&crd.ObjectMeta, clusterv1.ProviderNameLabel, "addon-kubemend")
+	if len(crd.Spec.Versions) == 1 {
+		former := *crd.Spec.Versions[0].DeepCopy()
+		former.Name, former.Storage = "v1alpha0", false
+		crd.Spec.Versions = append(crd.Spec.Versions, former)
+	}
+	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+}
+
+// touched writes to an object at a version of its kind.
+func touched(ctx context.Context, version string, object client.Object) {
+	GinkgoHelper()
+	kind, err := here.GroupVersionKindFor(object)
+	Expect(err).NotTo(HaveOccurred())
+	at := &unstructured.Unstructured{}
+	at.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
+	at.SetNamespace(object.GetNamespace())
+	at.SetName(object.GetName())
+	Eventually(func() error {
+		return here.Patch(ctx, at, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"written-at":"`+version+`"}}}`)))
+	}).Should(Succeed())
+}
+
+// ofThisRelease makes a kind serve no version but that in which it is stored now, and says that it was stored in all of them.
+func ofThisRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDefinition) {
+	GinkgoHelper()
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(crd), crd)).To(Succeed())
+	before := crd.DeepCopy()
+	for i := range crd.Spec.Versions {
+		crd.Spec.Versions[i].Served = crd.Spec.Versions[i].Storage
+	}
+	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
+	before = crd.DeepCopy()
+	crd.Status.StoredVersions = nil
+	for _, version := range crd.Spec.Versions {
+		crd.Status.StoredVersions = append(crd.Status.StoredVersions, version.Name)
+	}
+	Expect(here.Status().Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
 }

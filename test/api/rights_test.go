@@ -240,8 +240,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {
 		manager.Kill()
-		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose address
-		// and CA every pod has in its files.
+		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose
+		// address and CA every pod has in its files.
 		GinkgoT().Setenv("POD_NAMESPACE", rig.Namespace)
 		GinkgoT().Setenv("POD_NAME", "kubemend")
 		GinkgoT().Setenv("POD_UID", "kubemend")

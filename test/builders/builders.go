@@ -5,12 +5,16 @@
 package builders
 
 import (
+	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -174,4 +178,113 @@ func edited[T any](object T, edits []func(T)) T {
 		edit(object)
 	}
 	return object
+}
+
+// ClaimedBy is the value of the paused annotation with which Cluster API's own controller skips a
+// MachineHealthCheck and kubemend acts.
+const ClaimedBy = "kubemend"
+
+// Claimed gives a MachineHealthCheck to kubemend.
+func Claimed(check *clusterv1.MachineHealthCheck) {
+	if check.Annotations == nil {
+		check.Annotations = map[string]string{}
+	}
+	check.Annotations[clusterv1.PausedAnnotation] = ClaimedBy
+}
+
+// RemediatedBy makes a MachineHealthCheck ask for remediation with copies of a template, instead of leaving it to the
+// owner of the machine.
+func RemediatedBy(apiVersion, kind, name string) func(*clusterv1.MachineHealthCheck) {
+	return func(check *clusterv1.MachineHealthCheck) {
+		check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
+			APIVersion: apiVersion, Kind: kind, Name: name,
+		}
+	}
+}
+
+// Patience is how long a MachineHealthCheck lets every node condition that it has pass.
+func Patience(d time.Duration) func(*clusterv1.MachineHealthCheck) {
+	return func(check *clusterv1.MachineHealthCheck) {
+		for i := range check.Spec.Checks.UnhealthyNodeConditions {
+			check.Spec.Checks.UnhealthyNodeConditions[i].TimeoutSeconds = ptr.To(int32(d / time.Second))
+		}
+	}
+}
+
+// StartsWithin is how long a MachineHealthCheck lets a machine be without a node; forever, if 0.
+func StartsWithin(d time.Duration) func(*clusterv1.MachineHealthCheck) {
+	return func(check *clusterv1.MachineHealthCheck) {
+		check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To(int32(d / time.Second))
+	}
+}
+
+// LongTrue is a condition that has been True for an hour.
+func LongTrue(kind string) metav1.Condition {
+	since := metav1.NewTime(time.Now().Add(-time.Hour).Truncate(time.Second))
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: since}
+}
+
+// Standing is the status of a Cluster whose infrastructure and control plane have been ready for an hour, for tests without the controllers
+// that would write it.
+func Standing() clusterv1.ClusterStatus {
+	return clusterv1.ClusterStatus{
+		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
+		Conditions: []metav1.Condition{
+			LongTrue(clusterv1.ClusterInfrastructureReadyCondition), LongTrue(clusterv1.ClusterControlPlaneInitializedCondition),
+		},
+	}
+}
+
+// Reports gives a node a condition, instead of the one of that type if it has one.
+func Reports(node *corev1.Node, condition corev1.NodeCondition) {
+	same := func(c corev1.NodeCondition) bool { return c.Type == condition.Type }
+	if i := slices.IndexFunc(node.Status.Conditions, same); i >= 0 {
+		node.Status.Conditions[i] = condition
+		return
+	}
+	node.Status.Conditions = append(node.Status.Conditions, condition)
+}
+
+// fieldOwner is who the API server thinks writes what Apply writes.
+const fieldOwner = client.FieldOwner("kubemend-builders")
+
+// Apply makes the objects exist as they are given, in this order, and may be repeated. Each object is then what the API
+// server answered. Status is left alone.
+//
+// It is also the quick way to create the first object of a kind: for two seconds after a kind is established, the API
+// server refuses to create one at first, but not to apply one.
+func Apply(ctx context.Context, c client.Client, objects ...client.Object) error {
+	for _, object := range objects {
+		if err := apply(ctx, c, object); err != nil {
+			return fmt.Errorf("apply %T %s: %w", object, client.ObjectKeyFromObject(object), err)
+		}
+	}
+	return nil
+}
+
+func apply(ctx context.Context, c client.Client, object client.Object) error {
+	kind, err := c.GroupVersionKindFor(object)
+	if err != nil {
+		return err
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	if err != nil {
+		return err
+	}
+	wanted := &unstructured.Unstructured{Object: content}
+	wanted.SetGroupVersionKind(kind)
+	wanted.SetManagedFields(nil)
+	wanted.SetResourceVersion("")
+	wanted.SetUID("") // an object that was deleted meanwhile is made anew
+	unstructured.RemoveNestedField(wanted.Object, "metadata", "creationTimestamp")
+	unstructured.RemoveNestedField(wanted.Object, "metadata", "generation")
+	unstructured.RemoveNestedField(wanted.Object, "status")
+	if err := c.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), fieldOwner, client.ForceOwnership); err != nil {
+		return err
+	}
+	if answer, ok := object.(*unstructured.Unstructured); ok {
+		answer.Object = wanted.Object
+		return nil
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, object)
 }

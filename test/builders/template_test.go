@@ -21,8 +21,8 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 )
 
-// A template with nothing but the name of the cluster given is the manifest of Cluster API's documentation, claimed; but that a check of workers
-// selects the machines of all MachineDeployments, and not those with a label that no cluster of the quick start has.
+// A template with nothing but the name of the cluster given is the manifest of Cluster API's documentation, claimed; but that a check of
+// workers selects the machines of all MachineDeployments, and not those with a label that no cluster of the quick start has.
 func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 	for template, seed := range map[string]string{
 		"machine-health-check-workers.yaml":               "seeds/004/workers.yaml",

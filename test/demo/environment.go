@@ -10,6 +10,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -35,7 +36,8 @@ const (
 	machinesRunning = time.Minute
 )
 
-// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was observed.
+// environment is what the scenes run in: a cluster of simulated hosts that manages itself, the manager, and the record of what was
+// observed.
 type environment struct {
 	*record
 	narrator *narrator
@@ -190,4 +192,68 @@ func (s *environment) workerNames(ctx context.Context, number int) ([]string, er
 		return nil, fmt.Errorf("%d workers are needed, there are %d", number, len(names))
 	}
 	return names[:number], nil
+}
+
+// hostTimes are how long the simulated hosts take once the cluster stands; real ones take minutes. Until then they answer at
+// once: Cluster API core watches nodes only when it has seen that of a first control-plane machine, and it looks for that one
+// only when something else about the machine changes.
+var hostTimes = simulator.Times{PowerOff: 2 * time.Second, PowerOn: 2 * time.Second, Boot: time.Second, Deprovisioning: time.Second}
+
+// startSimulation starts the simulators of what this computer cannot have: hosts, and what needs a container runtime. They run
+// until the environment is stopped. If one ends early, what it should do is not observed, and a scene says so.
+func (s *environment) startSimulation(background context.Context) error {
+	var err error
+	if s.hosts, err = simulator.NewHosts(s.plane.Config(), simulator.Hurried()); err != nil {
+		return err
+	}
+	if s.provider, err = simulator.NewInfrastructure(s.plane.Config(), s.hosts); err != nil {
+		return err
+	}
+	scheduler, err := simulator.NewScheduler(s.plane.Config())
+	if err != nil {
+		return err
+	}
+	volumes, err := simulator.NewAttacher(s.plane.Config())
+	if err != nil {
+		return err
+	}
+	for _, start := range []func(context.Context) error{s.hosts.Start, s.provider.Start, scheduler.Start, volumes.Start} {
+		s.background.Go(func() { _ = start(background) })
+	}
+	return nil
+}
+
+// slowDown makes every host take its time from now on.
+func (s *environment) slowDown(hosts []client.Object) {
+	for _, host := range hosts {
+		s.hosts.Host(client.ObjectKeyFromObject(host)).Take(hostTimes)
+	}
+}
+
+func (s *environment) kubelet(machine string) *simulator.Kubelet {
+	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
+}
+
+// host is the host that a machine is on.
+func (s *environment) host(machine string) (*simulator.Host, error) {
+	if host := s.provider.Host(client.ObjectKey{Namespace: namespace, Name: machine}); host != nil {
+		return host, nil
+	}
+	return nil, fmt.Errorf("machine %s has no host", machine)
+}
+
+// eachKubelet does something to the kubelets of several machines at the same moment.
+func (s *environment) eachKubelet(machines []string, do func(*simulator.Kubelet)) error {
+	var group errgroup.Group
+	for _, machine := range machines {
+		kubelet := s.kubelet(machine)
+		if kubelet == nil {
+			return fmt.Errorf("machine %s has no kubelet", machine)
+		}
+		group.Go(func() error {
+			do(kubelet)
+			return nil
+		})
+	}
+	return group.Wait()
 }

@@ -5,15 +5,25 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"os"
+	"reflect"
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
 const commands = `Commands: stop <machine>...     stop kubelets; the power of their hosts stays on
-          start <machine>...    start kubelets again, and repair their hosts
-          break <machine>...    stop kubelets, and keep their hosts from booting
+          start <machine>...    start kubelets again
           quit                  (or Ctrl-C) stop everything`
 
 const guide = `In another terminal:
@@ -47,7 +57,7 @@ func (s *environment) keep(ctx context.Context, in io.Reader) {
 	if s.manager == nil {
 		return // it did not get that far
 	}
-	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop or break.")
+	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop.")
 	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
 	typed := linesOf(ctx, in)
 	for {
@@ -92,20 +102,67 @@ func (s *environment) obey(words []string) error {
 	case len(words) > 1 && words[0] == "stop":
 		s.narrator.countFrom(time.Now())
 		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
-	case len(words) > 1 && words[0] == "break":
-		s.narrator.countFrom(time.Now())
-		if err := s.eachHost(words[1:], func(host *simulator.Host) { host.Mute(-1) }); err != nil {
-			return err
-		}
-		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
 	case len(words) > 1 && words[0] == "start":
-		return s.eachHost(words[1:], func(host *simulator.Host) {
-			host.Mute(0)
+		for _, machine := range words[1:] {
+			host, err := s.host(machine)
+			if err != nil {
+				return err
+			}
 			// The kubelet of a host that is off waits for its next boot.
 			if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
 				kubelet.Start()
 			}
-		})
+		}
+		return nil
 	}
 	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
+}
+
+// logLines is how many lines of the manager's log are shown.
+const logLines = 25
+
+// showWhy shows the state of the objects, and the last lines of the manager's log.
+func (s *environment) showWhy() {
+	if s.manager == nil {
+		return
+	}
+	// The demo's own context may have ended.
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	s.narrator.note("\nCurrent state:\n")
+	if err := s.showState(ctx); err != nil {
+		s.narrator.note("%v", err)
+	}
+	content, err := os.ReadFile(s.manager.Log)
+	if err != nil {
+		s.narrator.note("The manager's log cannot be read: %v", err)
+		return
+	}
+	last := strings.Split(strings.TrimSpace(string(content)), "\n")
+	s.narrator.note("\nThe last lines of the manager's log:\n\n%s", strings.Join(last[max(0, len(last)-logLines):], "\n"))
+}
+
+// showState prints the statuses of all objects that a scene is about.
+func (s *environment) showState(ctx context.Context) error {
+	for _, list := range []client.ObjectList{
+		&clusterv1.MachineHealthCheckList{}, &clusterv1.MachineList{}, &mendv1.HostRemediationList{}, &bmov1alpha1.BareMetalHostList{},
+		&corev1.NodeList{},
+	} {
+		if err := s.here.List(ctx, list); err != nil {
+			return fmt.Errorf("read the current state: %w", err)
+		}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(list)
+		if err != nil {
+			return fmt.Errorf("show the current state: %w", err)
+		}
+		for _, item := range content["items"].([]any) {
+			object := unstructured.Unstructured{Object: item.(map[string]any)}
+			status, err := yaml.Marshal(object.Object["status"])
+			if err != nil {
+				return fmt.Errorf("show the status of %s: %w", object.GetName(), err)
+			}
+			s.narrator.note("%s %s\n%s", reflect.TypeOf(list).Elem().Name(), object.GetName(), status)
+		}
+	}
+	return nil
 }

@@ -5,7 +5,7 @@
 // SCENE is the name of one scene, or all; KEEP leaves everything
 // running at the end, with a prompt.
 //
-// Each line of commentary reports a change of an object, an event or a metric. A scene fails if an expected change does not
+// Each line of commentary reports a change of an object, or an event. A scene fails if an expected change does not
 // come before its deadline; then the exit code is 1. It is 130 after Ctrl-C.
 package main
 

@@ -1,17 +1,68 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/machines"
 )
+
+// The actors, as the commentary calls them.
+const (
+	kubemend          = "kubemend (check)" // its controller of MachineHealthChecks
+	kubemendHost      = "kubemend (host)"  // its controller of HostRemediations
+	controllerManager = "kube-controller-manager"
+	kubelet           = "kubelet"
+	machineSet        = "MachineSet"
+	machineController = "Machine controller"
+	clusterAPI        = "Cluster API core"
+	provider          = "CAPM3 (simulated)"
+	operator          = "BMO (simulated)"
+	attacher          = "CSI (simulated)"
+	demo              = "demo"
+)
+
+// writers are the actors behind the names under which the API server knows who writes.
+var writers = map[string]string{
+	"kubemend":                kubemend,
+	"kube-controller-manager": controllerManager,
+	"capi-core":               clusterAPI,
+	"capi-machineset":         machineSet,
+	"demo":                    kubelet, // on nodes; the simulated kubelets are part of this program
+}
+
+// authorOf is who wrote the status of a condition last, according to the API server.
+func authorOf(object metav1.Object, condition string) string {
+	field := fmt.Sprintf("k:{\"type\":%q}", condition)
+	for _, entry := range object.GetManagedFields() {
+		var owned struct {
+			Status struct {
+				Conditions map[string]map[string]any `json:"f:conditions"`
+			} `json:"f:status"`
+		}
+		if entry.FieldsV1 == nil || json.Unmarshal(entry.FieldsV1.GetRawBytes(), &owned) != nil {
+			continue
+		}
+		if owned.Status.Conditions[field]["f:status"] != nil {
+			return cmp.Or(writers[entry.Manager], entry.Manager)
+		}
+	}
+	return "somebody"
+}
 
 // saw is one observation of an object.
 func saw(by string, seen fact, about, format string, args ...any) []observation {
@@ -32,7 +83,7 @@ func machineChanged(old, updated *clusterv1.Machine) []observation {
 	case old == nil:
 		return saw(makerOf(updated), machineCreated, updated.Name, "Machine %s is created", updated.Name)
 	}
-	seen := append(healthChanged(old, updated), ownerChanged(old, updated)...)
+	seen := slices.Concat(healthChanged(old, updated), pendingChanged(old, updated), ownerChanged(old, updated))
 	if old.Status.Phase != updated.Status.Phase && updated.Status.Phase == string(clusterv1.MachinePhaseRunning) {
 		seen = append(saw(machineController, machineRunning, updated.Name, "Machine %s runs, on Node %s", updated.Name,
 			updated.Status.NodeRef.Name), seen...)
@@ -69,6 +120,15 @@ func healthChanged(old, updated *clusterv1.Machine) []observation {
 	return nil
 }
 
+func pendingChanged(old, updated *clusterv1.Machine) []observation {
+	const reason = string(machines.WithinTimeout)
+	if conditions.GetReason(updated, mendv1.Remediation) != reason || conditions.GetReason(old, mendv1.Remediation) == reason {
+		return nil
+	}
+	_, until, _ := strings.Cut(conditions.GetMessage(updated, mendv1.Remediation), ". ")
+	return saw(authorOf(updated, mendv1.Remediation), pendingFact, updated.Name, "Machine %s is pending. %s", updated.Name, until)
+}
+
 func ownerChanged(old, updated *clusterv1.Machine) []observation {
 	const owner = clusterv1.MachineOwnerRemediatedCondition
 	before, now := conditions.Get(old, owner), conditions.Get(updated, owner)
@@ -80,9 +140,6 @@ func ownerChanged(old, updated *clusterv1.Machine) []observation {
 		return saw(makerOf(updated), ownerActs, updated.Name, "remediates Machine %s: %s", updated.Name, now.Message)
 	}
 	by, name := authorOf(updated, now.Type), "none"
-	if by == kubemend && conditions.Has(updated, clusterv1.MachineExternallyRemediatedCondition) {
-		by = kubemendHost // both write under the name of kubemend, but the check asks either the owner or somebody else
-	}
 	if o := metav1.GetControllerOf(updated); o != nil {
 		name = o.Kind + " " + o.Name
 	}
@@ -122,11 +179,6 @@ func bareMetalChanged(old, updated *bmov1alpha1.BareMetalHost) (seen []observati
 	case before && !now:
 		seen = append(seen, saw(kubemendHost, onAsked, updated.Name, "releases BareMetalHost %s: removes that annotation", updated.Name)...)
 	}
-	_, before := old.Annotations[infrav1.UnhealthyAnnotation]
-	if _, now := updated.Annotations[infrav1.UnhealthyAnnotation]; !before && now {
-		seen = append(seen, saw(kubemendHost, shown, updated.Name, "marks BareMetalHost %s with %s: no machine will use it",
-			updated.Name, infrav1.UnhealthyAnnotation)...)
-	}
 	return seen
 }
 
@@ -138,4 +190,87 @@ func held(host *bmov1alpha1.BareMetalHost) bool {
 		}
 	}
 	return false
+}
+
+// checkChanged describes a change of a MachineHealthCheck.
+func checkChanged(old, updated *clusterv1.MachineHealthCheck) (seen []observation) {
+	if updated == nil {
+		return nil
+	}
+	if old == nil {
+		old = &clusterv1.MachineHealthCheck{}
+	}
+	for _, c := range []struct {
+		kind   string
+		status metav1.ConditionStatus
+		fact   fact
+		text   string
+	}{
+		{clusterv1.PausedCondition, metav1.ConditionTrue, coreSkips, fmt.Sprintf("skips MachineHealthCheck %s: Paused=True", updated.Name)},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionTrue, shown, "the workload cluster is reachable"},
+		{mendv1.WorkloadClusterReachable, metav1.ConditionFalse, shown, conditions.GetMessage(updated, mendv1.WorkloadClusterReachable)},
+		{
+			mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, templateUsed,
+			fmt.Sprintf("found %s %s: unhealthy machines get a request made from it",
+				updated.Spec.Remediation.TemplateRef.Kind, updated.Spec.Remediation.TemplateRef.Name),
+		},
+	} {
+		if turned(old, updated, c.kind, c.status) {
+			seen = append(seen, saw(authorOf(updated, c.kind), c.fact, updated.Name, "%s", c.text)...)
+		}
+	}
+	healthy, expected := ptr.Deref(updated.Status.CurrentHealthy, 0), ptr.Deref(updated.Status.ExpectedMachines, 0)
+	if healthy != ptr.Deref(old.Status.CurrentHealthy, 0) || expected != ptr.Deref(old.Status.ExpectedMachines, 0) {
+		count := saw(kubemend, counted, updated.Name, "%d of %d machines are healthy, remediations allowed: %d",
+			healthy, expected, ptr.Deref(updated.Status.RemediationsAllowed, 0))
+		count[0].number, count[0].of = int(healthy), int(expected)
+		seen = append(seen, count...)
+	}
+	const allowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
+	switch limitTurned(old, updated, allowed) {
+	case shortCircuited:
+		sum := sumOf(conditions.GetMessage(updated, allowed))
+		seen = append(seen, saw(authorOf(updated, allowed), shortCircuited, updated.Name, "short-circuit: %s", sum)...)
+	case allowedAgain:
+		seen = append(seen, saw(authorOf(updated, allowed), allowedAgain, updated.Name,
+			"short-circuit over: remediation is allowed again")...)
+	}
+	return seen
+}
+
+// limitTurned reports whether a check has just said that it starts nothing, or that it may again. It is empty if neither.
+func limitTurned(old, updated conditions.Getter, kind string) fact {
+	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
+	switch {
+	case now == nil || (before != nil && before.Status == now.Status && before.Message == now.Message):
+		return ""
+	case now.Status == metav1.ConditionFalse:
+		return shortCircuited
+	case before == nil || before.Status == metav1.ConditionTrue:
+		return ""
+	}
+	return allowedAgain
+}
+
+// sumOf is the arithmetic in the message of a short-circuit. It comes after Cluster API's own sentence, and classes
+// without machines are left out here.
+func sumOf(message string) string {
+	if _, sum, found := strings.Cut(message, "). "); found {
+		message = sum
+	}
+	return noMachines.ReplaceAllString(message, "")
+}
+
+var noMachines = regexp.MustCompile(`\b0 [a-z ]+, |, 0 [a-z ]+`)
+
+// eventChanged describes a new or repeated event. What a change of another object shows as well is left out.
+func eventChanged(_, updated *eventsv1.Event) []observation {
+	if updated == nil || updated.Reason != mendv1.EventRemediationRestricted || updated.ReportingController != mendv1.FieldOwner {
+		return nil
+	}
+	text := fmt.Sprintf("%s event %s on %s %s", updated.Type, updated.Reason, updated.Regarding.Kind, updated.Regarding.Name)
+	if updated.Series != nil {
+		text = fmt.Sprintf("%s, %d times by now", text, updated.Series.Count)
+	}
+	return saw(kubemend, restrictedEvent, updated.Regarding.Name, "%s", text)
 }

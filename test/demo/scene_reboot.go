@@ -116,7 +116,7 @@ func (s *environment) requested(ctx context.Context, lost origin) error {
 	each := []string{lost.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
 		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
-		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact},
+		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact, each: each},
 	); err != nil {
 		return err
 	}

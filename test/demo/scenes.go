@@ -4,6 +4,13 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/simulator"
 )
 
 // scene is one story. Each is in a file of its own.
@@ -39,5 +46,145 @@ func (s *environment) play(ctx context.Context, chosen []scene) error {
 			return fmt.Errorf("scene %s: %w", next.name, err)
 		}
 	}
+	return nil
+}
+
+// opening claims the check for kubemend: Cluster API's own controller runs too, and has to skip it.
+func opening(ctx context.Context, s *environment) error {
+	s.narrator.heading("The check: templates/"+workerTemplate,
+		"A worker whose Node is Unknown for "+nodeTimeout.String()+" is unhealthy. While more than 40% of the workers are not healthy, nothing is "+
+			"remediated. Cluster API's own MachineHealthCheck controller runs as well, but skips this check: kubemend has claimed it "+
+			"with the annotation cluster.x-k8s.io/paused: kubemend.")
+	names, err := s.workerNames(ctx, workers)
+	if err != nil {
+		return err
+	}
+	s.narrator.countFrom(s.begin())
+	check, err := builders.Template(workerTemplate, map[string]string{
+		"CLUSTER_NAME":           clusterName,
+		"NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String(),
+	})
+	if err != nil {
+		return err
+	}
+	if err := builders.Apply(ctx, s.here, check); err != nil {
+		return err
+	}
+	return s.inAnyOrder(ctx,
+		expectation{
+			text: "Cluster API core skips the check", fact: coreSkips,
+			where: func(seen observation) bool { return seen.by == clusterAPI },
+		},
+		expectation{text: "kubemend finds each worker healthy", fact: machineHealthy, each: names},
+		allHealthy(),
+	)
+}
+
+// allHealthy expects the check to find all workers healthy.
+func allHealthy() expectation {
+	return expectation{
+		text: "all workers are healthy", fact: counted,
+		where: func(seen observation) bool { return seen.number == workers && seen.of == workers },
+	}
+}
+
+// replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
+func replace(ctx context.Context, s *environment) error {
+	s.narrator.heading("Scene replace: a kubelet falls silent",
+		"One of five workers is silent, within the limit of 40%: kubemend has it replaced. Times are since the stop.")
+	chosen, err := s.workerNames(ctx, 1)
+	if err != nil {
+		return err
+	}
+	lost := chosen[0]
+	s.narrator.countFrom(s.begin())
+	if err := s.eachKubelet(chosen, (*simulator.Kubelet).Stop); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, "stops the kubelet of Machine "+lost)
+
+	mine := func(seen observation) bool { return seen.by == kubemend }
+	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
+		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: chosen},
+		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact, each: chosen},
+	); err != nil {
+		return err
+	}
+	if err := s.inOrder(ctx,
+		expectation{text: "kubemend finds the machine unhealthy", fact: machineFailed, each: chosen, where: mine},
+		expectation{text: "kubemend requests owner remediation of the machine", fact: ownerRequested, each: chosen, where: mine},
+		expectation{text: "the MachineSet deletes the machine", fact: machineDeleting, each: chosen},
+	); err != nil {
+		return err
+	}
+	other := func(seen observation) bool { return seen.about != lost }
+	return s.inAnyOrder(ctx,
+		expectation{text: "the old machine is gone", fact: machineGone, each: chosen},
+		expectation{text: "a new machine runs", fact: machineRunning, where: other},
+		allHealthy(),
+	)
+}
+
+// watched is for how long nothing must be remediated while the check is short-circuited.
+const watched = 10 * time.Second
+
+// shortCircuit: three of five workers fall silent, which is above the limit, so the fault must be elsewhere and nothing is remediated.
+func shortCircuit(ctx context.Context, s *environment) error {
+	s.narrator.heading("Scene short-circuit: three kubelets fall silent at once",
+		"Three of five workers are silent, above the limit of 40%: the fault is likely elsewhere, and nothing is replaced.")
+	lost, err := s.workerNames(ctx, 3)
+	if err != nil {
+		return err
+	}
+	s.narrator.countFrom(s.begin())
+	from := s.cursor
+	if err := s.eachKubelet(lost, (*simulator.Kubelet).Stop); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelets of Machines %s, %s and %s", lost[0], lost[1], lost[2]))
+	if err := s.blocked(ctx, lost); err != nil {
+		return err
+	}
+	if err := s.nothingIsRemediated(ctx, from, lost); err != nil {
+		return err
+	}
+	if err := s.eachKubelet(lost, (*simulator.Kubelet).Start); err != nil {
+		return err
+	}
+	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
+	return s.inAnyOrder(ctx,
+		expectation{text: "the Nodes are Ready again", fact: nodeReady, each: lost},
+		expectation{text: "the machines are healthy again", fact: machineHealthy, each: lost},
+		expectation{text: "remediation is allowed again", fact: allowedAgain},
+		allHealthy(),
+	)
+}
+
+// blocked expects the short-circuit, with its arithmetic.
+func (s *environment) blocked(ctx context.Context, lost []string) error {
+	return s.inAnyOrder(ctx,
+		expectation{text: "the Nodes become Unknown", fact: nodeUnknown, each: lost},
+		expectation{text: "the three machines are pending", fact: pendingFact, each: lost},
+		expectation{text: "the check is short-circuited", fact: shortCircuited},
+		expectation{text: "the machines are unhealthy", fact: machineFailed, each: lost},
+		expectation{text: "the event RemediationRestricted", fact: restrictedEvent},
+	)
+}
+
+// nothingIsRemediated watches for some time that no owner remediation is requested, and no Machine deleted or made.
+func (s *environment) nothingIsRemediated(ctx context.Context, from int, lost []string) error {
+	if err := s.never(ctx, from, watched, ownerRequested, ownerActs, machineDeleting, machineGone, machineCreated); err != nil {
+		return err
+	}
+	for _, name := range lost {
+		machine, err := s.machine(ctx, name)
+		if err != nil {
+			return err
+		}
+		if conditions.Has(machine, clusterv1.MachineOwnerRemediatedCondition) || !machine.DeletionTimestamp.IsZero() {
+			return fmt.Errorf("machine %s is being remediated, although it must not be", name)
+		}
+	}
+	s.narrator.line(time.Now(), demo, fmt.Sprintf("verified for %s: no owner remediation was requested, and no Machine was deleted or made", watched))
 	return nil
 }

@@ -2,27 +2,32 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/fences"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and remove it. Its pods run no
-// program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api does the same with managers that run.
+// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and
+// remove it. Its pods run no program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api
+// does the same with managers that run.
 var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
 	var there client.Client
 
@@ -106,7 +111,8 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 })
 
-// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in the user's own.
+// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in
+// the user's own.
 func (u *user) releases(ctx context.Context, versions ...string) {
 	GinkgoHelper()
 	out := filepath.Join(u.folder, "out")
@@ -148,3 +154,45 @@ func runPods(ctx context.Context, there client.Client) {
 		return false, nil
 	})
 }
+
+// elsewhere are kinds that no API server of the rig has, and that test/packages holds to what a release has.
+var elsewhere = []string{"AddonProvider", "CAPIProvider", "Kustomization"}
+
+var _ = Describe("The manifests in the pages", func() {
+	It("are accepted by the API server, and by its webhooks, with no field that it does not know", func(ctx SpecContext) {
+		pages, err := fences.Pages(project)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(builders.Apply(ctx, here, builders.Namespace("default"))).To(Succeed())
+		applied, wrong := 0, []string(nil)
+		for _, page := range pages {
+			blocks, err := fences.Read(project, page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, b := range blocks {
+				if b.Language != "yaml" || b.Has(fences.Fragment) {
+					continue
+				}
+				for _, o := range suite.Objects([]byte(b.Text)) {
+					if slices.Contains(elsewhere, o.GetKind()) {
+						continue
+					}
+					mapping, err := here.RESTMapper().RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+					if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+						o.SetNamespace(fixture.Namespace) // the one of the page need not exist
+					}
+					if err == nil {
+						if here.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()) == nil {
+							o.SetName(o.GetName() + "-of-a-page") // what is here is another one
+						}
+						err = here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership, client.FieldOwner("pages"))
+					}
+					if err != nil {
+						wrong = append(wrong, fmt.Sprintf("%s: %s %s: %v", b.At(), o.GetKind(), o.GetName(), err))
+					}
+					applied++
+				}
+			}
+		}
+		Expect(wrong).To(BeEmpty())
+		Expect(applied).To(BeNumerically(">=", 12))
+	}, SpecTimeout(specPatience))
+})

@@ -124,7 +124,8 @@ func hostOf(ctx context.Context, machine string) string {
 	return ""
 }
 
-// powerCycled has a machine's host power-cycled, waits until that has succeeded, and returns the name of the remediation, which stays until the spec ends.
+// powerCycled has a machine's host power-cycled, waits until that has succeeded, and returns the name of the remediation, which stays until
+// the spec ends.
 func powerCycled(ctx context.Context, machine string) string {
 	GinkgoHelper()
 	m := fixture.Machine(ctx, machine)

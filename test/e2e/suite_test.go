@@ -1,11 +1,11 @@
-// Package e2e tests the built manager and the built plugin as a user would have them: beside Cluster API's own controllers, against a workload
-// cluster, with the manifests that ship in templates/. It does what the pages of the documentation tell their readers to do: it runs their
-// commands in order, and applies their manifests. Only hosts and their kubelets are simulated.
+// Package e2e tests the built manager and the built plugin as a user would have them: beside Cluster API's own controllers, against a
+// workload cluster, with the manifests that ship in templates/. It does what the pages of the documentation tell their readers to do: it
+// runs their commands in order, and applies their manifests. Only hosts and their kubelets are simulated.
 //
 // The manager has no rights but those that it ships with, in either cluster; whatever else it tried to do fails the suite.
 //
-// The specs share one cluster, named as in the pages. Each leaves it as it found it: one control-plane machine and five workers, all healthy,
-// and no check. How long something takes, how often, and in which order is tested in memory.
+// The specs share one cluster, named as in the pages. Each leaves it as it found it: one control-plane machine and five workers, all
+// healthy, and no check. How long something takes, how often, and in which order is tested in memory.
 package e2e
 
 import (

@@ -99,8 +99,8 @@ func annotates(name string, f cmdutil.Factory, streams genericiooptions.IOStream
 	return annotate.NewCmdAnnotate(name, f, streams)
 }
 
-// kubectl runs a command of kubectl's, with a file that has the manifest in the place of "-". It runs it again where it fails, as Argo CD and people do:
-// kubectl replace is refused when the manager writes the check's status between its read and its write.
+// kubectl runs a command of kubectl's, with a file that has the manifest in the place of "-". It runs it again where it fails, as Argo CD
+// and people do: kubectl replace is refused when the manager writes the check's status between its read and its write.
 func kubectl(made command, m manifest, args ...string) {
 	GinkgoHelper()
 	file := filepath.Join(GinkgoT().TempDir(), "check.yaml")
@@ -141,8 +141,8 @@ func reach() *genericclioptions.ConfigFlags {
 	return flags
 }
 
-// helm upgrades a release of one check, with the options that the version has: Helm 3 sends what differs between the last manifest and this one, Helm 4
-// applies on the server. Who upgrades gives the last manifest, and none for the first one.
+// helm upgrades a release of one check, with the options that the version has: Helm 3 sends what differs between the last manifest and this
+// one, Helm 4 applies on the server. Who upgrades gives the last manifest, and none for the first one.
 func helm(options ...kube.ClientUpdateOption) func(context.Context, manifest) {
 	releases := map[string]manifest{}
 	return func(_ context.Context, m manifest) {

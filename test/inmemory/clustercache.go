@@ -62,8 +62,8 @@ func (w *Workload) reached() error {
 	return nil
 }
 
-// ClusterCache is Cluster API's, for workload clusters in memory. It connects, probes, gives up and sends events as clusterCache.Reconcile does in
-// controllers/clustercache of v1.14.2, and no sooner.
+// ClusterCache is Cluster API's, for workload clusters in memory. It connects, probes, gives up and sends events as clusterCache.Reconcile
+// does in controllers/clustercache of v1.14.2, and no sooner.
 type ClusterCache struct {
 	clustercache.ClusterCache // of which nothing else is used
 	// Of is the workload cluster of a Cluster; nil where no kubeconfig leads to one.

@@ -1,8 +1,8 @@
 // Package inmemory is an API server in memory, with what a controller needs around it: watches, a cache and a queue on a virtual clock. The
 // controller is set up as in the manager, its predicates, handlers and deadlines are its own, and a remediation takes a millisecond.
 //
-// Nothing happens by itself: the test writes, and Program.Settle lets the controller work until it waits for something. What only a real API
-// server knows (schemas, rights, connections that break) is not here.
+// Nothing happens by itself: the test writes, and Program.Settle lets the controller work until it waits for something. What only a real
+// API server knows (schemas, rights, connections that break) is not here.
 package inmemory
 
 import (

@@ -137,7 +137,8 @@ func specOf(obj client.Object) any {
 	return nil
 }
 
-// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is written.
+// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is
+// written.
 func withoutEmptyStatus(c client.WithWatch) client.WithWatch {
 	clean := func(obj runtime.Object) {
 		if u, is := obj.(*unstructured.Unstructured); is && u.Object["status"] == nil {

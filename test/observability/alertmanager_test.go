@@ -10,7 +10,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// alertmanagerConfig is the part of Alertmanager's configuration that the example has. Its own package for that brings clients of a dozen services along.
+// alertmanagerConfig is the part of Alertmanager's configuration that the example has. Its own package for that brings clients of a dozen
+// services along.
 type alertmanagerConfig struct {
 	Route     route        `yaml:"route"`
 	Inhibit   []inhibition `yaml:"inhibit_rules"`

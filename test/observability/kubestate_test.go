@@ -14,7 +14,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// These are the parts of the configuration of kube-state-metrics that are used here (its docs/metrics/extend/customresourcestate-metrics.md).
+// These are the parts of the configuration of kube-state-metrics that are used here (its
+// docs/metrics/extend/customresourcestate-metrics.md).
 type (
 	resource struct {
 		GroupVersionKind struct{ Group, Version, Kind string } `yaml:"groupVersionKind"`

@@ -2,6 +2,8 @@ package packages
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -9,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 )
 
 // standalone, beside and provider are the three ways to install the manifests.
@@ -155,5 +159,104 @@ func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
 	}
 	if c := settings.Config; c["componentsFile"] != "addon-components.yaml" || c["configFolder"] != "config/clusterctl" {
 		t.Errorf("made from %s, and named %s", c["configFolder"], c["componentsFile"])
+	}
+}
+
+// templates are the objects of templates/, by their file, for a user who names the cluster and nothing else.
+func templates(t *testing.T) map[string]object {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, "templates"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]object{}
+	for _, e := range entries {
+		content := read(t, filepath.Join("templates", e.Name()))
+		rendered := objects(t, substituted(t, content, map[string]string{"CLUSTER_NAME": "fleet"}))
+		if len(rendered) != 1 {
+			t.Fatalf("%s has %d objects", e.Name(), len(rendered))
+		}
+		all[e.Name()] = rendered[0]
+	}
+	return all
+}
+
+func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
+	for name, o := range templates(t) {
+		variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(read(t, filepath.Join("templates", name)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for variable, initial := range variables {
+			if (initial == nil) != (variable == "CLUSTER_NAME") {
+				t.Errorf("%s: %s has the default %v", name, variable, initial)
+			}
+		}
+		if !strings.HasPrefix(o.GetName(), "fleet-") {
+			t.Errorf("%s: its object is %s, and of another cluster it would be the same", name, o.GetName())
+		}
+		if !strings.Contains(string(read(t, filepath.Join("templates", name))), "clusterctl generate yaml --from "+name) {
+			t.Errorf("%s does not say how it is applied", name)
+		}
+		says := strings.Contains(string(read(t, filepath.Join("templates", name))), "kubectl apply --server-side -f kubemend-node-health-checks.yaml")
+		if says != (o.GetKind() == "NodeHealthCheck") {
+			t.Errorf("%s, a %s, names the file that its kind comes with: %t", name, o.GetKind(), says)
+		}
+	}
+}
+
+func TestChecksNameTemplatesThatExist(t *testing.T) {
+	all := templates(t)
+	there := map[string]bool{}
+	for _, o := range all {
+		there[o.GetAPIVersion()+" "+o.GetKind()+" "+o.GetName()] = true
+	}
+	named := 0
+	for name, o := range all {
+		for _, way := range [][]string{{"spec", "remediation", "templateRef"}, {"spec", "remediationTemplate"}} {
+			reference, found, err := unstructured.NestedStringMap(o.Object, way...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !found {
+				continue
+			}
+			named++
+			if !there[reference["apiVersion"]+" "+reference["kind"]+" "+reference["name"]] {
+				t.Errorf("%s names %v, which no template makes", name, reference)
+			}
+		}
+	}
+	if named < 7 {
+		t.Errorf("only %d checks name a template", named)
+	}
+}
+
+// tilt is of tilt-provider.json what has to fit the manifests. Its folders are held to the code by test/arch_test.go.
+type tilt struct {
+	Config struct {
+		Image           string `json:"image"`
+		KustomizeFolder string `json:"kustomize_folder"`
+	} `json:"config"`
+}
+
+func tiltProvider(t *testing.T) tilt {
+	t.Helper()
+	var provider tilt
+	if err := json.Unmarshal(read(t, "tilt-provider.json"), &provider); err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+// Tilt lowers the namespace's Pod Security to privileged, and knows the provider by the label of the namespace.
+func TestTiltFindsTheProvider(t *testing.T) {
+	folder := tiltProvider(t).Config.KustomizeFolder
+	if folder != "config/default" {
+		t.Errorf("Tilt builds %s, which no test checks", folder)
+	}
+	labels := ofKind(beside(t), "Namespace")[0].GetLabels()
+	if labels["cluster.x-k8s.io/provider"] == "" || labels["pod-security.kubernetes.io/enforce"] != "restricted" {
+		t.Errorf("the labels of the namespace are %v", labels)
 	}
 }

@@ -179,8 +179,8 @@ func krewOf(t *testing.T, version string, archives []string) string {
 	return string(content)
 }
 
-// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index: a short description of less than 50
-// characters, lines of at most 80, and of each platform one archive with its sum, of which all files are installed.
+// The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index: a short description
+// of less than 50 characters, lines of at most 80, and of each platform one archive with its sum, of which all files are installed.
 func TestKrewTakesTheManifest(t *testing.T) {
 	archives := tiny(t, 0o755)
 	text := krewOf(t, "v1.2.3", archives)

@@ -59,8 +59,8 @@ func image(t *testing.T) []byte {
 // namedPart is how a part of an image names another one.
 var namedPart = regexp.MustCompile(`"digest":\s*"(sha256:[0-9a-f]{64})"`)
 
-// described is an image as text: its index, and each part behind the one that names it, with numbers instead of digests. Of a layer it lists the files, with
-// what is in those that image writes.
+// described is an image as text: its index, and each part behind the one that names it, with numbers instead of digests. Of a layer it
+// lists the files, with what is in those that image writes.
 func described(t *testing.T, layout map[string][]byte) string {
 	t.Helper()
 	var b strings.Builder
@@ -118,8 +118,9 @@ func layerAsText(t *testing.T, layer []byte) (text, sum string) {
 	return strings.Join(lines, "\n"), fmt.Sprintf("%x", sha256.Sum256(content))
 }
 
-// A container engine starts what the manifests say: /manager, as an unprivileged user, with certificates and with nothing to write to. What is in the image goes
-// wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no engine takes it for a platform.
+// A container engine starts what the manifests say: /manager, as an unprivileged user, with certificates and with nothing to write to. What
+// is in the image goes wherever the image goes, in the form in which BuildKit attaches it: every user of the image can read it, and no
+// engine takes it for a platform.
 func TestWhatIsInTheImage(t *testing.T) {
 	golden.Compare(t, "testdata/image.txt", described(t, files(t, image(t))))
 }

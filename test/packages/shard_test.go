@@ -3,12 +3,15 @@ package packages
 import (
 	"maps"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // example is an overlay of docs/examples. In shard everything of config/shard gets the suffix and the namespace of one of several.
@@ -139,5 +142,50 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 func TestTheExampleOfAShardNamesARelease(t *testing.T) {
 	if _, c := manager(t, example(t, "shard")); c.Image != "ghcr.io/kubemend/kubemend:v0.1.0" {
 		t.Errorf("its image is %s, and the example names that of v0.1.0", c.Image)
+	}
+}
+
+// Metrics are for Prometheus, which a policy can name; API servers and kubelets it cannot.
+func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
+	for name, all := range map[string][]object{"standalone": standalone(t), "default": beside(t), "clusterctl": provider(t), "shard": objects(t, kustomized(t, "shard"))} {
+		named := false
+		for _, o := range ofKind(all, "NetworkPolicy") {
+			for _, from := range as[networkingv1.NetworkPolicy](t, o).Spec.Ingress {
+				if !slices.ContainsFunc(from.Ports, func(p networkingv1.NetworkPolicyPort) bool { return p.Port.String() == "metrics" }) {
+					continue
+				}
+				if named = len(from.From) > 0; !named {
+					t.Errorf("%s: every client may read metrics", name)
+				}
+			}
+		}
+		if !named {
+			t.Errorf("%s: no client may read metrics", name)
+		}
+	}
+}
+
+// Prometheus sends its token to the server that has the certificate that it verifies.
+func TestPrometheusVerifiesTheCertificateOfTheManager(t *testing.T) {
+	issued := map[string][]string{}
+	for _, o := range ofKind(standalone(t), "Certificate") {
+		secret, _, _ := unstructured.NestedString(o.Object, "spec", "secretName")
+		issued[secret], _, _ = unstructured.NestedStringSlice(o.Object, "spec", "dnsNames")
+	}
+	monitors := ofKind(objects(t, kustomized(t, "observability")), "ServiceMonitor")
+	if len(monitors) != 1 {
+		t.Fatalf("there are %d ServiceMonitors, want one", len(monitors))
+	}
+	endpoints, _, _ := unstructured.NestedSlice(monitors[0].Object, "spec", "endpoints")
+	for _, e := range endpoints {
+		endpoint := e.(map[string]any)
+		if skips, _, _ := unstructured.NestedBool(endpoint, "tlsConfig", "insecureSkipVerify"); skips {
+			t.Error("it verifies nothing")
+		}
+		secret, _, _ := unstructured.NestedString(endpoint, "tlsConfig", "ca", "secret", "name")
+		server, _, _ := unstructured.NestedString(endpoint, "tlsConfig", "serverName")
+		if !slices.Contains(issued[secret], server) || !strings.HasPrefix(server, "kubemend-metrics.") {
+			t.Errorf("it verifies %q by Secret %q, whose certificate is for %v", server, secret, issued[secret])
+		}
 	}
 }

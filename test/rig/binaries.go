@@ -1,6 +1,7 @@
 package rig
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,9 +19,8 @@ const (
 	module           = "github.com/kubemend/kubemend"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-	// BinariesEnv names a folder to take the programs from, instead of .rig/bin beside go.mod.
-	BinariesEnv = "KUBEMEND_RIG_BIN"
-	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is gone.
+	// BuilderEnv is the process ID of a build of programs that is still under way: one that is missing is waited for until that process is
+	// gone.
 	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
 
@@ -43,9 +43,6 @@ type binaries string
 
 // binariesOf is the folder where make puts the programs of the project at root.
 func binariesOf(root string) binaries {
-	if own := os.Getenv(BinariesEnv); own != "" {
-		return binaries(own)
-	}
 	return binaries(filepath.Join(root, ".rig", "bin"))
 }
 
@@ -123,7 +120,8 @@ var clusterAPI = sync.OnceValues(func() (string, error) {
 	return dependency(root, clusterAPIModule)
 })
 
-// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that go.mod asks for.
+// providers is the folder of the module with Cluster API's docker provider, which has the in-memory infrastructure. It is not one that
+// go.mod asks for.
 var providers = sync.OnceValues(func() (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
@@ -147,4 +145,39 @@ func dependency(folder, name string) (string, error) {
 		return "", fmt.Errorf("find module %s: it is not downloaded: run go mod download in %s", name, folder)
 	}
 	return found, nil
+}
+
+// ClusterctlProgram is the file of clusterctl.
+func ClusterctlProgram() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	return binariesOf(root).find(clusterctl)
+}
+
+// Clusterctl runs clusterctl, of the version of Cluster API that go.mod asks for, and returns what it writes to its standard output. What
+// it writes to its standard error is in the error. The file config is the only configuration it sees: nothing of the user's own, no other
+// providers' variables, no look for a newer version of itself. Arguments that name a kubeconfig are the caller's.
+func Clusterctl(ctx context.Context, config string, args ...string) ([]byte, error) {
+	program, err := ClusterctlProgram()
+	if err != nil {
+		return nil, err
+	}
+	home, err := os.MkdirTemp("", "kubemend-clusterctl-")
+	if err != nil {
+		return nil, fmt.Errorf("make a home for clusterctl: %w", err)
+	}
+	defer func() { _ = os.RemoveAll(home) }()
+	command := exec.CommandContext(ctx, program, append(args, "--config", config)...)
+	command.Env = []string{
+		"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_CONFIG_HOME=" + home, "XDG_CACHE_HOME=" + home,
+		"CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off",
+	}
+	var out, said bytes.Buffer
+	command.Stdout, command.Stderr = &out, &said
+	if err := command.Run(); err != nil {
+		return nil, fmt.Errorf("clusterctl %s: %w: %s", strings.Join(args, " "), err, strings.TrimSpace(said.String()))
+	}
+	return out.Bytes(), nil
 }

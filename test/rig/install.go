@@ -13,6 +13,7 @@ import (
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +23,8 @@ import (
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/manifests"
@@ -126,8 +129,8 @@ func (c *ControlPlane) GrantWorkloadUser(ctx context.Context, named ...string) (
 	return content, err
 }
 
-// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to the
-// user: it learns of them a moment after it stored them.
+// grant makes the objects, of which some may be there already, and returns when the API server goes by the roles among them that belong to
+// the user: it learns of them a moment after it stored them.
 func (c *ControlPlane) grant(ctx context.Context, user string, rights []client.Object) error {
 	admin, err := client.New(c.Config(), client.Options{Scheme: clientgoscheme.Scheme})
 	if err != nil {
@@ -180,4 +183,32 @@ func mayDo(admin client.Client, user string, rule rbacv1.PolicyRule) wait.Condit
 		}
 		return review.Status.Allowed, nil
 	}
+}
+
+// coreKubeconfig is the key of the kubeconfig that core takes instead of the one that all take; see test/rig/capi.
+const coreKubeconfig = "core"
+
+// KubeconfigSecret gives Cluster API access to the workload cluster of a Cluster. Create it before the Cluster's
+// infrastructure is provisioned: a connection that fails is tried again only after 30 s.
+func KubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane) *corev1.Secret {
+	return &corev1.Secret{
+		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: cluster.Namespace,
+			Name:      secret.Name(cluster.Name, secret.Kubeconfig),
+			Labels:    map[string]string{clusterv1.ClusterNameLabel: cluster.Name},
+		},
+		Type: clusterv1.ClusterSecretType,
+		Data: map[string][]byte{secret.KubeconfigDataName: workload.Kubeconfig()},
+	}
+}
+
+// SharedKubeconfigSecret is KubeconfigSecret with a kubeconfig for kubemend, such as GrantWorkloadUser returns, and the administrator's for
+// core. Cluster API knows only one Secret for all its clients, and core needs more rights than kubemend: it labels nodes, and drains and
+// deletes them. So in a real management cluster the user of that Secret may do more than kubemend ever does. That kubemend could do with
+// less can only be shown where each has its own.
+func SharedKubeconfigSecret(cluster client.ObjectKey, workload *ControlPlane, kubemend []byte) *corev1.Secret {
+	s := KubeconfigSecret(cluster, workload)
+	s.Data[coreKubeconfig], s.Data[secret.KubeconfigDataName] = s.Data[secret.KubeconfigDataName], kubemend
+	return s
 }

@@ -1,7 +1,15 @@
+// Package rig starts real control planes on this machine, and removes them without a trace.
+//
+// A rig has a management control plane, with the kinds of Cluster API and, if asked for, Cluster API's own core
+// controllers and webhooks, and any number of workload control planes with the controllers of nodes.
+// etcd, kube-apiserver, kube-controller-manager and core are the real programs; test/rig/build says where they come from.
+// Package test/simulator simulates what this machine cannot have, hosts and kubelets.
+//
+// Everything listens on 127.0.0.1 alone, on ports that the kernel gave. Every program runs under a reaper (see
+// test/rig/reaper), so that it and the rig's folder are gone however the process that started them ends.
 package rig
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -12,9 +20,6 @@ import (
 	"sync"
 	"time"
 )
-
-// logsEnv names a folder that keeps the logs of all programs. Without it they go when the rig goes.
-const logsEnv = "KUBEMEND_RIG_LOGS"
 
 // Options are the options of a rig; the zero value is a good one.
 type Options struct {
@@ -71,7 +76,7 @@ func (r *Rig) makeFolders() error {
 	if err := os.Mkdir(r.folder, 0o700); err != nil {
 		return fmt.Errorf("make the folder of the rig: %w", err)
 	}
-	r.logs = cmp.Or(os.Getenv(logsEnv), filepath.Join(r.folder, "logs"))
+	r.logs = filepath.Join(r.folder, "logs")
 	if err := os.MkdirAll(r.logs, 0o700); err != nil {
 		return fmt.Errorf("make the folder for logs: %w", err)
 	}

@@ -1,10 +1,10 @@
-// Package seeds has the manifests of five documents from which users may have their checks, as these print them, slips included, and what an API
-// server answers to each.
+// Package seeds has the manifests of five documents from which users may have their checks, as these print them, slips included, and what
+// an API server answers to each.
 //
-// 000 is the first README of medik8s' operator, 001 OKD's documentation of it, 003 the Metal3 book on remediation, and 004 the Cluster API book on
-// MachineHealthChecks; 002, medik8s' workflow, has no manifest. What they say besides is in test/RULES.md, sentence by sentence. Two things are not
-// as printed: the pages have callouts such as (1) behind some lines of 001, and nodehealthcheck-with-options.yaml is nodehealthcheck.yaml of 000 with
-// the signs of its comments removed.
+// 000 is the first README of medik8s' operator, 001 OKD's documentation of it, 003 the Metal3 book on remediation, and 004 the Cluster API
+// book on MachineHealthChecks; 002, medik8s' workflow, has no manifest. What they say besides is in test/RULES.md, sentence by sentence.
+// Two things are not as printed: the pages have callouts such as (1) behind some lines of 001, and nodehealthcheck-with-options.yaml is
+// nodehealthcheck.yaml of 000 with the signs of its comments removed.
 package seeds
 
 import (

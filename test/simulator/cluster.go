@@ -1,3 +1,10 @@
+// Package simulator plays what this machine cannot have: bare-metal hosts and what manages them, an infrastructure
+// provider, the kubelets that run on the hosts, and the parts of a workload cluster that a rig has no real ones of.
+//
+// The players do what the real ones do towards the API servers, and no more. What follows from it is left to the real
+// controllers: that a silent node is Unknown and that its pods are moved is found out by kube-controller-manager, that
+// a Machine runs by Cluster API. The knobs are those of the real things: a kubelet can be stopped, slowed, or made to
+// report a condition; a host can take its time, or come up without a kubelet; a BMC can fail, or die.
 package simulator
 
 import (
@@ -5,18 +12,52 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/go-logr/logr"
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 )
+
+// requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
+const requestPatience = 10 * time.Second
+
+// newManager makes the manager that a player runs in. It logs nothing.
+func newManager(cluster *rest.Config) (ctrl.Manager, error) {
+	scheme := runtime.NewScheme()
+	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
+	utilruntime.Must(clusterv1.AddToScheme(scheme))
+	utilruntime.Must(bmov1alpha1.AddToScheme(scheme))
+	manager, err := ctrl.NewManager(cluster, ctrl.Options{
+		Scheme:  scheme,
+		Logger:  logr.New(logf.NullLogSink{}), // a manager takes a logger without a sink for one that is not set
+		Metrics: metricsserver.Options{BindAddress: "0"},
+		Client:  client.Options{Cache: &client.CacheOptions{Unstructured: true}},
+		// Tests start one after another in the same process, and the check is about metrics, which are off.
+		Controller:              config.Controller{SkipNameValidation: ptr.To(true)},
+		GracefulShutdownTimeout: ptr.To(requestPatience),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the manager of a simulator: %w", err)
+	}
+	return manager, nil
+}
 
 // The kinds of the provider, in the version of the contract that Cluster API v1.14 prefers.
 var (

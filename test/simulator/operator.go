@@ -86,9 +86,9 @@ func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Re
 	return ctrl.Result{RequeueAfter: pass.After}, nil
 }
 
-// movedAway reports that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that annotation. By
-// chance they see the object once more in between, without a finalizer: they would add theirs, and then delete what is behind it. That race is
-// between clusterctl and them, and none of our tests is decided by it.
+// movedAway reports that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that
+// annotation. By chance they see the object once more in between, without a finalizer: they would add theirs, and then delete what is
+// behind it. That race is between clusterctl and them, and none of our tests is decided by it.
 //
 // Until then BMO goes on as ever: clusterctl replaces all annotations, and so takes away the pause and what holds the host off.
 func movedAway(object client.Object) bool {

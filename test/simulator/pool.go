@@ -66,8 +66,8 @@ func (p *pool) place(ctx context.Context, infra *unstructured.Unstructured) (*bm
 	return host, nil
 }
 
-// choose is the host that the machine has already, or else the first free one by name that its hostSelector selects. (CAPM3, chooseHost; node reuse, which
-// needs a Metal3MachineTemplate that asks for it, is not simulated.)
+// choose is the host that the machine has already, or else the first free one by name that its hostSelector selects. (CAPM3, chooseHost;
+// node reuse, which needs a Metal3MachineTemplate that asks for it, is not simulated.)
 func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured) (*bmov1alpha1.BareMetalHost, error) {
 	slices.SortFunc(hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
 	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return consumedBy(&h, infra) }); i >= 0 {

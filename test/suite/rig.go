@@ -2,15 +2,20 @@ package suite
 
 import (
 	"context"
+	"os"
+	"regexp"
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/kubemend/kubemend/test/manifests"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/seeds"
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
@@ -53,8 +58,8 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 	return c
 }
 
-// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec that
-// asks for them, ends.
+// Hardware is a pool of simulated hosts, and who puts the Machines of a management cluster on them. Both run until the suite, or the spec
+// that asks for them, ends.
 func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
 	ginkgo.GinkgoHelper()
 	hosts, err := simulator.NewHosts(management, simulator.Hurried())
@@ -64,4 +69,49 @@ func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastruct
 	Beside(hosts.Start)
 	Beside(provider.Start)
 	return hosts, provider
+}
+
+// Manifest are all objects of a file, in its order and as they are.
+func Manifest(file string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	content, err := os.ReadFile(file)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return Objects(content)
+}
+
+// Seed are all objects of a manifest that a document prints, in its order and as they are. The files are those of package seeds.
+func Seed(file string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	objects, err := seeds.Objects(file)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return objects
+}
+
+// printed are the manifests in a page: its fenced blocks of YAML.
+var printed = regexp.MustCompile("(?s)```yaml\n(.*?\n)```\n")
+
+// Printed are all objects that a page of the documentation shows, in its order and as they are.
+func Printed(page string) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	content, err := os.ReadFile(page)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	blocks := printed.FindAllSubmatch(content, -1)
+	all := make([]*unstructured.Unstructured, 0, len(blocks))
+	for _, block := range blocks {
+		all = append(all, Objects(block[1])...)
+	}
+	gomega.Expect(all).NotTo(gomega.BeEmpty(), "%s shows no manifest", page)
+	return all
+}
+
+// Objects are all objects of a manifest, in its order and as they are.
+func Objects(manifest []byte) []*unstructured.Unstructured {
+	ginkgo.GinkgoHelper()
+	decoded, err := manifests.Decode(manifest)
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	all := make([]*unstructured.Unstructured, len(decoded))
+	for i := range decoded {
+		all[i] = &decoded[i]
+	}
+	return all
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/kubemend/kubemend/test/simulator"
 )
 
-// Site is a workload cluster with its machines, all on simulated hosts, in a namespace of the management cluster. A node has the name of its
-// machine.
+// Site is a workload cluster with its machines, all on simulated hosts, in a namespace of the management cluster. A node has the name of
+// its machine.
 type Site struct {
 	Namespace, Name string
 	ControlPlanes   int
@@ -46,9 +46,9 @@ func (s *Site) Build(ctx context.Context, here client.Client, provider *simulato
 	gomega.Expect(builders.Apply(ctx, here, objects...)).To(gomega.Succeed())
 }
 
-// Reachable are a Cluster and what has to be there before it, so that the management cluster reaches a control plane as the Cluster's: core as
-// an administrator, and kubemend as a user with those of the roles that it ships for workload clusters that are named, or with all of them. The
-// machines of the Cluster will have their nodes there.
+// Reachable are a Cluster and what has to be there before it, so that the management cluster reaches a control plane as the Cluster's: core
+// as an administrator, and kubemend as a user with those of the roles that it ships for workload clusters that are named, or with all of
+// them. The machines of the Cluster will have their nodes there.
 func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.ControlPlane, provider *simulator.Infrastructure, roles ...string) []client.Object {
 	ginkgo.GinkgoHelper()
 	key := client.ObjectKeyFromObject(cluster)

@@ -18,7 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // Cluster API core says what the drain waits for, in words that the manager quotes. All other waits are tested in memory, in
@@ -59,13 +59,14 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, lost.began)).Should(HaveKey("CapacityBack"))
 
 		By("asking kubectl")
-		shown := strings.Fields(kubectl(ctx, "get", "rrec", record.Name, "-o", "wide", "--no-headers"))
+		kubectl := func(args ...string) string { return suite.Kubectl(ctx, management, fixture.Namespace, args...) }
+		shown := strings.Fields(kubectl("get", "rrec", record.Name, "-o", "wide", "--no-headers"))
 		Expect(shown[1:8]).To(Equal([]string{fixture.Name, name, name, host.Key().Name, check.Name, "Ready=False", "Replaced"}))
 		Expect(shown).To(HaveLen(11), "it says how capacity came back, when it began and when capacity was back")
-		Expect(kubectl(ctx, "mend", "history", "machine/"+name)).To(And(
+		Expect(kubectl("mend", "history", "machine/"+name)).To(And(
 			ContainSubstring("RemediationDecided"), ContainSubstring("DrainBlockedByBudget"), ContainSubstring("Replaced")))
 		for _, object := range []string{"machine/" + name, "machinedeployment/" + fixture.Pool(), "cluster/" + fixture.Name} {
-			Expect(kubectl(ctx, "mend", "wait", object, "--for=capacity-back", "--timeout=5m")).To(ContainSubstring("condition met"))
+			Expect(kubectl("mend", "wait", object, "--for=capacity-back", "--timeout=5m")).To(ContainSubstring("condition met"))
 		}
 	}, SpecTimeout(specPatience))
 })
@@ -114,14 +115,4 @@ func capacityOf(ctx context.Context, check *clusterv1.MachineHealthCheck) func(G
 		g.Expect(c).NotTo(BeNil())
 		return string(c.Status) + " " + c.Reason
 	}
-}
-
-// kubectl runs kubectl in the namespace of the fixture, and returns what it prints.
-func kubectl(ctx context.Context, args ...string) string {
-	GinkgoHelper()
-	run, err := rig.Kubectl(ctx, management.KubeconfigFile(), append(args, "--namespace", fixture.Namespace)...)
-	Expect(err).NotTo(HaveOccurred())
-	out, err := run.Output()
-	Expect(err).NotTo(HaveOccurred(), "kubectl %s", strings.Join(args, " "))
-	return string(out)
 }

@@ -151,7 +151,8 @@ func (env *environment) gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
 }
 
-// recordedEvents are the reasons of the events about an object since a moment, for Eventually: an event is sent after the change that it reports.
+// recordedEvents are the reasons of the events about an object since a moment, for Eventually: an event is sent after the change that it
+// reports.
 func (env *environment) recordedEvents(ctx context.Context, kind, name string, since time.Time) func() map[string]bool {
 	return func() map[string]bool {
 		GinkgoHelper()
@@ -168,7 +169,8 @@ func (env *environment) recordedEvents(ctx context.Context, kind, name string, s
 	}
 }
 
-// freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its request is deleted first.
+// freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its
+// request is deleted first.
 var freed = Or(HaveKey("PoweredOn"), HaveKey("Unfenced"), HaveKey("Releasing"))
 
 // nothingIsLeft checks that no trace of a remediation is left on host and node.

@@ -215,7 +215,7 @@ func (p *pivot) start(ctx context.Context) {
 	GinkgoHelper()
 	var err error
 	p.plane, err = control.Management(ctx, rig.ManagementOptions{
-		Name: "target", Core: true, ControllerManager: true, Own: true, Webhooks: true,
+		Name: "target", Core: true, Controllers: rig.OwnerControllers(), Own: true, Webhooks: true,
 	})
 	Expect(err).NotTo(HaveOccurred())
 	p.client = clientFor(p.plane.Config())
@@ -234,10 +234,10 @@ func (p *pivot) start(ctx context.Context) {
 	}
 }
 
-// labelOthers gives the CRDs of others the labels by which clusterctl knows what to move, which they have when their providers are installed as
-// documented: of Cluster API and CAPM3 clusterctl init sets it on all that it installs, and of BareMetalHosts, which are no part of CAPM3's release
-// and which no Cluster owns, an administrator sets it by hand (Metal3 book, CAPM3 pivoting, prerequisites). Those of ours
-// are as they ship.
+// labelOthers gives the CRDs of others the labels by which clusterctl knows what to move, which they have when their providers are
+// installed as documented: of Cluster API and CAPM3 clusterctl init sets it on all that it installs, and of BareMetalHosts, which are no
+// part of CAPM3's release and which no Cluster owns, an administrator sets it by hand (Metal3 book, CAPM3 pivoting, prerequisites). Those
+// of ours are as they ship.
 func labelOthers(ctx context.Context, c client.Client) {
 	GinkgoHelper()
 	list := &apiextensionsv1.CustomResourceDefinitionList{}

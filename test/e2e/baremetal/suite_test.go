@@ -1,6 +1,6 @@
 // Package baremetal tests the built manager on bare-metal hosts: real control planes, Cluster API's own controllers for machines,
-// kube-controller-manager's for pods and volumes, and simulated hosts and kubelets. The manager has no rights but those that it ships with, in
-// either cluster; whatever else it tried to do fails the suite.
+// kube-controller-manager's for pods and volumes, and simulated hosts and kubelets. The manager has no rights but those that it ships with,
+// in either cluster; whatever else it tried to do fails the suite.
 package baremetal
 
 import (
@@ -40,8 +40,8 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	// fixture is the cluster of all specs but those that move one, named as in the manifests of the documentation. Each spec leaves it as it found
-	// it. With fewer machines that are healthy, kube-controller-manager takes an outage for one of the network.
+	// fixture is the cluster of all specs but those that move one, named as in the manifests of the documentation. Each spec leaves it as
+	// it found it. With fewer machines that are healthy, kube-controller-manager takes an outage for one of the network.
 	fixture = &environment{suite.Site{Namespace: "metal3", Name: "test1", ControlPlanes: 3, Workers: 4, Spare: 3}}
 )
 
@@ -54,7 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
 		management, err = control.Management(booting, rig.ManagementOptions{
-			Core: true, ControllerManager: true, Own: true, Webhooks: true, Audit: true,
+			Core: true, Controllers: rig.OwnerControllers(), Own: true, Webhooks: true, Audit: true,
 		})
 		return err
 	})

@@ -2,6 +2,7 @@ package capi
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -22,6 +23,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -275,48 +277,22 @@ func saidOf(m *clusterv1.Machine, kind string) string {
 	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
-// events are the notes of all events of a reason in the namespace, one for each time that one came.
-func (env *environment) events(ctx context.Context, reason string) []string {
-	GinkgoHelper()
-	return env.notes(ctx, func(e *eventsv1.Event) bool { return e.Reason == reason })
-}
-
-// eventsOf are those that a check sent. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
-func (env *environment) eventsOf(ctx context.Context, check *clusterv1.MachineHealthCheck, reason string) []string {
-	GinkgoHelper()
-	return env.notes(ctx, func(e *eventsv1.Event) bool {
-		return e.Reason == reason && (e.Regarding.UID == check.UID || e.Related != nil && e.Related.UID == check.UID)
-	})
-}
-
-func (env *environment) notes(ctx context.Context, wanted func(*eventsv1.Event) bool) []string {
+// notes are those of the events of a reason in the namespace that contain a text, one for each time that an event came; only of those that a
+// check sent, if there is one. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
+func (env *environment) notes(ctx context.Context, check *clusterv1.MachineHealthCheck, reason, text string) []string {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}
 	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 	var notes []string
 	for i := range list.Items {
 		e := &list.Items[i]
-		if !wanted(e) {
-			continue
+		sent := check == nil || e.Regarding.UID == check.UID || e.Related != nil && e.Related.UID == check.UID
+		if e.Reason == reason && sent && strings.Contains(e.Note, text) {
+			times := ptr.Deref(e.Series, eventsv1.EventSeries{Count: 1}).Count
+			notes = append(notes, slices.Repeat([]string{e.Note}, int(times))...)
 		}
-		times := 1
-		if e.Series != nil {
-			times = int(e.Series.Count)
-		}
-		notes = append(notes, slices.Repeat([]string{e.Note}, times)...)
 	}
 	return notes
-}
-
-// about counts the notes that name something.
-func about(notes []string, name string) int {
-	number := 0
-	for _, note := range notes {
-		if strings.Contains(note, name) {
-			number++
-		}
-	}
-	return number
 }
 
 // owner is the KubeadmControlPlane of the cluster.
@@ -326,4 +302,13 @@ func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmContro
 	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
 	Expect(list.Items).To(HaveLen(1))
 	return &list.Items[0]
+}
+
+// explained is what kubectl mend explain says of a machine.
+func (env *environment) explained(ctx context.Context, machine string) *cliv1.Explanation {
+	GinkgoHelper()
+	e := &cliv1.Explanation{}
+	out := suite.Kubectl(ctx, management, env.namespace, "mend", "explain", "machine/"+machine, "-o", "json")
+	Expect(json.Unmarshal([]byte(out), e)).To(Succeed())
+	return e
 }

@@ -3,14 +3,20 @@ package capi
 import (
 	"context"
 	"slices"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A machine whose node stops being ready", func() {
@@ -32,22 +38,14 @@ var _ = Describe("A machine whose node stops being ready", func() {
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]
 		Expect(shared.members(ctx)).To(ContainElement(lost))
 
-		written := shared.written(ctx)
+		began := time.Now()
 		shared.turn(ctx, lost, corev1.ConditionFalse)
 
-		said := func(kind string) (all []string) {
-			for _, m := range written() {
-				if m.Name == lost {
-					all = append(all, saidOf(m, kind))
-				}
-			}
-			return all
-		}
-		Eventually(said).WithArguments(clusterv1.MachineOwnerRemediatedCondition).Should(
-			ContainElement("False/" + controlplanev1.KubeadmControlPlaneMachineRemediationMachineDeletingReason))
-		verdicts := said(clusterv1.MachineHealthCheckSucceededCondition)
-		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach("False/UnhealthyNode"), "why it is replaced, not that its node goes with it")
 		shared.replaced(ctx, before, lost)
+		verdicts := shared.verdicts(began, lost)
+		Expect(verdicts).To(ContainElement("False/UnhealthyNode"))
+		Expect(verdicts[slices.Index(verdicts, "False/UnhealthyNode"):]).To(HaveEach("False/UnhealthyNode"),
+			"why it is replaced, not that its node goes with it")
 		Expect(shared.members(ctx)).To(HaveLen(3))
 		Expect(shared.members(ctx)).NotTo(ContainElement(lost))
 		shared.toldOnce(ctx, check, lost)
@@ -94,7 +92,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
-		Eventually(func() int { return about(env.eventsOf(ctx, check, reason), machine) }).Should(Equal(1), reason)
+		Eventually(env.notes).WithArguments(ctx, check, reason, machine).Should(HaveLen(1), reason)
 	}
 }
 
@@ -108,4 +106,140 @@ func (env *environment) deleting(ctx context.Context) int {
 		}
 	}
 	return number
+}
+
+const refused = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
+
+// What the documentation of Cluster API says of the rules of control planes (seed 004), with what kubemend says meanwhile.
+var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", func() {
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
+	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
+
+	It("replaces no machine if the others could not do without it, and explain says so", func(ctx SpecContext) {
+		shared.check(ctx, controlPlane)
+		before, all := shared.identities(ctx), shared.names(ctx, controlPlane)
+		for _, name := range all[1:] {
+			shared.turnAPIServer(ctx, name, corev1.ConditionFalse)
+			DeferCleanup(func(ctx SpecContext) { shared.turnAPIServer(ctx, name, corev1.ConditionTrue) })
+			shared.seenByOwner(ctx, name, "False/")
+		}
+
+		shared.turn(ctx, all[0], corev1.ConditionFalse)
+
+		Eventually(shared.said(ctx, all[0], clusterv1.MachineOwnerRemediatedCondition)).Should(Equal(refused))
+		e := shared.explained(ctx, all[0])
+		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
+		Expect(e.Checks[0].Targets[0].Message).To(ContainSubstring("Kubernetes control plane components or in etcd quorum loss"))
+		Expect(shared.identities(ctx)).To(Equal(before))
+
+		By("having the others recover")
+		for _, name := range all[1:] {
+			shared.turnAPIServer(ctx, name, corev1.ConditionTrue)
+			shared.seenByOwner(ctx, name, "True/")
+		}
+		shared.replaced(ctx, before, all[0])
+	}, SpecTimeout(specPatience))
+})
+
+// seenByOwner waits until the condition that the owner of a control-plane machine keeps of its API server has this prefix.
+func (env *environment) seenByOwner(ctx context.Context, machine, prefix string) {
+	GinkgoHelper()
+	Eventually(func() string {
+		env.nudge(ctx)
+		return env.said(ctx, machine, controlplanev1.KubeadmControlPlaneMachineAPIServerPodHealthyCondition)()
+	}).WithPolling(2 * time.Second).Should(HavePrefix(prefix))
+}
+
+// nudge has the controller of the KubeadmControlPlane reconcile it: it watches neither Pods nor the clock.
+func (env *environment) nudge(ctx context.Context) {
+	GinkgoHelper()
+	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
+}
+
+// turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more
+// that was patched.
+func (env *environment) turnAPIServer(ctx context.Context, machine string, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	pod := &corev1.Pod{}
+	err := env.there.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-" + machine}, pod)
+	if client.IgnoreNotFound(err) == nil && err != nil {
+		return // with the machine
+	}
+	Expect(err).NotTo(HaveOccurred())
+	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
+	Expect(ready).NotTo(BeNumerically("<", 0))
+	pod.Status.Conditions[ready].Status = status
+	Expect(env.there.Update(ctx, pod)).To(Succeed())
+}
+
+var _ = Describe("A node that went bad and recovered while the owners were paused", func() {
+	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
+	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
+
+	It("is not replaced by owners that go on after kubemend took its verdict back", func(ctx SpecContext) {
+		shared.check(ctx, controlPlane)
+		shared.check(ctx, worker)
+		before := shared.identities(ctx)
+		bad := []string{shared.names(ctx, controlPlane)[0], shared.names(ctx, worker)[0]}
+		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: shared.namespace}}
+		set.Name = metav1.GetControllerOf(shared.machines(ctx)[bad[1]]).Name
+		owners := []owner{shared.owner(ctx), set}
+		for _, o := range owners {
+			pause(ctx, o, new("e2e"))
+			DeferCleanup(func(ctx SpecContext) { pause(ctx, o, nil) })
+		}
+		for _, name := range bad {
+			shared.turn(ctx, name, corev1.ConditionFalse)
+		}
+		for _, name := range bad {
+			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/UnhealthyNode"))
+			Eventually(shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)).Should(HavePrefix("False/"), "its owner is asked")
+			shared.turn(ctx, name, corev1.ConditionTrue)
+			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(HavePrefix("True/"))
+		}
+		for _, o := range owners {
+			pause(ctx, o, nil)
+		}
+		By("having the owners look at their machines")
+		shared.remediation(ctx, `{"maxRetry":3}`)
+		DeferCleanup(func(ctx SpecContext) { shared.remediation(ctx, `null`) })
+		Eventually(func(g Gomega) {
+			owner := shared.owner(ctx)
+			g.Expect(owner.Status.ObservedGeneration).To(Equal(owner.Generation))
+		}).Should(Succeed())
+		shared.scale(ctx, shared.controlPlanes, shared.workers+1)
+		DeferCleanup(func(ctx SpecContext) { shared.scale(ctx, shared.controlPlanes, shared.workers-1) })
+		shared.allHealthy(ctx)
+		for name, m := range shared.machines(ctx) {
+			if _, was := before[name]; !was {
+				continue
+			}
+			Expect(m.UID).To(Equal(before[name]), name)
+			Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+			delete(before, name)
+		}
+		Expect(before).To(BeEmpty(), "none was replaced")
+	}, SpecTimeout(specPatience))
+})
+
+// owner is an object that replaces machines.
+type owner interface {
+	client.Object
+	conditions.Getter
+}
+
+// pause has an owner paused, or go on if the value is nil, and returns when it knows.
+func pause(ctx context.Context, o owner, value *string) {
+	GinkgoHelper()
+	suite.Annotate(ctx, here, o, clusterv1.PausedAnnotation, value)
+	Eventually(func(g Gomega) {
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
+		g.Expect(conditions.IsTrue(o, clusterv1.PausedCondition)).To(Equal(value != nil))
+	}).Should(Succeed())
+}
+
+// remediation sets spec.remediation of the control plane, and nothing else of it. The topology leaves alone what is not in the class.
+func (env *environment) remediation(ctx context.Context, is string) {
+	GinkgoHelper()
+	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":`+is+`}}`)))).To(Succeed())
 }

@@ -2,9 +2,8 @@ package capi
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"sync"
+	"encoding/json"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -13,8 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("A rolling upgrade of the cluster", func() {
@@ -24,7 +22,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	It("replaces all machines without a false verdict on one that goes or comes", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		shared.check(ctx, worker)
-		before, verdicts := shared.identities(ctx), shared.verdicts(ctx)
+		before, began := shared.identities(ctx), time.Now()
 
 		shared.topology(ctx, func(t *clusterv1.Topology) { t.Version = "v1.35.1" })
 
@@ -35,7 +33,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 			}
 		}).WithContext(ctx).WithTimeout(specPatience).Should(Succeed())
 		shared.allHealthy(ctx)
-		Expect(verdicts()).To(BeEmpty())
+		Expect(shared.verdicts(began, "")).NotTo(ContainElement(HavePrefix("False/")))
 	}, SpecTimeout(specPatience))
 })
 
@@ -46,12 +44,12 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 		DeferCleanup(shrinks.remove)
 		shrinks.check(ctx, controlPlane)
 		shrinks.check(ctx, worker)
-		verdicts := shrinks.verdicts(ctx)
+		began := time.Now()
 
 		By("scaling down")
 		shrinks.scale(ctx, 1, 1)
 		shrinks.allHealthy(ctx)
-		Expect(verdicts()).To(BeEmpty())
+		Expect(shrinks.verdicts(began, "")).NotTo(ContainElement(HavePrefix("False/")))
 
 		By("losing the last one")
 		last := shrinks.names(ctx, controlPlane)[0]
@@ -71,53 +69,20 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	}, SpecTimeout(specPatience))
 })
 
-// verdicts begins to watch the machines, and returns what there is of bad verdicts on them, and of events about them, from then on.
-func (env *environment) verdicts(ctx context.Context) func() []string {
+// verdicts are what kubemend has written of the health of a machine since a moment, or of all machines if it has no name, as "Status/Reason".
+func (env *environment) verdicts(since time.Time, machine string) (said []string) {
 	GinkgoHelper()
-	told := func() (all []string) {
-		for _, reason := range []string{
-			mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted, mendv1.EventRemediationRestricted, mendv1.EventRemediationFailed,
-		} {
-			all = append(all, env.events(ctx, reason)...)
+	for _, write := range suite.Writes(management, since, "machines") {
+		if write.ObjectRef.Namespace != env.namespace || machine != "" && machine != write.ObjectRef.Name {
+			continue
 		}
-		return all
-	}
-	before := len(told())
-	written := env.written(ctx)
-	return func() []string {
-		var bad []string
-		for _, m := range written() {
-			if c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == "False" {
-				bad = append(bad, fmt.Sprintf("%s: %s %s (deleting: %t)", m.Name, c.Reason, c.Message, !m.DeletionTimestamp.IsZero()))
-			}
+		m := &clusterv1.Machine{}
+		Expect(json.Unmarshal(write.RequestObject.Raw, m)).To(Succeed())
+		if conditions.Has(m, clusterv1.MachineHealthCheckSucceededCondition) {
+			said = append(said, saidOf(m, clusterv1.MachineHealthCheckSucceededCondition))
 		}
-		return append(bad, told()[before:]...)
 	}
-}
-
-// written begins to follow the machines, and returns what they were after each write from then on, the oldest first: who only reads them now and then
-// misses what lasts for a moment.
-func (env *environment) written(ctx context.Context) func() []*clusterv1.Machine {
-	GinkgoHelper()
-	changes, err := rig.Follow(ctx, here, &clusterv1.MachineList{}, client.InNamespace(env.namespace))
-	Expect(err).NotTo(HaveOccurred())
-	DeferCleanup(changes.Stop)
-	var mu sync.Mutex
-	var all []*clusterv1.Machine
-	go func() {
-		for e := range changes.ResultChan() {
-			if m, is := e.Object.(*clusterv1.Machine); is {
-				mu.Lock()
-				all = append(all, m)
-				mu.Unlock()
-			}
-		}
-	}()
-	return func() []*clusterv1.Machine {
-		mu.Lock()
-		defer mu.Unlock()
-		return slices.Clone(all)
-	}
+	return said
 }
 
 // topology changes the topology of the cluster.

@@ -3,8 +3,8 @@ package nodes
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -24,7 +23,6 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -108,8 +106,8 @@ func silence(names ...string) {
 	}
 }
 
-// longSilent hangs the kubelet of a node, until kube-controller-manager has found that out. Checks of the documentation wait for five minutes
-// then, which no stamp shortens of a node that the manager has seen Ready: here the check waits for a second.
+// longSilent hangs the kubelet of a node, until kube-controller-manager has found that out. Checks of the documentation wait for five
+// minutes then, which no stamp shortens of a node that the manager has seen Ready: here the check waits for a second.
 func longSilent(ctx context.Context, name, of string) {
 	GinkgoHelper()
 	c := check(ctx, of)
@@ -179,48 +177,15 @@ func none(ctx context.Context, kinds ...schema.GroupVersionKind) func() []string
 	}
 }
 
-// chronicle is every request of some kinds that was made since it began, in order, also if it is gone.
-type chronicle struct {
-	mu   sync.Mutex
-	made []string
-}
-
-// follow begins a chronicle, which ends with the spec.
-func follow(ctx context.Context, kinds ...schema.GroupVersionKind) *chronicle {
+// made are the requests that kubemend has made since a moment, in order, also those that are gone.
+func made(since time.Time) (requests []string) {
 	GinkgoHelper()
-	c := &chronicle{}
-	for _, kind := range kinds {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		seen, err := rig.Follow(ctx, here, list)
-		Expect(err).NotTo(HaveOccurred())
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			for e := range seen.ResultChan() {
-				if is, ok := e.Object.(*unstructured.Unstructured); ok && e.Type == watch.Added {
-					c.note(is.GetKind() + " " + is.GetName())
-				}
-			}
-		}()
-		DeferCleanup(func() {
-			seen.Stop()
-			<-ended
-		})
+	for _, write := range suite.Writes(plane, since, "selfnoderemediations", "hostremediations") {
+		if write.Verb == "create" && write.ResponseStatus.Code == http.StatusCreated {
+			requests = append(requests, write.ObjectRef.Resource+" "+write.ObjectRef.Name)
+		}
 	}
-	return c
-}
-
-func (c *chronicle) note(made string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.made = append(c.made, made)
-}
-
-func (c *chronicle) all() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return slices.Clone(c.made)
+	return requests
 }
 
 // told reports whether there is an event of a reason about a check.
@@ -234,7 +199,8 @@ func told(ctx context.Context, name, reason string) func() bool {
 	}
 }
 
-// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks are deleted when all is healthy again.
+// create creates the objects of a manifest as they are, until the spec or the suite that asks for it ends. Checks are deleted when all is
+// healthy again.
 func create(ctx context.Context, file string) {
 	GinkgoHelper()
 	createObjects(ctx, suite.Manifest(file))

@@ -3,8 +3,8 @@
 // remediators of others are simulated.
 //
 // The manager has no rights but those that it ships with, and those that each remediator brings by the label for aggregation. What it does
-// through the kubeconfig Secret of Cluster API, fencing above all, it does as a user who has the roles for workload clusters. The specs share the cluster, one
-// control-plane node and four workers, and each leaves it as it found it: all healthy, no check, no request.
+// through the kubeconfig Secret of Cluster API, fencing above all, it does as a user who has the roles for workload clusters. The specs
+// share the cluster, one control-plane node and four workers, and each leaves it as it found it: all healthy, no check, no request.
 package nodes
 
 import (

@@ -109,7 +109,8 @@ func TestTheComponentAddsToArgoCDsConfigMap(t *testing.T) {
 	}
 }
 
-// argo runs a script as Argo CD does: with these libraries and no others, a deadline of a second, and the object as obj. (Argo CD v3, util/lua/lua.go)
+// argo runs a script as Argo CD does: with these libraries and no others, a deadline of a second, and the object as obj. (Argo CD v3,
+// util/lua/lua.go)
 func argo(t *testing.T, script string, o *unstructured.Unstructured) (status, message string) {
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})

@@ -1,9 +1,15 @@
+// Package health tests what Argo CD and Flux say of kubemend's kinds: the scripts of config/argocd and the expressions of
+// docs/examples/flux, run as these tools run them, over the states that objects can be in.
 package health
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/fluxcd/pkg/apis/kustomize"
+	"github.com/fluxcd/pkg/runtime/cel"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -11,6 +17,7 @@ import (
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -263,4 +270,49 @@ func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
 		t.Fatal(err)
 	}
 	return &unstructured.Unstructured{Object: content}
+}
+
+// What Flux says of an object.
+const (
+	current    = "Current"
+	inProgress = "InProgress"
+	failed     = "Failed"
+	// unread is that an expression asks for what is not there: Flux asks again.
+	unread = "unread"
+)
+
+// expressions are those of the example, by API version and kind.
+func expressions(t *testing.T) map[string]*cel.StatusEvaluator {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(root, "docs", "examples", "flux", "kustomization.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var example struct {
+		Spec struct {
+			HealthCheckExprs []kustomize.CustomHealthCheck `json:"healthCheckExprs"`
+		} `json:"spec"`
+	}
+	if err := yaml.Unmarshal(text, &example); err != nil {
+		t.Fatal(err)
+	}
+	found := map[string]*cel.StatusEvaluator{}
+	for _, check := range example.Spec.HealthCheckExprs {
+		evaluator, err := cel.NewStatusEvaluator(&check.HealthCheckExpressions)
+		if err != nil {
+			t.Fatal(err)
+		}
+		found[check.APIVersion+" "+check.Kind] = evaluator
+	}
+	return found
+}
+
+// flux asks Flux' own evaluator.
+func flux(t *testing.T, evaluator *cel.StatusEvaluator, o *unstructured.Unstructured) string {
+	t.Helper()
+	is, err := evaluator.Evaluate(t.Context(), o)
+	if err != nil {
+		return unread
+	}
+	return string(is.Status)
 }

@@ -17,8 +17,7 @@ import (
 )
 
 // do carries a call out.
-func (s *Server) do(r *http.Request, call Call, body []byte) *http.Response {
-	gvr, _, _, _ := split(r.URL.Path)
+func (s *Server) do(r *http.Request, gvr schema.GroupVersionResource, call Call, body []byte) *http.Response {
 	if gvr.Resource == "" {
 		return s.discover(r)
 	}

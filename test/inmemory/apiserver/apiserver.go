@@ -1,9 +1,10 @@
-// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport hands it the
-// requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the clock is virtual.
+// Package apiserver is a Kubernetes API server in memory. Clients reach it over HTTP, and no byte leaves the process: http.DefaultTransport
+// hands it the requests to its address. So real clients, caches and controllers run on it, in a bubble of testing/synctest too, where the
+// clock is virtual.
 //
-// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go): resource
-// versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas, CEL, webhooks and RBAC
-// decide is not here: that is tested on a real one.
+// It does what kubemend relies on, as the API server does it (Kubernetes documentation, "API concepts"; the generic registry's store.go):
+// resource versions, preconditions, generations, finalizers, status as a resource of its own, selectors, watches that end. What schemas,
+// CEL, webhooks and RBAC decide is not here: that is tested on a real one.
 package apiserver
 
 import (
@@ -20,6 +21,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/sets"
+	"k8s.io/apiserver/pkg/endpoints/request"
 	"k8s.io/client-go/rest"
 )
 
@@ -189,7 +192,10 @@ func (roundTripper) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
-	call := callOf(r)
+	call, gvr, err := callOf(r)
+	if err != nil {
+		return nil, err
+	}
 	s.mu.Lock()
 	silent, refused := s.silent, s.refused != nil && s.refused(call)
 	s.calls = append(s.calls, call)
@@ -200,54 +206,32 @@ func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 	}
 	answer := refusal(apierrors.NewInternalError(errors.New("refused")))
 	if !refused {
-		answer = s.do(r, call, body)
+		answer = s.do(r, gvr, call, body)
 	}
 	answer.Request = r
 	return answer, nil
 }
 
-// callOf reads what is asked for from the path: /api/v1 or /apis/GROUP/VERSION, namespaces/NAMESPACE, RESOURCE, NAME, SUBRESOURCE.
-func callOf(r *http.Request) Call {
-	call := Call{Manager: r.URL.Query().Get("fieldManager")}
+// requests reads what is asked for as an API server does.
+var requests = request.RequestInfoFactory{APIPrefixes: sets.NewString("api", "apis"), GrouplessAPIPrefixes: sets.NewString("api")}
+
+// callOf is the call that a request makes, and its resource, which is empty if the request is for no objects.
+func callOf(r *http.Request) (Call, schema.GroupVersionResource, error) {
+	info, err := requests.NewRequestInfo(r)
+	if err != nil {
+		return Call{}, schema.GroupVersionResource{}, err
+	}
+	call := Call{
+		Verb: info.Verb, Resource: info.Resource, Subresource: info.Subresource, Namespace: info.Namespace, Name: info.Name,
+		Manager: r.URL.Query().Get("fieldManager"),
+	}
 	if call.Manager == "" {
 		call.Manager, _, _ = strings.Cut(r.UserAgent(), "/")
 	}
-	gvr, namespace, name, subresource := split(r.URL.Path)
-	call.Resource, call.Namespace, call.Name, call.Subresource = gvr.Resource, namespace, name, subresource
-	switch {
-	case r.Method == http.MethodGet && r.URL.Query().Get("watch") != "":
-		call.Verb = "watch"
-	case r.Method == http.MethodGet && name == "":
-		call.Verb = "list"
-	default:
-		call.Verb = map[string]string{
-			http.MethodGet: "get", http.MethodPost: "create", http.MethodPut: "update", http.MethodPatch: "patch", http.MethodDelete: "delete",
-		}[r.Method]
+	if call.Resource == "namespaces" {
+		call.Namespace = "" // there it is the name, so that rights in a namespace are rights to it
 	}
-	return call
-}
-
-func split(path string) (gvr schema.GroupVersionResource, namespace, name, subresource string) {
-	parts := strings.Split(strings.Trim(path, "/"), "/")
-	switch {
-	case parts[0] == "api" && len(parts) > 2:
-		gvr.Version, parts = parts[1], parts[2:]
-	case parts[0] == "apis" && len(parts) > 3:
-		gvr.Group, gvr.Version, parts = parts[1], parts[2], parts[3:]
-	default:
-		return gvr, "", "", ""
-	}
-	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" {
-		namespace, parts = parts[1], parts[2:]
-	}
-	gvr.Resource = parts[0]
-	if len(parts) > 1 {
-		name = parts[1]
-	}
-	if len(parts) > 2 {
-		subresource = parts[2]
-	}
-	return gvr, namespace, name, subresource
+	return call, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, nil
 }
 
 // sorted are the objects of a resource in the order of their names.

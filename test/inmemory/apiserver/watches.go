@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -156,26 +157,20 @@ func (s *Server) first(r *http.Request, kind Kind, call Call, bookmark bool, to 
 }
 
 // send writes a frame, which fails once the client has gone.
-func send(to *json.Encoder, frame map[string]any) error {
-	return to.Encode(frame)
-}
+func send(to *json.Encoder, frame map[string]any) error { return to.Encode(frame) }
 
 func frame(r *http.Request, kind watch.EventType, obj *unstructured.Unstructured) map[string]any {
 	return map[string]any{"type": kind, "object": asAsked(r, obj).Object}
 }
 
 func (s *Server) since(kind Kind, version int) []event {
-	var missed []event
 	resource := kind.resource().GroupResource()
-	for i := len(s.history) - 1; i >= 0 && s.history[i].version > version; i-- {
-		if s.history[i].resource == resource {
-			missed = append([]event{s.history[i]}, missed...)
-		}
-	}
-	return missed
+	later := slices.Clone(s.history[min(version, len(s.history)):]) // each has the next version
+	return slices.DeleteFunc(later, func(e event) bool { return e.resource != resource })
 }
 
-// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher: watchCacheInterval.)
+// seen is what a watch with selectors sees of a change: an object that is selected no more is deleted for it. (Kubernetes, cacher:
+// watchCacheInterval.)
 func seen(r *http.Request, call Call, change event) (watch.EventType, *unstructured.Unstructured) {
 	before, after := change.was != nil && selects(r, call, change.was), change.is != nil && selects(r, call, change.is)
 	switch {

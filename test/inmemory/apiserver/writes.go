@@ -233,7 +233,8 @@ func specOf(obj *unstructured.Unstructured, kind Kind) map[string]any {
 	return spec
 }
 
-// own notes who wrote which condition of the status last, as managed fields do. (Kubernetes documentation, "Server-Side Apply", field management.)
+// own notes who wrote which condition of the status last, as managed fields do. (Kubernetes documentation, "Server-Side Apply", field
+// management.)
 func own(was, next *unstructured.Unstructured, manager string) {
 	before, after := conditionsOf(was), conditionsOf(next)
 	owners := map[string]string{}
@@ -280,7 +281,8 @@ func conditionsOf(obj *unstructured.Unstructured) map[string]any {
 	return conditions
 }
 
-// delete deletes an object, or only says that it is to be deleted if finalizers keep it. It has the foreground wait for nothing: no dependent is kept.
+// delete deletes an object, or only says that it is to be deleted if finalizers keep it. It has the foreground wait for nothing: no
+// dependent is kept.
 func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
 	options := metav1.DeleteOptions{}
 	if obj, err := decode(body); len(body) > 0 && err == nil {

@@ -1,5 +1,5 @@
-// Package kubemend runs the manager that users run, with its flags, on API servers in memory and on virtual time: a test in a bubble of testing/synctest
-// has the real controllers, queues, watches and connections to workload clusters, and a day takes seconds.
+// Package kubemend runs the manager that users run, with its flags, on API servers in memory and on virtual time: a test in a bubble of
+// testing/synctest has the real controllers, queues, watches and connections to workload clusters, and a day takes seconds.
 package kubemend
 
 import (
@@ -119,8 +119,8 @@ func (m *Manager) Kill() {
 	if m.cancel == nil {
 		return
 	}
-	// What ends between an event and who hears of it leaves a goroutine behind. (controller-runtime v0.24.1, priorityqueue.go: handleReadyItems;
-	// apimachinery, watch/filter.go.)
+	// What ends between an event and who hears of it leaves a goroutine behind. (controller-runtime v0.24.1, priorityqueue.go:
+	// handleReadyItems; apimachinery, watch/filter.go.)
 	apiserver.Still(true)
 	defer apiserver.Still(false)
 	synctest.Wait()

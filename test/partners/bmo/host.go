@@ -1,11 +1,11 @@
-// Package bmo is the Bare Metal Operator (BMO), Ironic, and one host with its BMC behind them, as a model: it has no clock, no client and no
-// goroutine. Its user moves the time (Advance), gives it the BareMetalHost as the API server has it (Reconcile), and writes what the
+// Package bmo is the Bare Metal Operator (BMO), Ironic, and one host with its BMC behind them, as a model: it has no clock, no client and
+// no goroutine. Its user moves the time (Advance), gives it the BareMetalHost as the API server has it (Reconcile), and writes what the
 // pass has changed, or does not: BMO may die in between.
 //
 // A rule cites the function that it stands for. Those of BMO are of commit 02aa5059e (v0.14.0-rc.0-37): "bmh" is
 // internal/controller/metal3.io/baremetalhost_controller.go, "hsm" host_state_machine.go, "result" action_result.go beside it, "ironic" the
-// package pkg/provisioner/ironic. "conductor" is Ironic's own ironic/conductor, with the defaults of its configuration, which Metal3's image
-// keeps but for power_state_change_timeout. What the original does wrong, late, or not at all, the model does too.
+// package pkg/provisioner/ironic. "conductor" is Ironic's own ironic/conductor, with the defaults of its configuration, which Metal3's
+// image keeps but for power_state_change_timeout. What the original does wrong, late, or not at all, the model does too.
 package bmo
 
 import (
@@ -74,8 +74,8 @@ type Waits struct {
 	Change, Soft time.Duration
 	// Errors is how often the wait after an error, Error at first, is doubled, but for one. (result maxBackOffCount)
 	Errors int
-	// Reset is the least that a reset takes. As long as it does Ironic has the node locked, and refuses another one: BMO, whose cache may not
-	// show yet that it has taken the ask away, would order it twice else. (ironic changePower, 409)
+	// Reset is the least that a reset takes. As long as it does Ironic has the node locked, and refuses another one: BMO, whose cache may
+	// not show yet that it has taken the ask away, would order it twice else. (ironic changePower, 409)
 	Reset time.Duration
 }
 
@@ -111,7 +111,8 @@ type Faults struct {
 	// Crashes says that BMO dies in the next reconcile in which it asks Ironic for anything, after it has asked and before it writes. It is
 	// Stopped then.
 	Crashes bool
-	// NotReady says that Ironic does not answer BMO, which knows that; Errors, that Ironic answers with errors. Neither is written anywhere.
+	// NotReady says that Ironic does not answer BMO, which knows that; Errors, that Ironic answers with errors. Neither is written
+	// anywhere.
 	NotReady, Errors bool
 
 	// Credentials are what is wrong with those of the BMC. A host that has been registered with good ones goes on until they change.
@@ -128,8 +129,8 @@ type Faults struct {
 
 	// Unreachable says that the BMC does not answer.
 	Unreachable bool
-	// IgnoresOff and IgnoresOn say that the BMC accepts such orders and does not follow them. It does late, if Ironic still waits for that when
-	// this ends. A reset is both.
+	// IgnoresOff and IgnoresOn say that the BMC accepts such orders and does not follow them. It does late, if Ironic still waits for that
+	// when this ends. A reset is both.
 	IgnoresOff, IgnoresOn bool
 	// Refuses is what the BMC answers to every order; it is followed if this is empty.
 	Refuses string
@@ -207,7 +208,8 @@ func (h *Host) GoesOff(now time.Time) bool {
 // Press changes the power by hand, without a trace.
 func (h *Host) Press(to Power, now time.Time) { h.become(to, true, false, now) }
 
-// Stranded reports whether a ramdisk runs on the host that is known to no component any more, because Ironic has lost its database meanwhile.
+// Stranded reports whether a ramdisk runs on the host that is known to no component any more, because Ironic has lost its database
+// meanwhile.
 func (h *Host) Stranded() bool { return h.hardware.on && h.hardware.ramdisk && !h.node.servicing }
 
 // LoseDatabase makes Ironic forget the host, as one does whose database goes with its pod. It registers it anew when BMO asks for it.

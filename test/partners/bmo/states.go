@@ -69,8 +69,8 @@ func (p *pass) work() Pass {
 	return p.enters(next)
 }
 
-// ramdisk is a state in which a ramdisk is at work: it takes its time, begins anew if a reboot is forced, and takes reboot annotations away.
-// (bmh actionInspecting, actionProvisioning)
+// ramdisk is a state in which a ramdisk is at work: it takes its time, begins anew if a reboot is forced, and takes reboot annotations
+// away. (bmh actionInspecting, actionProvisioning)
 func (p *pass) ramdisk(takes time.Duration, then bmov1alpha1.ProvisioningState) Pass {
 	if forced, _ := RebootAsked(p.bmh.Annotations, true); forced {
 		p.since = p.now

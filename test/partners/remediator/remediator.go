@@ -1,6 +1,6 @@
-// Package remediator is a remediator of nodes that knows nothing of kubemend but the contract of medik8s, as a model: it has no clock and no
-// client. It finds a request, says that it processes it, does its work, and says whether that succeeded. It stops when the request says that its
-// time is over. The check that made the request deletes it.
+// Package remediator is a remediator of nodes that knows nothing of kubemend but the contract of medik8s, as a model: it has no clock and
+// no client. It finds a request, says that it processes it, does its work, and says whether that succeeded. It stops when the request says
+// that its time is over. The check that made the request deletes it.
 package remediator
 
 import (

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// builder provides programs. What it builds is in .rig/built, and .rig/bin has a link to each program, there or among the assets of envtest: so
-// switching between the two builds nothing again.
+// builder provides programs. What it builds is in .rig/built, and .rig/bin has a link to each program, there or among the assets of
+// envtest: so switching between the two builds nothing again.
 type builder struct {
 	root   string
 	assets string
@@ -140,8 +140,8 @@ func (b *builder) inputs(p program) (string, error) {
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }
 
-// build makes programs of one module, with one command. They are made elsewhere and moved when all is done, so that an interrupted build leaves nothing
-// behind that seems to be finished.
+// build makes programs of one module, with one command. They are made elsewhere and moved when all is done, so that an interrupted build
+// leaves nothing behind that seems to be finished.
 func (b *builder) build(ctx context.Context, stale []program) (err error) {
 	part, err := os.MkdirTemp(b.built(), "part-")
 	if err != nil {
@@ -196,7 +196,8 @@ func (b *builder) make(ctx context.Context, stale []program, into string) error 
 	return b.run(ctx, filepath.Join(b.root, first.from.folder), args...)
 }
 
-// finish moves a program to where it is looked for. Its record comes last, and the old one goes first: a program without a record is built again.
+// finish moves a program to where it is looked for. Its record comes last, and the old one goes first: a program without a record is built
+// again.
 func (b *builder) finish(p program, from string) error {
 	inputs, err := b.inputs(p)
 	if err != nil {

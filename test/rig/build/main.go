@@ -3,9 +3,9 @@
 //	build [-root FOLDER] PROGRAM...
 //	build -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]
 //
-// The first form builds what is missing or older than its source, and nothing else. It takes etcd, kube-apiserver and kube-controller-manager from the
-// folder that KUBEBUILDER_ASSETS names, if they are there and of the right minor version. This is the only place that decides so: all others look
-// into .rig/bin.
+// The first form builds what is missing or older than its source, and nothing else. It takes etcd, kube-apiserver and
+// kube-controller-manager from the folder that KUBEBUILDER_ASSETS names, if they are there and of the right minor version. This is the only
+// place that decides so: all others look into .rig/bin.
 //
 // The second form runs a command that may take long. It is quiet if the command is done at once.
 package main

@@ -10,22 +10,24 @@ import (
 	"strings"
 )
 
-// patch is a change to one file of a dependency: the text old, which is in it exactly so many times, becomes the text new. It is for what no main function
-// of ours can reach. `go build -overlay` is no way: it refuses files of the module cache.
+// patch is a change to one file of a dependency: the text old, which is in it exactly so many times, becomes the text new. It is for what
+// no main function of ours can reach. `go build -overlay` is no way: it refuses files of the module cache.
 type patch struct {
 	dependency, file string
 	old, new         string
 	times            int
 }
 
-// loopback makes the in-memory backend of Cluster API's docker provider listen on loopback, where upstream listens on every address: for its page about the
-// simulation, and in two places for the API server of a cluster. The address that it has a flag for is only the one that it announces.
+// loopback makes the in-memory backend of Cluster API's docker provider listen on loopback, where upstream listens on every address: for
+// its page about the simulation, and in two places for the API server of a cluster. The address that it has a flag for is only the one that
+// it announces.
 var loopback = patch{
 	dependency: "sigs.k8s.io/cluster-api/test", file: "infrastructure/inmemory/pkg/server/mux.go",
 	old: `net.Listen("tcp", fmt.Sprintf(":%d"`, new: `net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d"`, times: 3,
 }
 
-// apply changes the content of the file, or fails: after another version of the dependency is taken, nothing shall listen where it should not.
+// apply changes the content of the file, or fails: after another version of the dependency is taken, nothing shall listen where it should
+// not.
 func (p patch) apply(content string) (string, error) {
 	if found := strings.Count(content, p.old); found != p.times {
 		return "", fmt.Errorf("change %s of %s: it has %q %d times, not %d times", p.file, p.dependency, p.old, found, p.times)

@@ -1,9 +1,14 @@
 package main
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -40,14 +45,14 @@ type program struct {
 	sources []string
 	// usually is how long it takes on two cores, if nothing is cached but what kubemend itself is built from.
 	usually time.Duration
-	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than older
-	// minor versions. Empty if it may not.
+	// asset says that it may come from KUBEBUILDER_ASSETS if it is of the same minor version as this dependency, or older by no more than
+	// older minor versions. Empty if it may not.
 	asset string
 	older int
 }
 
-// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked side by
-// side.
+// programs are all that a rig can run. Those of one module are built by one go command: they share most of what is compiled, and are linked
+// side by side.
 var programs = []program{
 	// kube-apiserver works with the etcd of the minor version before as well.
 	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
@@ -108,4 +113,89 @@ func (m module) pinned(root, dependency string) (string, error) {
 		}
 	}
 	return "", fmt.Errorf("find the version of %s: it is not in %s/go.mod", dependency, m.folder)
+}
+
+// askFor bounds how long a program may take to say its version.
+const askFor = 20 * time.Second
+
+// asset is the path of a program in the folder of KUBEBUILDER_ASSETS and its version, if the rig can use it. Otherwise why is the reason;
+// it is empty if the variable is not set.
+func (b *builder) asset(ctx context.Context, p program) (path, version, why string, err error) {
+	if b.assets == "" || p.asset == "" {
+		return "", "", "", nil
+	}
+	folder, err := filepath.Abs(b.assets)
+	if err != nil {
+		return "", "", "", fmt.Errorf("find %s: %w", assetsEnv, err)
+	}
+	if b.ours(folder) {
+		return "", "", "", nil
+	}
+	pinned, err := p.from.pinned(b.root, p.asset)
+	if err != nil {
+		return "", "", "", err
+	}
+	path = filepath.Join(folder, p.name)
+	version, failed := ask(ctx, path)
+	major, minor := numbers(pinned)
+	switch {
+	case errors.Is(failed, os.ErrNotExist):
+		why = "has no " + p.name
+	case failed != nil:
+		why = fmt.Sprintf("has a file %s that does not say its version (%v)", p.name, failed)
+	case !p.usable(version, pinned):
+		why = fmt.Sprintf("has %s %s, the rig needs v%d.%d", p.name, version, major, minor)
+	default:
+		return path, version, "", nil
+	}
+	return "", "", why, nil
+}
+
+// ours reports whether the folder is one that we write to: a link to itself would be of no use.
+func (b *builder) ours(folder string) bool {
+	info, err := os.Stat(folder)
+	if err != nil {
+		return false
+	}
+	for _, own := range []string{b.bin(), b.built()} {
+		if target, err := os.Stat(own); err == nil && os.SameFile(info, target) {
+			return true
+		}
+	}
+	return false
+}
+
+func (p program) usable(version, pinned string) bool {
+	major, minor := numbers(version)
+	wantMajor, wantMinor := numbers(pinned)
+	return major == wantMajor && minor <= wantMinor && minor >= wantMinor-p.older
+}
+
+// spelled is a version in what a program says of itself: "Kubernetes v1.36.3", "etcd Version: 3.6.8".
+var spelled = regexp.MustCompile(`v?([0-9]+)\.([0-9]+)\.[0-9]+\S*`)
+
+// ask runs a program for its version.
+func ask(ctx context.Context, path string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, askFor)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("run it with --version: %w", err)
+	}
+	version := spelled.Find(out)
+	if version == nil {
+		return "", fmt.Errorf("run it with --version: no version in %q", out[:min(len(out), 100)])
+	}
+	return string(version), nil
+}
+
+// numbers are the first two of a version.
+func numbers(version string) (major, minor int) {
+	found := spelled.FindStringSubmatch(version)
+	if found == nil {
+		return 0, 0
+	}
+	major, _ = strconv.Atoi(found[1]) // the pattern has digits alone
+	minor, _ = strconv.Atoi(found[2])
+	return major, minor
 }

@@ -72,7 +72,8 @@ func inMemoryCache() cache.Options {
 	}
 }
 
-// setUpInMemory adds the kinds named Dev.... Those named Docker... have no controller here, but webhooks: a kind without them could not be written.
+// setUpInMemory adds the kinds named Dev.... Those named Docker... have no controller here, but webhooks: a kind without them could not be
+// written.
 func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
 	secrets, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
 	if err != nil {

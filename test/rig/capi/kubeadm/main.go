@@ -1,10 +1,11 @@
-// Command capi-kubeadm runs one of the providers that make real clusters of Cluster API without any machine: its kubeadm bootstrap and control-plane
-// providers, and its docker provider with the in-memory backend, which simulates machines, kubelets, API servers and etcd members.
+// Command capi-kubeadm runs one of the providers that make real clusters of Cluster API without any machine: its kubeadm bootstrap and
+// control-plane providers, and its docker provider with the in-memory backend, which simulates machines, kubelets, API servers and etcd
+// members.
 //
 //	capi-kubeadm bootstrap|control-plane|in-memory [flags]
 //
-// Controllers and webhooks are upstream's; only their set-up is ours, see package program. One file of the docker provider is changed where it is built, so
-// that the simulated API servers listen on loopback; see test/rig/build.
+// Controllers and webhooks are upstream's; only their set-up is ours, see package program. One file of the docker provider is changed where
+// it is built, so that the simulated API servers listen on loopback; see test/rig/build.
 package main
 
 import (

@@ -1,5 +1,5 @@
-// Package program is what the programs of this module have in common: each runs one of Cluster API's managers with upstream's controllers and
-// webhooks, answers on 127.0.0.1 alone, and ends when its standard input does. Upstream's programs can do neither.
+// Package program is what the programs of this module have in common: each runs one of Cluster API's managers with upstream's controllers
+// and webhooks, answers on 127.0.0.1 alone, and ends when its standard input does. Upstream's programs can do neither.
 package program
 
 import (

@@ -1,0 +1,248 @@
+package packages
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/version"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	"sigs.k8s.io/yaml"
+)
+
+// providerSpec is what Cluster API Operator's AddonProvider and Rancher Turtles' CAPIProvider have in common, as far as the recipes use it.
+type providerSpec struct {
+	Name        string `json:"name"`
+	Type        string `json:"type"`
+	Version     string `json:"version"`
+	FetchConfig struct {
+		URL      string `json:"url"`
+		Selector *struct {
+			MatchLabels map[string]string `json:"matchLabels"`
+		} `json:"selector"`
+	} `json:"fetchConfig"`
+	Deployment struct {
+		Containers []struct {
+			Name     string            `json:"name"`
+			ImageURL string            `json:"imageUrl"`
+			Args     map[string]string `json:"args"`
+		} `json:"containers"`
+	} `json:"deployment"`
+}
+
+var shownYAML = regexp.MustCompile("(?s)```yaml\\n(.*?\\n)```\\n")
+
+// The operators that install providers put into the release's Deployment what these manifests say: a container, a flag, a
+// file or a version that is not there shows only when somebody tries.
+func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
+	components, seen := provider(t), map[string]int{}
+	deployment := as[appsv1.Deployment](t, ofKind(components, "Deployment")[0])
+	flags := string(read(t, "docs/reference/flags.md"))
+	metadata := clusterctlv1.Metadata{}
+	if err := yaml.UnmarshalStrict(read(t, "metadata.yaml"), &metadata); err != nil {
+		t.Fatal(err)
+	}
+	const page = "cluster-api-operator.md"
+	for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs", "recipes", page)), -1) {
+		for _, o := range objects(t, block[1]) {
+			seen[o.GetKind()]++
+			if o.GetKind() == "Namespace" {
+				continue
+			}
+			content, err := yaml.Marshal(o.Object["spec"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			spec := providerSpec{}
+			if err := yaml.UnmarshalStrict(content, &spec); err != nil {
+				t.Errorf("%s: a field that no recipe needs, or that is misspelled: %v", page, err)
+			}
+			if o.GetName() != "kubemend" || o.GetNamespace() != deployment.Namespace {
+				t.Errorf("%s: %s/%s, want kubemend in %s", page, o.GetNamespace(), o.GetName(), deployment.Namespace)
+			}
+			fits(t, page, spec, metadata, deployment, flags)
+		}
+	}
+	if seen["AddonProvider"] < 2 || seen["CAPIProvider"] < 1 {
+		t.Errorf("the pages show %v", seen)
+	}
+}
+
+func fits(t *testing.T, page string, spec providerSpec, metadata clusterctlv1.Metadata, deployment *appsv1.Deployment, flags string) {
+	t.Helper()
+	v, err := version.ParseSemantic(spec.Version)
+	if err != nil {
+		t.Fatalf("%s: %v", page, err)
+	}
+	if !slices.ContainsFunc(metadata.ReleaseSeries, func(s clusterctlv1.ReleaseSeries) bool {
+		return s.Major == int32(v.Major()) && s.Minor == int32(v.Minor())
+	}) {
+		t.Errorf("%s: metadata.yaml has no series of %s", page, spec.Version)
+	}
+	url, selects := spec.FetchConfig.URL, spec.FetchConfig.Selector != nil
+	if (url == "") != selects || url != "" && !strings.HasSuffix(url, "/kubemend/kubemend/releases/latest/addon-components.yaml") {
+		t.Errorf("%s: it fetches from %q, by a selector: %t", page, url, selects)
+	}
+	for _, c := range spec.Deployment.Containers {
+		if !slices.ContainsFunc(deployment.Spec.Template.Spec.Containers, func(is corev1.Container) bool { return is.Name == c.Name }) {
+			t.Errorf("%s: the Deployment has no container %s", page, c.Name)
+		}
+		for flag := range c.Args {
+			if !strings.Contains(flags, "| `"+flag+"` |") {
+				t.Errorf("%s: the manager has no flag %s", page, flag)
+			}
+		}
+	}
+}
+
+// The example takes the place of the policy that comes with the manager, and bounds what goes out as well. A port that it
+// does not name is closed, and one without peers is open to all.
+func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
+	all := standalone(t)
+	brought := as[networkingv1.NetworkPolicy](t, ofKind(all, "NetworkPolicy")[0])
+	manager := as[appsv1.Deployment](t, ofKind(all, "Deployment")[0])
+	examples := objects(t, read(t, "docs/examples/network-policy.yaml"))
+	if len(examples) != 1 {
+		t.Fatalf("there are %d objects, want one", len(examples))
+	}
+	policy := as[networkingv1.NetworkPolicy](t, &examples[0])
+
+	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
+	if err != nil || selector.Empty() || !selector.Matches(labels.Set(manager.Spec.Template.Labels)) || policy.Namespace != manager.Namespace {
+		t.Errorf("it is for pods %s of namespace %q, which are not the manager's: %v", selector, policy.Namespace, err)
+	}
+	if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}) {
+		t.Errorf("it is about %v", policy.Spec.PolicyTypes)
+	}
+	open, declared := ports(policy.Spec.Ingress), []string{}
+	for _, p := range manager.Spec.Template.Spec.Containers[0].Ports {
+		declared = append(declared, p.Name)
+	}
+	slices.Sort(declared)
+	if want := ports(brought.Spec.Ingress); !slices.Equal(open, want) || !slices.Equal(open, declared) {
+		t.Errorf("it opens %v, the policy of the manager %v, and the manager has %v", open, want, declared)
+	}
+	for i, rule := range policy.Spec.Ingress {
+		if len(rule.From) == 0 {
+			t.Errorf("ingress %d is open to all", i)
+		}
+	}
+	dns := 0
+	for i, rule := range policy.Spec.Egress {
+		if len(rule.To) == 0 || len(rule.Ports) == 0 {
+			t.Errorf("egress %d leads everywhere", i)
+		}
+		for _, p := range rule.Ports {
+			if p.Port == nil || p.Port.IntValue() == 0 { // a name would be one of a port of the peer, which is no pod
+				t.Errorf("egress %d is for port %v", i, p.Port)
+			} else if p.Port.IntValue() == 53 {
+				dns++
+			}
+		}
+	}
+	if dns != 2 || len(policy.Spec.Egress) != 3 {
+		t.Errorf("it leads out in %d ways, %d of them to port 53: want the API servers here and there, and names by UDP and TCP", len(policy.Spec.Egress), dns)
+	}
+}
+
+// ports are the names of those that are open, sorted.
+func ports(rules []networkingv1.NetworkPolicyIngressRule) []string {
+	var open []string
+	for _, rule := range rules {
+		for _, p := range rule.Ports {
+			open = append(open, p.Port.String())
+		}
+	}
+	slices.Sort(open)
+	return open
+}
+
+// kubectl apply deletes nothing: what was bound stays bound.
+func TestTheUpgradePageNamesBindingsThatANarrowerPackageLeaves(t *testing.T) {
+	_, page, _ := strings.Cut(string(read(t, "docs/upgrade.md")), "### Rights that stay")
+	page, _, _ = strings.Cut(page, "\n## ")
+	for name, row := range map[string]struct{ from, to []object }{
+		"without NodeHealthChecks":          {standalone(t), beside(t)},
+		"to one namespace":                  {beside(t), example(t, "one-namespace")},
+		"from a shard by label to a place":  {named(example(t, "shard-by-label"), "-canary", "-east"), example(t, "shard")},
+		"from all namespaces to one (Helm)": {rendered(t, ""), rendered(t, "flags: {namespace: metal}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			stays := map[string]bool{}
+			for _, o := range slices.Concat(ofKind(row.to, "ClusterRoleBinding"), ofKind(row.to, "RoleBinding")) {
+				stays[o.GetNamespace()+" "+id(o)] = true
+			}
+			left := 0
+			for _, o := range slices.Concat(ofKind(row.from, "ClusterRoleBinding"), ofKind(row.from, "RoleBinding")) {
+				if stays[o.GetNamespace()+" "+id(o)] {
+					continue
+				}
+				left++
+				words := regexp.MustCompile("[`; ]" + regexp.QuoteMeta(o.GetName()) + "[`; ]")
+				if !words.MatchString(page) || o.GetNamespace() != "" && !strings.Contains(page, o.GetName()+" -n "+o.GetNamespace()) {
+					t.Errorf("%s stays bound in %q, and the page does not say so", id(o), o.GetNamespace())
+				}
+			}
+			if left == 0 {
+				t.Error("nothing is left, so that the page says too much")
+			}
+		})
+	}
+}
+
+// named gives objects another suffix, and namespaces that end so.
+func named(all []object, was, is string) []object {
+	for i := range all {
+		all[i].SetName(strings.Replace(all[i].GetName(), was, is, 1))
+		all[i].SetNamespace(strings.Replace(all[i].GetNamespace(), was, is, 1))
+	}
+	return all
+}
+
+// imageName is a name of the manager's image with its host. Names in registry.example.org are those of users' copies.
+var imageName = regexp.MustCompile(`\b(?:[a-z0-9-]+\.)+[a-z]+(?::\d+)?/[a-z]+/kubemend\b`)
+
+// An image that the release workflow does not push is one that no pod can pull.
+func TestTheImageThatIsPushedIsTheOneThatIsNamed(t *testing.T) {
+	const pushed = "ghcr.io/kubemend/kubemend"
+	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(workflow), "IMAGE: "+pushed+" ") {
+		t.Errorf("the release workflow does not push %s", pushed)
+	}
+	named := 0
+	for _, place := range []string{"Makefile", "README.md", "tilt-provider.json", "config", "charts", "docs", "templates"} {
+		err := filepath.WalkDir(filepath.Join(root, place), func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			for _, name := range imageName.FindAllString(string(content), -1) {
+				switch {
+				case name == pushed:
+					named++
+				case !strings.HasPrefix(name, "registry.example.org/") && !strings.Contains(name, "github"):
+					t.Errorf("%s names %s", path, name)
+				}
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if named < 10 {
+		t.Errorf("only %d places name the image", named)
+	}
+}
