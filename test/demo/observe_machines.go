@@ -18,7 +18,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/machines"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // The actors, as the commentary calls them.
@@ -121,7 +121,7 @@ func healthChanged(old, updated *clusterv1.Machine) []observation {
 }
 
 func pendingChanged(old, updated *clusterv1.Machine) []observation {
-	const reason = string(machines.WithinTimeout)
+	const reason = string(machinehealthcheck.WithinTimeout)
 	if conditions.GetReason(updated, mendv1.Remediation) != reason || conditions.GetReason(old, mendv1.Remediation) == reason {
 		return nil
 	}
