@@ -259,7 +259,9 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	}
 	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
 	if done.status != nil {
-		r.send(ctx, state, append(r.disabledEvents(state.check, done.status), stormEvents(plan.Storm.Turn)...))
+		r.send(ctx, state, slices.Concat(
+			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn),
+		))
 	}
 	return r.next(ctx, state, plan, done)
 }

@@ -7,8 +7,11 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -343,5 +346,37 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
 			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
 		}
+	}
+}
+
+// Nothing else would ever show that a check can never act as it is written. (medik8s says nothing)
+func TestACheckThatCanNeverActSaysSo(t *testing.T) {
+	noSuchStatus := func(f *Facts) { f.Check.Spec.UnhealthyConditions[0].Status = "unknown" }
+	made := func(ago time.Duration) func(*Facts) {
+		return func(f *Facts) { f.Check.CreationTimestamp = metav1.NewTime(epoch.Add(-ago)) }
+	}
+	for name, tc := range map[string]struct {
+		facts  Facts
+		reason string
+	}{
+		"a rule that a node may meet":               {of(healthy()), ""},
+		"a status that no condition has":            {of(healthy()).with(noSuchStatus), mendv1.NoSuchStatusReason},
+		"no node, ten minutes after it was created": {of().with(made(10 * time.Minute)), mendv1.SelectsNothingReason},
+		"no node yet":               {of().with(made(9 * time.Minute)), ""},
+		"a flaw that was corrected": {of(healthy()).with(saidIneffective), ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plan := Decide(tc.facts)
+			cond := meta.FindStatusCondition(Conditions(&tc.facts, &plan), mendv1.Effective)
+			if cond == nil && tc.reason != "" || cond != nil && (cond.Reason != tc.reason || cond.Status != metav1.ConditionFalse) {
+				t.Errorf("it says %v, want reason %q", cond, tc.reason)
+			}
+		})
+	}
+}
+
+func saidIneffective(f *Facts) {
+	f.Check.Status.Conditions = []metav1.Condition{
+		{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.NoSuchStatusReason},
 	}
 }

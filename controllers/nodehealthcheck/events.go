@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/recorder"
@@ -176,6 +177,15 @@ func (r *Reconciler) disabledEvents(check, next *nhcv1.NodeHealthCheck) []record
 	return []recorder.Event{
 		recorder.Warning(nhcv1.EventDisabled, "Validate", "Disabling NHC. Reason: %s, Message: %s", after.Reason, after.Message),
 	}
+}
+
+// ineffectiveEvents are about the condition Effective that turned.
+func ineffectiveEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
+	before, after := conditionOf(check, mendv1.Effective), conditionOf(next, mendv1.Effective)
+	if after == nil || before != nil && before.Message == after.Message {
+		return nil
+	}
+	return []recorder.Event{recorder.Warning(mendv1.EventIneffective, "Validate", "%s", after.Message)}
 }
 
 func stormEvents(turn budget.StormTurn) []recorder.Event {

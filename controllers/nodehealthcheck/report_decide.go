@@ -6,10 +6,12 @@ import (
 	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -163,6 +165,11 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 		for _, cond := range stormConditions(f, p) {
 			set(cond)
 		}
+		if reason, message := ineffective(f, p); reason != "" && !p.Disabled.Is() {
+			set(metav1.Condition{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+		} else {
+			meta.RemoveStatusCondition(&conditions, mendv1.Effective)
+		}
 	}
 	allowed := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
 	switch {
@@ -178,6 +185,25 @@ func Conditions(f *Facts, p *Plan) []metav1.Condition {
 		before.LastTransitionTime = now
 	}
 	return conditions
+}
+
+// selectsWithin is how long after a check its nodes may be created.
+const selectsWithin = 10 * time.Minute
+
+// ineffective is why the check, or one of its rules, can never act as it is written: nothing else would ever show that.
+func ineffective(f *Facts, p *Plan) (reason, message string) {
+	for i, rule := range f.Check.Spec.UnhealthyConditions {
+		switch rule.Status {
+		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+		default:
+			return mendv1.NoSuchStatusReason, fmt.Sprintf("spec.unhealthyConditions[%d] is never met: no condition has the status %q, "+
+				"but True, False or Unknown", i, rule.Status)
+		}
+	}
+	if p.Population.Total() == 0 && f.Now.Sub(f.Check.CreationTimestamp.Time) >= selectsWithin {
+		return mendv1.SelectsNothingReason, "spec.selector matches no Node of this cluster: labels of Machines are not those of Nodes"
+	}
+	return "", ""
 }
 
 // EnabledMessage is what a check says that is not disabled.
