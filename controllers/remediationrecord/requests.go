@@ -131,8 +131,8 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []co
 		return nil, nil
 	case o.nodeCheck != nil:
 		return stepsOf(&o.nodeCheck.Spec), nil
-	case ref.Kind == machineCheckKind:
-		check, err = machine, r.from(o).Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
+	case ref.Kind == machineCheckKind: // the manager may list and watch them, and get none past its cache
+		check, err = machine, r.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
 	default:
 		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	}

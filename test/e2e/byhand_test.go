@@ -114,7 +114,7 @@ var _ = Describe("For a person with the roles of the examples", fencing, func() 
 		as := person(ctx, "alice")
 		reset := mendAs(ctx, as, "reset", "host/"+spare.Name, "--yes", "--reason", "new power supply")
 		Expect(reset.code).To(Equal(done), reset.out+reset.complaint)
-		Expect(reset.out).To(ContainSubstring("keeps the host powered off for remediation a-remediation-that-is-gone, which does not exist any more"))
+		Expect(reset.out).To(ContainSubstring(infrav1.PowerOffAnnotationPrefix + "a-remediation-that-is-gone"))
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(spare), spare)).To(Succeed())
 		Expect(spare.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation), HaveKey(mendv1.MarkedForAnnotation),
 			HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix))))

@@ -36,7 +36,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 			"docs/cli/README.md":  {"machine.*/prod-.* condition met", "baremetalhost.*/host-\\d+ condition met"},
 			"docs/cli/explain.md": {"Machine: ", "BareMetalHost: ", "MachineHealthCheck: ", "NodeHealthCheck: ", "HostRemediation"},
 			"docs/cli/history.md": {"PoweredOn", "Created"},
-			"docs/cli/output.md":  {"(?m)^Healthy ", "(?m)^my-check +Healthy", "machinehealthcheck.*/my-check"},
+			"docs/cli/output.md":  {"(?m)^Healthy ", "(?m)Z Healed$"},
 			"docs/cli/record.md":  {"TooManyUnhealthy", "MachineMarkedUnhealthy", "None of 5 machines would be remediated"},
 			"docs/cli/status.md":  {"my-check"},
 		} {
