@@ -208,6 +208,14 @@ func (d *decider) firstOf(due []int) int {
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
+// mayBegin reports whether a remediation of n may have to begin, for which the control plane is read. Requests of other checks, which may
+// not be readable for long, must hold up neither what has begun nor, for a node that is excluded, the other nodes.
+func (n *Node) mayBegin() bool {
+	excluded, _ := n.Excluded()
+	begun := len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Deleting().IsZero() })
+	return n.Selected && !excluded && !begun
+}
+
 // dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately lets the others go first.
 func (d *decider) dueMembers() []int {
 	var due, refused []int
