@@ -216,22 +216,26 @@ func (n *Node) mayBegin() bool {
 	return n.Selected && !excluded && !begun
 }
 
-// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately lets the others go first.
+// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately, or that waits since its
+// requests are deleted again and again, lets the others go first.
 func (d *decider) dueMembers() []int {
-	var due, refused []int
+	var due, later []int
+	waits := func(n *Node) bool {
+		return n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))
+	}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
 		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
-		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
-			refused = append(refused, i)
+		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) || waits(n) {
+			later = append(later, i)
 		} else {
 			due = append(due, i)
 		}
 	}
 	if len(due) == 0 {
-		return refused
+		return later
 	}
 	return due
 }
