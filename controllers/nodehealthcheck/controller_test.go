@@ -395,6 +395,46 @@ func TestACheckSaysForWhichKindItWaits(t *testing.T) {
 	}
 }
 
+// Requests of another check that cannot be read yet hold up the beginnings of the control plane, and nothing else.
+func TestRequestsOfOtherChecksHoldUpNothingThatGoesOn(t *testing.T) {
+	for name, row := range map[string]struct {
+		begins func(*fixture)
+		then   func(*fixture)
+		want   string
+	}{
+		"the next step of a member": {
+			func(k *fixture) { k.bad("m0"); k.settle("nhc"); k.wants("the first step", "Reboot/m0") }, func(*fixture) {}, "Replace/m0",
+		},
+		"a worker beside a member that is excluded": {func(k *fixture) {
+			excluded := k.node("m0")
+			metav1.SetMetaDataLabel(&excluded.ObjectMeta, nhcv1.ExcludeLabel, nhcv1.ExcludeValue)
+			k.update(excluded)
+			k.bad("m0")
+			k.settle("nhc")
+		}, func(k *fixture) { k.turn("w", corev1.ConditionUnknown) }, "Reboot/w"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ofBoth := check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
+			k := newFixture(t, append(append(five(ofBoth), workers("w")...), template("Pray", "pray", false))...)
+			row.begins(k)
+			slow := schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: "Pray"}
+			k.informers.InformersByGVK[slow] = controllertest.NewFakeInformer()
+			other := check("other", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = new(refTo("Pray", "pray")) })
+			if err := k.client.Create(t.Context(), other); err != nil {
+				t.Fatal(err)
+			}
+			row.then(k)
+			for range 20 {
+				k.after(time.Minute)
+				_, _ = k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}}) // a slow kind is an error
+			}
+			if !slices.Contains(k.made, row.want) {
+				t.Errorf("made %v", k.made)
+			}
+		})
+	}
+}
+
 func TestAMemberThatIsRefusedHoldsUpNoOther(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.fails = func(verb string, obj client.Object) error {

@@ -76,7 +76,10 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		"none while orphaned requests are searched for": {
 			of(due(20), due(10)).with(plane("a", searching)), "ControlPlaneSearched; ControlPlaneSearched, NotFirstInQueue a",
 		},
-		"not one whose request was refused a moment ago":             {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
+		"not one whose request was refused a moment ago": {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
+		"not one that waits since its requests are deleted again and again": {
+			of(due(10), due(20, deletedThrice, deleted(was(0, 3*time.Minute)))).with(plane("ab")), "; NotFirstInQueue a, RemediationLoop",
+		},
 		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
 		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
 		"not one that something else blocks":                         {of(due(10), due(20, excluded)).with(plane("ab")), "; NodeExcluded, NotFirstInQueue a"},

@@ -41,7 +41,7 @@ type Facts struct {
 	ClockAhead time.Duration
 
 	Nodes        []Node        // those that the check selects or has not done with, by name
-	ControlPlane *ControlPlane // nil as long as all of its nodes that the check selects are healthy
+	ControlPlane *ControlPlane // nil as long as no remediation of one of its nodes may have to begin
 
 	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time

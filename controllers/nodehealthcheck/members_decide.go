@@ -208,22 +208,34 @@ func (d *decider) firstOf(due []int) int {
 	return slices.MinFunc(due, func(a, b int) int { return since(a).Compare(since(b)) })
 }
 
-// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately lets the others go first.
+// mayBegin reports whether a remediation of n may have to begin, for which the control plane is read. Requests of other checks, which may
+// not be readable for long, must hold up neither what has begun nor, for a node that is excluded, the other nodes.
+func (n *Node) mayBegin() bool {
+	excluded, _ := n.Excluded()
+	begun := len(n.Unseen) > 0 || slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Deleting().IsZero() })
+	return n.Selected && !excluded && !begun
+}
+
+// dueMembers are the nodes that only the rest of the control plane blocks. One whose request was refused lately, or that waits since its
+// requests are deleted again and again, lets the others go first.
 func (d *decider) dueMembers() []int {
-	var due, refused []int
+	var due, later []int
+	waits := func(n *Node) bool {
+		return n.Loop.Times > 1 && d.f.Now.Before(n.remade(func(gone *Listed) bool { return gone.Step >= 0 }))
+	}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
 		if !n.ControlPlane() || !d.startable(i, health.Unhealthy) || len(d.caseOf(i, &d.now).ask(ofNodeAlone)) > 0 {
 			continue
 		}
-		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) {
-			refused = append(refused, i)
+		if d.p.Memory.Refusals[n.Name].lately(d.f.Now) || waits(n) {
+			later = append(later, i)
 		} else {
 			due = append(due, i)
 		}
 	}
 	if len(due) == 0 {
-		return refused
+		return later
 	}
 	return due
 }

@@ -318,6 +318,29 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 	}
 }
 
+// What has succeeded is deleted when the node is healthy. One whose deletion fails must not be waited for when the node fails again.
+func TestASingleRemediationIsRepeatedAlthoughItsDeletionHasFailed(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	badB(k)
+	k.settle("nhc")
+	k.answers("Reboot", nhcv1.SucceededCondition, "True")
+	k.settle("nhc")
+	k.fails = func(verb string, _ client.Object) error {
+		if verb == "delete" {
+			return apierrors.NewInternalError(errors.New("etcdserver: request timed out"))
+		}
+		return nil
+	}
+	k.turn("b", corev1.ConditionTrue)
+	k.reconciles("nhc")
+	k.fails = nil
+	k.turn("b", corev1.ConditionUnknown)
+	k.minutes(30, "nhc")
+	if len(k.made) < 2 {
+		t.Errorf("made %v", k.made)
+	}
+}
+
 // A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried again.
 func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 	for name, row := range map[string]struct {

@@ -248,7 +248,7 @@ var rules = []Rule{
 	{
 		Reason: "ControlPlaneNotSeen", Event: skipped, asked: ofControlPlane,
 		When: func(c *Case) bool {
-			return c.f.ControlPlane == nil || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
+			return c.f.ControlPlane == nil && c.n.mayBegin() || c.objection(controlplane.NotSeen, controlplane.NotFirst) != nil
 		},
 		Message: quorumLoss + "it is not known yet which members of the control plane are alive", EndsWhen: membersReturn, Again: inAMinute,
 	},

@@ -67,8 +67,11 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
-	repeats := o.repeats(&state.facts, o.n)
-	if o.Delayed || slices.ContainsFunc(repeats, func(j int) bool { return !slices.Contains(o.ended, j) }) {
+	kept := o.repeats(&state.facts, o.n)                     // also what could not be deleted while the node was healthy
+	if o.n.Exists() {
+		kept = append(kept, o.End...)
+	}
+	if o.Delayed || slices.ContainsFunc(kept, func(j int) bool { return !slices.Contains(o.ended, j) }) {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry

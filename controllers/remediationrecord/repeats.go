@@ -28,7 +28,7 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
-// They are shared: read only. A command line has a nil Records, and reader reads more than a cache.
+// They are shared: read only. They are read from the cache that has the index; a command line has a nil Records, and its reader has it.
 func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
 	if r != nil {
 		r.mu.Lock()
@@ -37,6 +37,7 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 		if !followed {
 			return nil
 		}
+		reader = r.Client
 	}
 	list := &mendv1.RemediationRecordList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{subjectIndex: kind + "/" + name},

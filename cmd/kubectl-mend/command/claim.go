@@ -60,9 +60,10 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		if err := b.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
 			return err
 		}
-		before, now := planned.Annotations[clusterv1.PausedAnnotation], check.Annotations[clusterv1.PausedAnnotation]
+		before, paused := planned.Annotations[clusterv1.PausedAnnotation]
+		now, pausedNow := check.Annotations[clusterv1.PausedAnnotation] // whatever its value, also an empty one
 		err := errChanged
-		if check.UID == planned.UID && now == before {
+		if check.UID == planned.UID && now == before && pausedNow == paused {
 			err = b.annotate(ctx, machineCheckKind, check, claimMarks[b.verb])
 		}
 		if err != nil {

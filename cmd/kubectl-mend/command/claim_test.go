@@ -110,7 +110,7 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 	pause := func(ctx context.Context, c client.WithWatch, key client.ObjectKey) error {
 		other := &clusterv1.MachineHealthCheck{}
 		err := c.Get(ctx, key, other)
-		other.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+		other.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // which pauses like any other value
 		return errors.Join(err, c.Update(ctx, other))
 	}
 	for name, calls := range map[string]func(reads *int) interceptor.Funcs{
@@ -137,7 +137,7 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 			p.client = interceptor.NewClient(p.client.(client.WithWatch), calls(new(int)))
 			got, code := p.does("claim", "mhc/workers", confirmed)
 			changed := strings.Contains(got, "claim mhc/workers in metal: it was changed meanwhile")
-			if code != Failed || !changed || p.claimed()[clusterv1.PausedAnnotation] != "true" {
+			if value, paused := p.claimed()[clusterv1.PausedAnnotation]; code != Failed || !changed || !paused || value != "" {
 				t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 			}
 		})
