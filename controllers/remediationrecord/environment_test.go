@@ -31,6 +31,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -96,6 +97,9 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
 	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
+		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
+			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
+		}).
 		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 		}).Build()

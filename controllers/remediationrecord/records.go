@@ -130,7 +130,8 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		if !there.Open() || !sameRemediation(there, fresh) {
+		// One that is being deleted and has a finalizer would be deleted again and again.
+		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) {
 			other = string(there.UID)
 			continue
 		}

@@ -3,6 +3,7 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,7 +29,9 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
-// They are shared: read only. A command line has a nil Records, and reader reads more than a cache.
+// They are shared: read only. They are read from the cache that has the index, which may not be that of the caller: NodeHealthChecks have
+// one of their own. A command line has a nil Records, and reader reads more than a cache. One that says it was begun at a moment to come,
+// as a manager whose clock was ahead or a user wrote it, would keep the next remediation waiting for as long, and does not count.
 func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
 	if r != nil {
 		r.mu.Lock()
@@ -37,13 +40,16 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 		if !followed {
 			return nil
 		}
+		reader = r.Client
 	}
 	list := &mendv1.RemediationRecordList{}
 	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{subjectIndex: kind + "/" + name},
 		client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
 		log.FromContext(ctx).Error(err, "Former remediations do not count, as their records cannot be read", "kind", kind, "name", name)
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(record mendv1.RemediationRecord) bool {
+		return r != nil && record.Status.Begun != nil && record.Status.Begun.After(r.Clock.Now())
+	})
 }
 
 // forgetClosed takes a closed record out of the cache once it counts no longer.

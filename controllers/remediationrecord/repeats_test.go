@@ -66,3 +66,23 @@ kubemend_remediation_loop{cluster="c",kind="MachineSet",name="pool",namespace="m
 		t.Error(err)
 	}
 }
+
+// NodeHealthChecks have a cache of their own, without the index of records.
+func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
+	onNode := func(name string, begun time.Duration) *mendv1.RemediationRecord {
+		return recordOf(func(r *mendv1.RemediationRecord) {
+			r.Name, r.Spec.Remediator, r.Status.Begun = name, mendv1.RemediatedByRequest, new(after(begun))
+			r.Spec.Target = mendv1.RecordTarget{Node: NodeRef("node", "uid")}
+		})
+	}
+	m := newManagement(t, onNode("a", 0), onNode("b", time.Minute), onNode("to come", time.Hour))
+	m.clock.SetTime(noon.Add(2 * time.Minute))
+	kept := &Records{Client: m.Client, Clock: m.clock}
+	if former := kept.Repeated(t.Context(), m.Client, "metal", "Node", "node"); len(former) != 0 {
+		t.Errorf("before the cache is filled there are %d", len(former))
+	}
+	kept.followedAll()
+	if former := kept.Repeated(t.Context(), newShelf(t).server, "metal", "Node", "node"); len(former) != 2 {
+		t.Errorf("%d remediations count, want the two that were begun", len(former))
+	}
+}
