@@ -91,12 +91,15 @@ func updateHolds(c *Case) bool {
 }
 
 // loop is how often Machines of the owner of the machine were remediated that never had a node, and until when the remediation of the
-// machine waits for that; zero unless it never had one itself. Only remediations from before the machine was made count: of Machines that
-// were made together all fail for one reason. What a person has marked does not wait.
+// machine waits for that, or for it to be known; zero unless it never had one itself. Only remediations from before the machine was made
+// count: of Machines that were made together all fail for one reason. What a person has marked does not wait.
 func (c *Case) loop() (loop repeats.Loop, until time.Time) {
 	machine, owner := c.Target.Machine, metav1.GetControllerOfNoCopy(c.Target.Machine)
 	if owner == nil || machine.Status.NodeRef.Name != "" || c.Verdict.State != health.Unhealthy || byHand(c.Decision) != 0 {
 		return repeats.Loop{}, time.Time{}
+	}
+	if c.Now.Before(c.FormerAwaited) {
+		return repeats.Loop{}, c.FormerAwaited
 	}
 	before := slices.DeleteFunc(slices.Clone(c.Former[owner.UID]), func(record mendv1.RemediationRecord) bool {
 		return record.CreationTimestamp.After(machine.CreationTimestamp.Time)

@@ -61,9 +61,10 @@ type Records struct {
 
 	mu sync.Mutex
 	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
-	// that asked before.
+	// that asked before. awaited is until when remediations wait for that; zero before one did.
 	hear     func(types.NamespacedName)
 	followed bool
+	awaited  time.Time
 	asked    []types.NamespacedName
 }
 

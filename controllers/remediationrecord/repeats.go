@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -50,6 +51,29 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 	return slices.DeleteFunc(list.Items, func(record mendv1.RemediationRecord) bool {
 		return r != nil && record.Status.Begun != nil && record.Status.Begun.After(r.Clock.Now())
 	})
+}
+
+// formerWithin is how long a remediation waits after a start for the records of those before it.
+const formerWithin = 30 * time.Second
+
+// Awaited is until when the next remediation waits as those before it are not known: the cache does not have the records yet. It is zero if
+// it has them, or if none are kept. A check that has asked for what is missing is called when it has. (MissingOf)
+func (r *Records) Awaited(ctx context.Context) time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.followed {
+		return time.Time{}
+	}
+	if r.awaited.IsZero() {
+		r.awaited = r.Clock.Now().Add(formerWithin)
+	}
+	return r.awaited
 }
 
 // forgetClosed takes a closed record out of the cache once it counts no longer.

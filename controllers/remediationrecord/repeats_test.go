@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -77,11 +78,19 @@ func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	}
 	m := newManagement(t, onNode("a", 0), onNode("b", time.Minute), onNode("to come", time.Hour))
 	m.clock.SetTime(noon.Add(2 * time.Minute))
-	kept := &Records{Client: m.Client, Clock: m.clock}
+	kept := &Records{Client: m.Client, Clock: m.clock, Installed: func(context.Context, string) (bool, error) { return true, nil }}
 	if former := kept.Repeated(t.Context(), m.Client, "metal", "Node", "node"); len(former) != 0 {
 		t.Errorf("before the cache is filled there are %d", len(former))
 	}
+	until := kept.Awaited(t.Context())
+	m.clock.Step(time.Second)
+	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
+		t.Errorf("they are awaited until %s, then %s", until, again)
+	}
 	kept.followedAll()
+	if until := kept.Awaited(t.Context()); !until.IsZero() {
+		t.Errorf("they are there, and awaited until %s", until)
+	}
 	if former := kept.Repeated(t.Context(), newShelf(t).server, "metal", "Node", "node"); len(former) != 2 {
 		t.Errorf("%d remediations count, want the two that were begun", len(former))
 	}
