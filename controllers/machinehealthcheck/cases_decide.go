@@ -108,6 +108,25 @@ func (c *Case) loop() (loop repeats.Loop, until time.Time) {
 	return loop, loop.Until(c.Verdict.OverdueSince(c.Now), cmp.Or(c.Policy.NodeStartup, 10*time.Minute))
 }
 
+func inLoop(c *Case) rule.Blocker {
+	loop, until := c.loop()
+	owner := metav1.GetControllerOfNoCopy(c.Target.Machine)
+	if loop.Times == 0 {
+		return rule.Blocker{
+			Text: "How often Machines of " + owner.Kind + " " + owner.Name + " were remediated before is not known yet, " +
+				"as the manager has just started",
+			Until: until, EndsWhen: "their RemediationRecords have been read",
+		}
+	}
+	return rule.Blocker{
+		Detail: fmt.Sprintf("remediation %d since %s", loop.Times+1, stamp(loop.Since)), Until: until,
+		Text: fmt.Sprintf("It never had a node, nor had the Machines of %s %s that were remediated before it (%d since %s): "+
+			"each next one is replaced later", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
+		Fix: "Find out why Machines of " + owner.Kind + " " + owner.Name + " do not start; to have this one replaced now, mark it " +
+			"with the annotation " + clusterv1.RemediateMachineAnnotation,
+	}
+}
+
 func withinTimeout(c *Case) rule.Blocker {
 	until := c.Verdict.Recheck
 	i := slices.IndexFunc(c.Verdict.Findings, func(finding health.Finding) bool { return finding.Due.Equal(until) })
