@@ -91,18 +91,40 @@ func updateHolds(c *Case) bool {
 }
 
 // loop is how often Machines of the owner of the machine were remediated that never had a node, and until when the remediation of the
-// machine waits for that; zero unless it never had one itself. Only remediations from before the machine was made count: of Machines that
-// were made together all fail for one reason. What a person has marked does not wait.
+// machine waits for that, or for it to be known; zero unless it never had one itself. Only remediations from before the machine was made
+// count: of Machines that were made together all fail for one reason. What a person has marked does not wait.
 func (c *Case) loop() (loop repeats.Loop, until time.Time) {
 	machine, owner := c.Target.Machine, metav1.GetControllerOfNoCopy(c.Target.Machine)
 	if owner == nil || machine.Status.NodeRef.Name != "" || c.Verdict.State != health.Unhealthy || byHand(c.Decision) != 0 {
 		return repeats.Loop{}, time.Time{}
+	}
+	if c.Now.Before(c.FormerAwaited) {
+		return repeats.Loop{}, c.FormerAwaited
 	}
 	before := slices.DeleteFunc(slices.Clone(c.Former[owner.UID]), func(record mendv1.RemediationRecord) bool {
 		return record.CreationTimestamp.After(machine.CreationTimestamp.Time)
 	})
 	loop = repeats.Of(before, machine.CreationTimestamp.Time)
 	return loop, loop.Until(c.Verdict.OverdueSince(c.Now), cmp.Or(c.Policy.NodeStartup, 10*time.Minute))
+}
+
+func inLoop(c *Case) rule.Blocker {
+	loop, until := c.loop()
+	owner := metav1.GetControllerOfNoCopy(c.Target.Machine)
+	if loop.Times == 0 {
+		return rule.Blocker{
+			Text: "How often Machines of " + owner.Kind + " " + owner.Name + " were remediated before is not known yet, " +
+				"as the manager has just started",
+			Until: until, EndsWhen: "their RemediationRecords have been read",
+		}
+	}
+	return rule.Blocker{
+		Detail: fmt.Sprintf("remediation %d since %s", loop.Times+1, stamp(loop.Since)), Until: until,
+		Text: fmt.Sprintf("It never had a node, nor had the Machines of %s %s that were remediated before it (%d since %s): "+
+			"each next one is replaced later", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
+		Fix: "Find out why Machines of " + owner.Kind + " " + owner.Name + " do not start; to have this one replaced now, mark it " +
+			"with the annotation " + clusterv1.RemediateMachineAnnotation,
+	}
 }
 
 func withinTimeout(c *Case) rule.Blocker {

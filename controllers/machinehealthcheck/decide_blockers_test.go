@@ -97,6 +97,15 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"no longer than the start-up timeout": {
 			facts(bad(unstarted)).with(former(2*time.Hour, 3*time.Hour, 4*time.Hour), func(f *Facts) { f.Policy.NodeStartup = 30 * time.Second }), nil,
 		},
+		"a first node that never came, while it is not known what was before": {
+			facts(bad(unstarted)).with(func(f *Facts) { f.FormerAwaited = f.Now.Add(time.Second) }), []Reason{RemediationLoop},
+		},
+		"nothing of that for a machine that had one": {
+			facts(bad(unstarted, func(t *givenMachine) { t.Status.NodeRef.Name = "node" })).with(func(f *Facts) {
+				f.FormerAwaited = f.Now.Add(time.Second)
+			}), nil,
+		},
+		"nor when that has taken too long":          {facts(bad(unstarted)).with(func(f *Facts) { f.FormerAwaited = f.Now }), nil},
 		"none of a machine that was made with them": {facts(bad(unstarted)).with(former(time.Minute)), nil},
 		"none of a machine that had a node": {
 			facts(bad(unstarted, func(t *givenMachine) { t.Status.NodeRef.Name = "node" })).with(former(2 * time.Hour)), nil,

@@ -66,7 +66,9 @@ type Facts struct {
 	Counted *StatusCounts
 	Memory  Memory
 	// Former are the records of Machines that never had a Node, by the UIDs of their owners; of owners that have another such Machine.
-	Former map[types.UID][]mendv1.RemediationRecord
+	// FormerAwaited is until when they are not known, after a start; zero if they are.
+	Former        map[types.UID][]mendv1.RemediationRecord
+	FormerAwaited time.Time
 	// Capacity is what is not back of the remediations that the check has asked for.
 	Capacity Capacity
 	// Trouble is what could not be read, and was done without.

@@ -204,6 +204,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 			continue
 		}
 		if _, read := state.Former[owner.UID]; !read {
+			state.FormerAwaited = r.Records.Awaited(ctx)
 			state.Former[owner.UID] = r.Records.Repeated(ctx, r.Client, target.Namespace, owner.Kind, owner.Name)
 		}
 	}

@@ -221,17 +221,7 @@ var rules = []Rule{
 			_, until := c.loop()
 			return c.Now.Before(until)
 		},
-		Words: func(c *Case) rule.Blocker {
-			loop, until := c.loop()
-			owner := metav1.GetControllerOfNoCopy(c.Target.Machine)
-			return rule.Blocker{
-				Detail: fmt.Sprintf("remediation %d since %s", loop.Times+1, stamp(loop.Since)), Until: until,
-				Text: fmt.Sprintf("It never had a node, nor had the Machines of %s %s that were remediated before it (%d since %s): "+
-					"each next one is replaced later", owner.Kind, owner.Name, loop.Times, stamp(loop.Since)),
-				Fix: "Find out why Machines of " + owner.Kind + " " + owner.Name + " do not start; to have this one replaced now, mark it " +
-					"with the annotation " + clusterv1.RemediateMachineAnnotation,
-			}
-		},
+		Words: inLoop,
 	},
 	{
 		Reason: FailureContradicted, asked: ofAll,

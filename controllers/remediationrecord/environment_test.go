@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/reference"
@@ -31,6 +32,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -96,6 +98,9 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
 	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
+		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
+			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
+		}).
 		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
 			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
 		}).Build()
@@ -119,6 +124,9 @@ func (m *management) restart() {
 	live := interceptor.NewClient(m.server, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
 			m.count(o)
+			if _, listed := o.(*clusterv1.MachineHealthCheck); listed { // the manager may list and watch them alone
+				return apierrors.NewForbidden(schema.GroupResource{Resource: "machinehealthchecks"}, key.Name, nil)
+			}
 			return c.Get(ctx, key, o, opts...)
 		},
 		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {

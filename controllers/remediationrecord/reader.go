@@ -34,6 +34,11 @@ func (r *Reconciler) from(o *observed) client.Reader {
 	if o.live {
 		return r.Recent
 	}
+	return r.cached()
+}
+
+// cached reads from the caches what they have.
+func (r *Reconciler) cached() cached {
 	from := cached{Recent: r.Recent, caches: r.Client, namespace: r.Namespace}
 	if r.ActsOnNodes == nil || r.ActsOnNodes() {
 		from.nodes = r.NodeCache

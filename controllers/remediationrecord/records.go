@@ -61,9 +61,10 @@ type Records struct {
 
 	mu sync.Mutex
 	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
-	// that asked before.
+	// that asked before. awaited is until when remediations wait for that; zero before one did.
 	hear     func(types.NamespacedName)
 	followed bool
+	awaited  time.Time
 	asked    []types.NamespacedName
 }
 
@@ -130,7 +131,8 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		if !there.Open() || !sameRemediation(there, fresh) {
+		// One that is being deleted and has a finalizer would be deleted again and again.
+		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) {
 			other = string(there.UID)
 			continue
 		}

@@ -231,6 +231,17 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Errorf("it is that of the remediation: %q", record.Spec.Cause)
 			}
 		}, 1},
+		"a user has made up one that has its name, and keeps it by a finalizer": {func(s *shelf) {
+			made := about("w1", "1")
+			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
+			made.Finalizers = []string{"example.com/kept"}
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record == nil || record.UID == made.UID {
+				t.Errorf("the remediation has the record %v", record)
+			}
+		}, 2},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
 			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {

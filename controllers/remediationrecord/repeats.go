@@ -3,6 +3,8 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -28,7 +30,9 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 }
 
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
-// They are shared: read only. They are read from the cache that has the index; a command line has a nil Records, and its reader has it.
+// They are shared: read only. They are read from the cache that has the index, which may not be that of the caller: NodeHealthChecks have
+// one of their own. A command line has a nil Records, and reader reads more than a cache. One that says it was begun at a moment to come,
+// as a manager whose clock was ahead or a user wrote it, would keep the next remediation waiting for as long, and does not count.
 func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
 	if r != nil {
 		r.mu.Lock()
@@ -44,7 +48,32 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 		client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
 		log.FromContext(ctx).Error(err, "Former remediations do not count, as their records cannot be read", "kind", kind, "name", name)
 	}
-	return list.Items
+	return slices.DeleteFunc(list.Items, func(record mendv1.RemediationRecord) bool {
+		return r != nil && record.Status.Begun != nil && record.Status.Begun.After(r.Clock.Now())
+	})
+}
+
+// formerWithin is how long a remediation waits after a start for the records of those before it.
+const formerWithin = 30 * time.Second
+
+// Awaited is until when the next remediation waits as those before it are not known: the cache does not have the records yet. It is zero if
+// it has them, or if none are kept. A check that has asked for what is missing is called when it has. (MissingOf)
+func (r *Records) Awaited(ctx context.Context) time.Time {
+	if r == nil {
+		return time.Time{}
+	}
+	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
+		return time.Time{}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.followed {
+		return time.Time{}
+	}
+	if r.awaited.IsZero() {
+		r.awaited = r.Clock.Now().Add(formerWithin)
+	}
+	return r.awaited
 }
 
 // forgetClosed takes a closed record out of the cache once it counts no longer.

@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -85,5 +86,33 @@ kubemend_remediation_loop{cluster="c",kind="MachineSet",name="pool",namespace="m
 	collector := &capacityMissing{m.Client, m.clock}
 	if err := testutil.CollectAndCompare(collector, strings.NewReader(want), "kubemend_remediation_loop"); err != nil {
 		t.Error(err)
+	}
+}
+
+// NodeHealthChecks have a cache of their own, without the index of records.
+func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
+	onNode := func(name string, begun time.Duration) *mendv1.RemediationRecord {
+		return recordOf(func(r *mendv1.RemediationRecord) {
+			r.Name, r.Spec.Remediator, r.Status.Begun = name, mendv1.RemediatedByRequest, new(after(begun))
+			r.Spec.Target = mendv1.RecordTarget{Node: NodeRef("node", "uid")}
+		})
+	}
+	m := newManagement(t, onNode("a", 0), onNode("b", time.Minute), onNode("to come", time.Hour))
+	m.clock.SetTime(noon.Add(2 * time.Minute))
+	kept := &Records{Client: m.Client, Clock: m.clock, Installed: func(context.Context, string) (bool, error) { return true, nil }}
+	if former := kept.Repeated(t.Context(), m.Client, "metal", "Node", "node"); len(former) != 0 {
+		t.Errorf("before the cache is filled there are %d", len(former))
+	}
+	until := kept.Awaited(t.Context())
+	m.clock.Step(time.Second)
+	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
+		t.Errorf("they are awaited until %s, then %s", until, again)
+	}
+	kept.followedAll()
+	if until := kept.Awaited(t.Context()); !until.IsZero() {
+		t.Errorf("they are there, and awaited until %s", until)
+	}
+	if former := kept.Repeated(t.Context(), newShelf(t).server, "metal", "Node", "node"); len(former) != 2 {
+		t.Errorf("%d remediations count, want the two that were begun", len(former))
 	}
 }

@@ -122,7 +122,7 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 }
 
 // templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
-// is gone names none.
+// is gone names none. A MachineHealthCheck is from the cache always: the manager may list and watch them, and get none.
 func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []corev1.ObjectReference, err error) {
 	ref, node, machine := o.record.Spec.Requester.Check, &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
 	var check client.Object
@@ -131,8 +131,8 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []co
 		return nil, nil
 	case o.nodeCheck != nil:
 		return stepsOf(&o.nodeCheck.Spec), nil
-	case ref.Kind == machineCheckKind: // the manager may list and watch them, and get none past its cache
-		check, err = machine, r.Client.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
+	case ref.Kind == machineCheckKind:
+		check, err = machine, r.cached().Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
 	default:
 		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	}

@@ -47,6 +47,7 @@ func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
 	slices.SortFunc(begun, func(a, b mendv1.RemediationRecord) int { return a.Status.Begun.Compare(b.Status.Begun.Time) })
 	var loop Loop
 	var healthy *metav1.Time // since when, after the last of them; what was given up may have come back
+	var group time.Time      // when the first of those that were begun together was
 	for i := range begun {
 		spec, status := &begun[i].Spec, &begun[i].Status
 		if healthy != nil && cmp.Or(spec.UnhealthySince, spec.Due, &spec.Decided).Sub(healthy.Time) >= Forgotten {
@@ -55,8 +56,8 @@ func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
 		if loop.Times == 0 {
 			loop.Since = status.Begun.Time
 		}
-		if loop.Times == 0 || status.Begun.Sub(loop.Last) >= together {
-			loop.Times += requests(status)
+		if loop.Times == 0 || status.Begun.Sub(group) >= together {
+			loop.Times, group = loop.Times+requests(status), status.Begun.Time
 		}
 		loop.Last, healthy = status.Begun.Time, cmp.Or(status.CapacityBack, status.Ended)
 	}

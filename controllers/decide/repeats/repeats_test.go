@@ -60,7 +60,10 @@ func TestHowOftenAndUntilWhen(t *testing.T) {
 		"seven wait for the longest": {
 			[]mendv1.RemediationRecord{begun(0), begun(1), begun(2), begun(3), begun(4), begun(5), begun(6)}, 10, 7, time.Hour,
 		},
-		"those begun together are one": {[]mendv1.RemediationRecord{begun(0), begun(0.4), begun(0.8), begun(3)}, 10, 2, 2 * time.Minute},
+		"those begun together are one": {[]mendv1.RemediationRecord{begun(0), begun(0.2), begun(0.4), begun(3)}, 10, 2, 2 * time.Minute},
+		"those begun one by one are not": {
+			[]mendv1.RemediationRecord{begun(0), begun(0.4), begun(0.8), begun(1.2)}, 10, 2, 2 * time.Minute,
+		},
 		"healthy for less than an hour": {
 			[]mendv1.RemediationRecord{begun(0, healed(5)), begun(60, healed(65))}, 124, 2, 2 * time.Minute,
 		},
