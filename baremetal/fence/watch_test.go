@@ -247,7 +247,10 @@ func TestPodsAreAskedForAsOfACacheForWhichNoWorkerWaits(t *testing.T) {
 		}
 		ctx, end := context.WithCancel(t.Context())
 		go pods.RunWithContext(ctx)
-		time.Sleep(time.Second)
+		if !toolscache.WaitFor(ctx, "", pods.HasSyncedChecker()) {
+			t.Fatal("the pods were not read")
+		}
+		synctest.Wait() // until it watches
 		kept := pods.GetStore().List()
 		end()
 		synctest.Wait()
