@@ -4,10 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -59,13 +64,19 @@ func (n *Nodes) watch(ctx context.Context, at Place) error {
 			n.left(at)
 		}
 	}
+	var count atomic.Int64
 	handles, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) {
+			if count.Add(1) > mostPages*podsPerPage { // a server can invent some with every watch; the node is read again without it
+				cancel()
+			}
+		},
 		UpdateFunc: func(_, pod any) {
 			if forced(pod) {
 				report()
 			}
 		},
-		DeleteFunc: func(any) { report() },
+		DeleteFunc: func(any) { count.Add(-1); report() },
 	})
 	if err != nil {
 		cancel()
@@ -84,19 +95,42 @@ func (n *Nodes) watch(ctx context.Context, at Place) error {
 	return nil
 }
 
+// unawaited is the timeout of the requests of an informer: that of ClusterCache's own. Its 10 s for others would end every watch after as
+// long, and with none a request to an API server that hangs would take a worker's place for ever. (workload, awaited.)
+const unawaited = 11 * time.Minute
+
 // newPods returns an informer of the metadata of the pods of a node. client-go shares the TCP connection with ClusterCache's clients,
 // since the configuration is the same but for the timeout.
 func newPods(config *rest.Config, node string) (toolscache.SharedIndexInformer, error) {
 	patient := rest.CopyConfig(config)
-	patient.Timeout = 0 // ClusterCache's 10 s would end every watch after as long
+	patient.Timeout = unawaited
 	reader, err := metadata.NewForConfig(patient)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for pods: %w", err)
 	}
 	kind := corev1.SchemeGroupVersion.WithResource("pods")
-	return metadatainformer.NewFilteredMetadataInformer(reader, kind, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
+	pods := metadatainformer.NewFilteredMetadataInformer(reader, kind, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(nodeNameField, node).String()
-	}).Informer(), nil
+	}).Informer()
+	if err := pods.SetTransform(slimPod); err != nil {
+		return nil, fmt.Errorf("keep little of pods: %w", err)
+	}
+	return pods, nil
+}
+
+// slimPod keeps of the metadata of a pod what tells that it leaves, and no more of its name than a name has.
+func slimPod(obj any) (any, error) {
+	pod, ok := obj.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return obj, nil
+	}
+	cut := func(name string) string {
+		return strings.Clone(name[:min(len(name), validation.DNS1123SubdomainMaxLength)])
+	}
+	return &metav1.PartialObjectMetadata{TypeMeta: pod.TypeMeta, ObjectMeta: metav1.ObjectMeta{
+		Namespace: cut(pod.Namespace), Name: cut(pod.Name), UID: types.UID(cut(string(pod.UID))), ResourceVersion: cut(pod.ResourceVersion),
+		DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
+	}}, nil
 }
 
 // Unwatch ends the watch on a node, if there is one.

@@ -3,9 +3,13 @@ package fence
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -204,4 +208,84 @@ func TestWhatIsNoPodWasNotDeletedByForce(t *testing.T) {
 			t.Errorf("%v was", obj)
 		}
 	}
+}
+
+// asked answers as an API server that does not tell a list as a watch, and has one pod. It notes how long each request may take.
+type asked struct {
+	mu       sync.Mutex
+	timeouts []string
+}
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	query := r.URL.Query()
+	a.mu.Lock()
+	a.timeouts = append(a.timeouts, query.Get("timeout"))
+	a.mu.Unlock()
+	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
+	content := `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[
+		{"metadata":{"namespace":"ns","name":"p","uid":"u","annotations":{"a":"much"}}}]}`
+	switch {
+	case query.Get("sendInitialEvents") == "true":
+		answer.StatusCode = http.StatusUnprocessableEntity
+		content = `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Invalid","code":422}`
+	case query.Has("watch"):
+		body, end := io.Pipe()
+		context.AfterFunc(r.Context(), func() { _ = end.Close() })
+		answer.Body = body
+		return answer, nil
+	}
+	answer.Body = io.NopCloser(strings.NewReader(content))
+	return answer, nil
+}
+
+func TestPodsAreAskedForAsOfACacheForWhichNoWorkerWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := &asked{}
+		pods, err := newPods(&rest.Config{Host: "http://there", Transport: server, Timeout: 10 * time.Second}, "n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, end := context.WithCancel(t.Context())
+		go pods.RunWithContext(ctx)
+		if !toolscache.WaitFor(ctx, "", pods.HasSyncedChecker()) {
+			t.Fatal("the pods were not read")
+		}
+		synctest.Wait() // until it watches
+		kept := pods.GetStore().List()
+		end()
+		synctest.Wait()
+		if len(kept) != 1 {
+			t.Fatalf("kept: %v", kept)
+		}
+		if pod := kept[0].(*metav1.PartialObjectMetadata); pod.UID != "u" || pod.Annotations != nil {
+			t.Errorf("more is kept of a pod than what tells that it leaves: %v", pod)
+		}
+		for _, timeout := range server.timeouts {
+			if d, err := time.ParseDuration(timeout); err != nil || d < time.Minute {
+				t.Errorf("a request may take %q", timeout)
+			}
+		}
+	})
+}
+
+// A server can invent pods with every watch, without end.
+func TestANodeWithMorePodsThanAreReadIsNotWatched(t *testing.T) {
+	watching(t, func(t *testing.T, s *server, n *Nodes) {
+		var pods toolscache.SharedIndexInformer
+		n.pods = func(*rest.Config, string) (toolscache.SharedIndexInformer, error) {
+			pods = toolscache.NewSharedIndexInformer(s.pods, &metav1.PartialObjectMetadata{}, 0, nil)
+			return pods, nil
+		}
+		s.watches(t, n, "n")
+		for i := range mostPages * podsPerPage {
+			s.pods.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i)}})
+			if i%50 == 0 {
+				synctest.Wait()
+			}
+		}
+		synctest.Wait()
+		if !pods.IsStopped() {
+			t.Errorf("%d pods are kept", len(pods.GetStore().ListKeys()))
+		}
+	})
 }

@@ -113,6 +113,23 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	}
 }
 
+// Hosts and nodes share what is known of orphans: that one has none must not begin the grace period of another anew.
+func TestTheGracePeriodOfAHostIsItsOwn(t *testing.T) {
+	s, c, clock := sweeperOf(t, map[string]string{holdOff + "gone": "x"})
+	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-2", UID: "other-uid"}}
+	if err := c.Create(t.Context(), other); err != nil {
+		t.Fatal(err)
+	}
+	sweep(t, s, c)
+	clock.SetTime(noon.Add(time.Minute))
+	if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)}); err != nil {
+		t.Fatal(err)
+	}
+	if left, _ := sweep(t, s, c); len(left) != 0 {
+		t.Errorf("%v are left after the grace period", left)
+	}
+}
+
 func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 	for asked, left := range map[string]int{`{"mode":"hard"}`: 0, `{"mode":"soft"}`: 1} {
 		s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: asked})

@@ -153,6 +153,30 @@ func metaOf(t *testing.T, u *Teardown, o client.Object) map[string]any {
 	return left
 }
 
+// A merge patch replaces all finalizers: it must not be applied to an object that has got another one since it was read.
+func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
+	req := aRequest(map[string]string{mendv1.PowerCycleAnnotation: "{"}, kept)
+	u, _, _ := teardownOf(t, nil, req)
+	found, err := u.find(t.Context(), false)
+	if err != nil || len(found) != 1 {
+		t.Fatalf("found: %v, %v", found, err)
+	}
+	changed := &mendv1.HostRemediation{}
+	if err := u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed); err != nil {
+		t.Fatal(err)
+	}
+	changed.Finalizers = append(changed.Finalizers, "keep.me/as-well")
+	if err := u.Client.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if err := u.act(t.Context(), found[0]); err != nil {
+		t.Error(err)
+	}
+	if left := metaOf(t, u, changed); left["keep.me/as-well"] == nil {
+		t.Errorf("left: %v", left)
+	}
+}
+
 func TestWhatIsTakenOffAnObject(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: called("check", nil)}
 	ours := []string{"hostremediations"}

@@ -4,6 +4,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strings"
 	"sync"
 	"time"
 
@@ -52,13 +53,15 @@ func (a *answers) cutOff(now time.Time) {
 }
 
 // listOf is what is listed by r, and whether it asks for the first page, if client-go keeps the pages of that list until it has the last:
-// it does not keep those of a list by a field. One reflector of a kind is there, and lists of metadata besides.
+// those of whole objects by a field are not kept, those of metadata are, which an informer lists so. One reflector of a kind and a field is
+// there, and lists of metadata besides.
 func listOf(r *http.Request) (list string, first bool) {
-	query := r.URL.Query()
-	if r.Method != http.MethodGet || !query.Has("limit") || query.Has("fieldSelector") {
+	query, accept := r.URL.Query(), r.Header.Get("Accept")
+	field := query.Get("fieldSelector")
+	if r.Method != http.MethodGet || !query.Has("limit") || field != "" && !strings.Contains(accept, "as=PartialObjectMetadataList") {
 		return "", false
 	}
-	return r.Header.Get("Accept") + " " + r.URL.Path, !query.Has("continue")
+	return accept + " " + r.URL.Path + " " + field, !query.Has("continue")
 }
 
 // add adds n bytes to what was read of a list, from its first page on, and returns how much that is. A server that always says that more

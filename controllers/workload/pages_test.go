@@ -12,6 +12,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -101,4 +103,25 @@ func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 	if !transports.routeOf(c1).answers.unsure(noon.Time) {
 		t.Error("the cache of nodes is believed")
 	}
+}
+
+// An informer of the pods of a node lists by a field, and keeps all pages until it has the last.
+func TestAListOfMetadataByAFieldWhosePagesDoNotEndIsCutOff(t *testing.T) {
+	c, err := metadata.NewForConfig(configOf(ways(t, older(t, -1))))
+	if err != nil {
+		t.Fatal(err)
+	}
+	pods := c.Resource(corev1.SchemeGroupVersion.WithResource("pods"))
+	options := metav1.ListOptions{Limit: 500, FieldSelector: "spec.nodeName=n"}
+	for range 50 {
+		list, err := pods.List(t.Context(), options)
+		if err != nil {
+			if !errors.Is(err, errPages) {
+				t.Errorf("the list ended with %v", err)
+			}
+			return
+		}
+		options.Continue = list.Continue
+	}
+	t.Error("the list did not end")
 }
