@@ -195,7 +195,7 @@ func openRecords(ctx context.Context, check *nhcv1.NodeHealthCheck) func() []str
 	return func() []string {
 		GinkgoHelper()
 		list, names := &mendv1.RemediationRecordList{}, []string(nil)
-		Expect(here.List(ctx, list, client.HasLabels{mendv1.RecordOpenLabel})).To(Succeed())
+		Expect(here.List(ctx, list, client.MatchingLabels{mendv1.RecordOpenLabel: "true"})).To(Succeed())
 		for i := range list.Items {
 			if by := list.Items[i].Spec.Requester.Check; by != nil && by.Name == check.Name {
 				names = append(names, list.Items[i].Name)
