@@ -77,12 +77,12 @@ func says(words rule.Blocker) func(*Case) rule.Blocker {
 // updateHolds reports whether an update in place keeps the machine from being remediated: not if a rule about it is met, or a person marked
 // the machine, and for two hours at most after it last made progress, unless the firmware of its host is being written.
 func updateHolds(c *Case) bool {
-	cond := updating(c.Target.Machine)
+	cond := health.Updating(c.Target.Machine)
 	about := func(finding health.Finding) bool { return finding.Signal.Type == clusterv1.MachineUpdatingCondition }
 	if cond == nil || byHand(c.Decision) != 0 || slices.ContainsFunc(c.Verdict.Due(c.Now), about) {
 		return false
 	}
-	until := updatingUntil(c.Target.Machine, c.Now)
+	until := health.UpdatingUntil(c.Target.Machine, c.Now)
 	if until.IsZero() || c.Now.Before(until) {
 		return true
 	}

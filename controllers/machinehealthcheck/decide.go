@@ -89,7 +89,7 @@ func (decision *Decision) NeedsHost(facts *Facts) bool {
 	if decision.Target.Host != nil || !OnHost(machine) || Deleting(machine) || decision.InFlight {
 		return false
 	}
-	until := updatingUntil(machine, facts.Now)
+	until := health.UpdatingUntil(machine, facts.Now)
 	longUpdate := !until.IsZero() && !facts.Now.Before(until)
 	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
 }

@@ -146,7 +146,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 			for why, forbidden := range map[string]bool{
 				"it is not unhealthy":            d.Verdict.State != health.Unhealthy,
 				"it is being deleted":            Deleting(is.Machine),
-				"it is being updated":            updating(is.Machine) != nil && byHand(d) == 0,
+				"it is being updated":            health.Updating(is.Machine) != nil && byHand(d) == 0,
 				"its host is power-cycled":       is.Cycle != nil,
 				"an older check acts on it":      is.OlderCheck != "",
 				"another check remediates it":    is.remediatedBy() != nil,

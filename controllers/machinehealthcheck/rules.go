@@ -152,7 +152,7 @@ var rules = []Rule{
 				Text: "The machine is being updated in place (its condition Updating is True): it is left alone, " +
 					"unless a person marks it with the annotation " + clusterv1.RemediateMachineAnnotation,
 			}
-			if until := updatingUntil(c.Target.Machine, c.Now); c.Now.Before(until) {
+			if until := health.UpdatingUntil(c.Target.Machine, c.Now); c.Now.Before(until) {
 				b.Until = until
 			}
 			return b

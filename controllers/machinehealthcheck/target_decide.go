@@ -131,36 +131,6 @@ func OnHost(machine *clusterv1.Machine) bool {
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// updating is the condition by which machine is being updated in place; nil if it is not, or if that has failed.
-func updating(machine *clusterv1.Machine) *metav1.Condition {
-	cond := ConditionTrue(machine, clusterv1.MachineUpdatingCondition)
-	if cond != nil && cond.Reason == clusterv1.MachineInPlaceUpdateFailedReason {
-		return nil
-	}
-	return cond
-}
-
-// updatingUntil is until when an update in place keeps machine from being remediated; zero if it is not known when it began. Each condition
-// of the machine that turns meanwhile is progress, but those that a check sets, and the summaries of these. A stamp of NodeReady is of the
-// kubelet's clock, and none if it is in the future. (Cluster API, machine_controller_status.go.)
-func updatingUntil(machine *clusterv1.Machine, now time.Time) time.Time {
-	last := Since(updating(machine))
-	if last.IsZero() {
-		return last
-	}
-	for i := range machine.Status.Conditions {
-		switch cond := &machine.Status.Conditions[i]; cond.Type {
-		case HealthCheckSucceeded, OwnerRemediated, ExternallyRemediated, mendv1.Remediation, mendv1.SpareHostAvailable,
-			clusterv1.MachineReadyCondition, clusterv1.MachineAvailableCondition:
-		default:
-			if turned := cond.LastTransitionTime.Time; turned.After(last) && !turned.After(now) {
-				last = turned
-			}
-		}
-	}
-	return last.Add(updatesWithin)
-}
-
 // LeftAloneBy are the annotations by which the user of machine wants it left alone. (Cluster API: such a machine is no target, and not
 // counted.)
 func LeftAloneBy(machine *clusterv1.Machine) []string {
@@ -232,9 +202,6 @@ const (
 )
 
 const (
-	// updatesWithin is for how long an update in place without progress keeps a machine from being remediated: as long as the firmware of a
-	// host may take.
-	updatesWithin = 2 * time.Hour
 	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in
 	// flight.
 	ownerAnswersWithin = time.Hour

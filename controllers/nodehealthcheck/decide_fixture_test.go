@@ -216,6 +216,17 @@ func updating(m *Machine) {
 	m.Object.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue}}
 }
 
+func updatingSince(ago time.Duration) func(*Machine) {
+	return func(m *Machine) {
+		updating(m)
+		m.Object.Status.Conditions[0].LastTransitionTime = metav1.NewTime(epoch.Add(-ago))
+	}
+}
+
+func updateFailed(m *Machine) {
+	m.Object.Status.Conditions[0].Reason = clusterv1.MachineInPlaceUpdateFailedReason
+}
+
 func rollingOut(m *Machine) {
 	m.Cluster.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: metav1.ConditionTrue}}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -129,11 +128,16 @@ var rules = []Rule{
 	{
 		Reason: "MachineBeingUpdated", Event: skipped, asked: beforeFirst | ofNodeAlone,
 		When: func(c *Case) bool {
-			return c.n.Machine.There() && meta.IsStatusConditionTrue(c.n.Machine.Object.Status.Conditions, clusterv1.MachineUpdatingCondition)
+			if !c.n.Machine.There() || health.Updating(c.n.Machine.Object) == nil {
+				return false
+			}
+			until := health.UpdatingUntil(c.n.Machine.Object, c.f.Now)
+			return until.IsZero() || c.f.Now.Before(until)
 		},
 		Object:  (*Case).machine,
 		Message: skippedBecause + "its Machine {why} is being updated in place", Why: (*Case).machineName,
-		EndsWhen: "the update of its Machine is over",
+		EndsWhen: "the update of its Machine is over, or has made no progress for two hours",
+		Until:    func(c *Case) time.Time { return health.UpdatingUntil(c.n.Machine.Object, c.f.Now) },
 	},
 	{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
