@@ -116,6 +116,8 @@ func TestNextInBooting(t *testing.T) {
 			facts{stateOver, second, outOfReach}, AskPerson, Booting, "ClusterUnreachable"},
 		{"a control-plane machine whose cluster cannot be reached goes to its owner",
 			facts{stateOver, second, outOfReach, controlPlane}, Advance, RequestingOwner, "NodeStillUnhealthy"},
+		{"no owner is asked for one in whose place another cluster answers, but a person",
+			facts{stateOver, second, changed, controlPlane}, AskPerson, Booting, "ClusterUnreachable"},
 		{"W20: the owner is asked if there are fewer retries now",
 			facts{stateOver, func(f *Facts) { f.Attempt = 7 }}, Advance, RequestingOwner, "NodeStillUnhealthy"},
 		{"a remediation that is deleted when the machine is healthy has succeeded",

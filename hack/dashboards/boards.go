@@ -49,7 +49,8 @@ func fleet() dashboard {
 		},
 		row{"Now", []panel{
 			number("Needs a person", "Power cycles that wait for a person, but for hosts that their owners have switched off, and hosts out of service.",
-				`(`+none(`sum(max by (namespace, cluster, kind, reason) (kubemend_host_remediations_waiting_for_person{reason!="HostSwitchedOff", `+inCluster+`}))`)+`)`+
+				`(`+none(`sum(max by (namespace, cluster, kind, reason) (kubemend_host_remediations_waiting_for_person{`+
+					`reason!="HostSwitchedOff", `+inCluster+`}))`)+`)`+
 					` + (`+none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`)+`)`, true),
 			number("Unreachable clusters", "Their nodes are not judged.",
 				none(`count(min by (namespace, cluster) (kubemend_workload_cluster_reachable{`+inCluster+`}) == 0)`), true),
