@@ -103,6 +103,7 @@ func watchedLong(f *Facts) {
 	f.Sign, f.Memory.Sign, f.SignSeen = noon.Add(time.Hour), noon.Add(time.Hour), ago(time.Minute)
 }
 func outOfReach(f *Facts)  { f.OutOfReach = true }
+func changed(f *Facts)     { f.OutOfReach, f.ClusterChanged = true, true }
 func upAgain(f *Facts)     { f.Up = true }
 func cannotBeOff(f *Facts) { f.NoPowerOff = true }
 func heldOff(f *Facts)     { f.KeptOff, f.HasPowerAnnotations = true, true }

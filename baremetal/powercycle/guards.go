@@ -316,7 +316,7 @@ var (
 	lastLateFaulty = timed("last attempt, out of time, power fails", situation.stateDeadline,
 		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
-		func(s situation) bool { return s.OutOfReach && !s.ControlPlane })
+		func(s situation) bool { return s.OutOfReach && (!s.ControlPlane || s.ClusterChanged) })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)

@@ -326,6 +326,8 @@ type Facts struct {
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
 	OutOfReach bool
+	// ClusterChanged says that another cluster answers in place of the workload cluster: nothing that it says condemns a machine.
+	ClusterChanged bool
 	// Sign is the last sign of life of the node, by its own clock; zero if none is known. NewBoot says that it runs under another boot than before
 	// the host was asked to power off, Up that it is ready under such a boot.
 	Sign        time.Time

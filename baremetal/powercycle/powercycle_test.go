@@ -68,9 +68,7 @@ func TestNext(t *testing.T) {
 		"in no state": {
 			in(Booting, hostVanished, stateOver, second), Wait, Booting, "HostGone",
 		},
-		"nor while its workload moves": {
-			in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone",
-		},
+		"nor while its workload moves":                 {in(MovingWorkload, hostVanished), Wait, MovingWorkload, "HostGone"},
 		"W27: a control-plane host waits for its turn": {in(Pending, anothersTurn), Wait, Pending, "WaitingInQueue"},
 		"also one whose attempt has begun, which takes none of its time": {
 			in(Preparing, anothersTurn, attemptOver), Wait, Preparing, "WaitingInQueue",
@@ -465,6 +463,7 @@ func TestNext(t *testing.T) {
 		"unless that may be for its host": {
 			in(Booting, stateOver, second, outOfReach, controlPlane), Advance, RequestingOwner, "NodeStillUnhealthy",
 		},
+		"but not if another one answers": {in(Booting, stateOver, second, changed, controlPlane), AskPerson, Booting, "ClusterUnreachable"},
 		"W20: also if there are fewer retries now": {
 			in(Booting, stateOver, func(f *Facts) { f.Attempt = 7 }), Advance, RequestingOwner, "NodeStillUnhealthy",
 		},

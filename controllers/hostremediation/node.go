@@ -177,6 +177,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	}
 	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
 	w.facts.OutOfReach = link.Link != workload.Up
+	w.facts.ClusterChanged = link.Changed != nil
 	if w.facts.OutOfReach {
 		w.unseenBecause = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
 		if link.Changed == nil && link.Silent {
