@@ -331,10 +331,8 @@ type Facts struct {
 	Discarded bool
 	// BootUnread says that there may be a node, and that under which boot it is will be known in a moment.
 	BootUnread bool
-	// OutOfReach says that the workload cluster cannot be reached, also where its answer does not matter.
-	OutOfReach bool
-	// ClusterChanged says that another cluster answers in place of the workload cluster: nothing that it says condemns a machine.
-	ClusterChanged bool
+	// OutOfReach says that the workload cluster cannot be reached, relevant or not; ClusterChanged that another one answers in its place.
+	OutOfReach, ClusterChanged bool
 	// Sign is the last sign of life of the node, by its own clock; zero if none is known. NewBoot says that it runs under another boot than before
 	// the host was asked to power off, Up that it is ready under such a boot.
 	Sign        time.Time
