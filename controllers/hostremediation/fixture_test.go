@@ -57,11 +57,11 @@ type fixture struct {
 	unwatched string
 }
 
-// silent are workload clusters that do not answer.
-type silent struct{}
+// silent are workload clusters that do not answer; another one does in their place if changed says so.
+type silent struct{ changed error }
 
-func (silent) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.View{Link: workload.Down}, nil
+func (s silent) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.View{Link: workload.Down, Changed: s.changed}, nil
 }
 
 const fixtureUID = types.UID("remediation-uid")

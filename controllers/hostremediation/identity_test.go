@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -15,6 +16,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // The machine has named node, and has the provider ID metal3://a. Its host was power-cycled.
@@ -55,6 +57,34 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 			status, record := k.wait(time.Hour), remediation.Remembered(k.remediation())
 			if record.State != powercycle.Booting || record.Attempt != 1 || record.Person != powercycle.NodeMismatchReason {
 				t.Errorf("after an hour it is %s in attempt %d: %s", record.State, record.Attempt, status.Message)
+			}
+		})
+	}
+}
+
+// The owner of a machine of the control plane is asked when its last boot takes too long, but not because of what another cluster says.
+func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *testing.T) {
+	for name, row := range map[string]struct {
+		changed error
+		want    powercycle.State
+	}{
+		"its own does not answer": {nil, powercycle.OwnerRequested},
+		"another answers":         {&workload.ChangedError{Kept: "a", Found: "b"}, powercycle.Booting},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, remembers(`{"state":"Booting","since":"`+noon.Add(-time.Hour).Format(time.RFC3339)+
+				`","attempt":2,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			k.obeyed = true
+			m := k.machine(t.Context())
+			metav1.SetMetaDataLabel(&m.ObjectMeta, clusterv1.MachineControlPlaneLabel, "")
+			if err := k.client.Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			k.r.Clusters = silent{row.changed}
+			status := k.pass()
+			record := remediation.Remembered(k.remediation())
+			if record.State != row.want || (record.Person != "") != (row.changed != nil) {
+				t.Errorf("it is %s, and a person is asked for %q: %s", record.State, record.Person, status.Message)
 			}
 		})
 	}
