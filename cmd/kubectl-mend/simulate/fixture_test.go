@@ -159,7 +159,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 
 // question is that of a story, with the defaults of the flags.
 func question(edit func(*Question)) Question {
-	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Condition: Silent, Takes: 10 * time.Minute}
+	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Takes: 10 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}
