@@ -36,7 +36,7 @@ var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { 
 
 func (o *Options) explain() *cobra.Command {
 	var cluster, selector string
-	var again, coded bool
+	var again bool
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
@@ -45,19 +45,15 @@ func (o *Options) explain() *cobra.Command {
 			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for. " +
 			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
-			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
-			"  %[1]s explain machine/workers-x7k2p --exit-code", o.Name),
-		ValidArgsFunction: o.completeNames(explained...),
+			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				found, err := o.explanations(ctx, args, cluster, selector)
 				if err != nil {
 					return err
 				}
-				if err := o.printExplanations(out, found); err != nil || !coded {
-					return err
-				}
-				return exitOf(found)
+				return o.printExplanations(out, found)
 			})
 		},
 	}
@@ -65,12 +61,9 @@ func (o *Options) explain() *cobra.Command {
 		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
 	addWatch(c, &again)
-	c.Flags().BoolVar(&coded, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
-		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")
-	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return c
 }
 
@@ -324,21 +317,6 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		machine = key.Name
 	}
 	return cluster, machine
-}
-
-// codeOf are those of `explain --exit-code`; a healthy object has none.
-var codeOf = map[cliv1.Phase]int{
-	cliv1.Blocked: Blocked, cliv1.Remediating: Remediating, cliv1.Unknown: Unknown, cliv1.NotChecked: Unknown, cliv1.Pending: Pending,
-}
-
-// exitOf is the error with the code of the worst phase of all; nil if all are healthy.
-func exitOf(found []*page.Explanation) error {
-	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
-		if slices.ContainsFunc(found, func(e *page.Explanation) bool { return codeOf[e.Answer.Phase()] == code }) {
-			return Exit{code, nil}
-		}
-	}
-	return nil
 }
 
 func standing(d *cliv1.Explanation) string {

@@ -32,7 +32,7 @@ func (o *Options) history() *cobra.Command {
 			"that tell what no step does, which the API server keeps for an hour by default.",
 		Example: fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide\n"+
 			"  %[1]s history machine/workers-x7k2p -o svg > postmortem.svg", o.Name),
-		ValidArgsFunction: o.completeNames(historyOf...),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			var s history.Scope
 			if len(args) > 0 {
