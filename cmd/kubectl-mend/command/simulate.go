@@ -15,6 +15,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 const unlimited = -1
@@ -52,7 +53,9 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, answer, func() error { return simulate.Print(o.Out, answer, o.width(), o.painter(o.Out)) })
+			err = o.print(o.Out, answer, func() error {
+				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
+			})
 			return errors.Join(err, s.verdict(answer))
 		},
 	}

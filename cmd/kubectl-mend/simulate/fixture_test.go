@@ -199,7 +199,7 @@ func printed(t *testing.T, answer *cliv1.Simulation) string {
 	var out strings.Builder
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := Print(&out, answer, width, text.Painter{}); err != nil {
+		if err := Print(&out, answer, text.Layout{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 	}
