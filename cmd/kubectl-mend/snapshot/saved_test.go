@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -75,8 +76,9 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 	if _, err := loaded.Live(key("c1")); !errors.Is(err, errRecorded) {
 		t.Errorf("a file can be asked: %v", err)
 	}
-	if loaded.Node(key("c1"), "node-of-m") == nil {
-		t.Error("it has no nodes")
+	kcp := One[controlplanev1.KubeadmControlPlane](loaded, key("cp"))
+	if loaded.Node(key("c1"), "node-of-m") == nil || kcp == nil || *kcp.Spec.Remediation.MaxRetry != 3 {
+		t.Errorf("it has no nodes, or not the rules of a control plane: %v", kcp)
 	}
 }
 
