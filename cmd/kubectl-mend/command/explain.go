@@ -27,13 +27,13 @@ import (
 
 // explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
 var explained = []kind{
-	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
+	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind})
 
-// selectable are the kinds that --selector selects. Most nodes are not in the management cluster, and a remediation is of two kinds.
-var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
+// selectable are the kinds that --selector selects. Most nodes are not in the management cluster.
+var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind })
 
 func (o *Options) explain() *cobra.Command {
 	var cluster, selector string
@@ -205,8 +205,6 @@ func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string
 		return page.MachineHealthCheck(ctx, a, key)
 	case hostKind:
 		return page.Host(ctx, a, key)
-	case remediationKind:
-		return page.Remediation(ctx, a, "", key)
 	case metal3Kind, ownKind:
 		return page.Remediation(ctx, a, string(named.kind), key)
 	case deploymentKind:
@@ -225,20 +223,14 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 	if named.namespace != "" {
 		return named.key(), nil
 	}
-	kinds := []kind{named.kind}
-	if named.kind == remediationKind {
-		kinds = []kind{metal3Kind, ownKind}
+	list := listOf(named.kind)
+	if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", named.kind, named.name, err)
 	}
 	var namespaces []string
-	for _, k := range kinds {
-		list := listOf(k)
-		if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, named.name, err)
-		}
-		for i := range list.Items {
-			if list.Items[i].Name == named.name {
-				namespaces = append(namespaces, list.Items[i].Namespace)
-			}
+	for i := range list.Items {
+		if list.Items[i].Name == named.name {
+			namespaces = append(namespaces, list.Items[i].Namespace)
 		}
 	}
 	switch len(namespaces) {
@@ -293,11 +285,6 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)
 		return check.Spec.ClusterName, ""
-	case remediationKind:
-		if cluster, machine = belongings(ctx, reader, ownKind, key); cluster == "" {
-			return belongings(ctx, reader, metal3Kind, key)
-		}
-		return cluster, machine
 	case hostKind: // belongs to whom its consumer does
 		host := &bmov1alpha1.BareMetalHost{}
 		_ = reader.Get(ctx, key, host)

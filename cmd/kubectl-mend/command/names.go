@@ -33,8 +33,6 @@ const (
 	deploymentKind   kind = "MachineDeployment"
 	kubeadmKind      kind = "KubeadmControlPlane"
 	podKind          kind = "Pod"
-	// remediationKind is either of the two, where the user does not say which.
-	remediationKind kind = "Remediation"
 )
 
 // aliases are what users call kinds besides their names; the first one is that of messages and completions.
@@ -49,7 +47,6 @@ var aliases = map[kind][]string{
 	deploymentKind:   {"md"},
 	kubeadmKind:      {"kcp"},
 	podKind:          {"pod", "po"},
-	remediationKind:  {"remediation"},
 	metal3Kind:       {"m3r", "m3remediation"},
 	ownKind:          {"hrem"},
 }
