@@ -54,14 +54,15 @@ func Client(config *rest.Config, kinds ...func(*runtime.Scheme) error) client.Wi
 	return clientOf(config, scheme)
 }
 
-// LeadCore writes the lease of Cluster API core, which elects no leader on the rig, where clusterctl installs it: of one that runs for a day.
+// LeadCore writes the lease of Cluster API core, which elects no leader on the rig, where clusterctl installs core: of one that runs for a
+// day.
 func LeadCore(ctx context.Context, c client.Client) {
 	ginkgo.GinkgoHelper()
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capi-system"}}
 	gomega.Expect(client.IgnoreAlreadyExists(c.Create(ctx, namespace))).To(gomega.Succeed())
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "controller-leader-election-capi"}}
 	lease.Spec = coordinationv1.LeaseSpec{
-		HolderIdentity: new("core"), LeaseDurationSeconds: new(int32(24*60*60)), RenewTime: new(metav1.NowMicro()),
+		HolderIdentity: new("core"), LeaseDurationSeconds: new(int32(24 * 60 * 60)), RenewTime: new(metav1.NowMicro()),
 	}
 	gomega.Expect(c.Create(ctx, lease)).To(gomega.Succeed())
 }

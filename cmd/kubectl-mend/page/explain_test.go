@@ -141,8 +141,10 @@ func TestExplanations(t *testing.T) {
 		"a machine whose timeout is 0": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
 		}), machine("w1")},
-		"an unseen machine of a manager that is gone":      {aScene(unseen, managerGone), machine("w1")},
-		"an unseen machine of a check that is not claimed": {aScene(unseen, silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"an unseen machine of a manager that is gone": {aScene(unseen, managerGone), machine("w1")},
+		"an unseen machine of a check that is not claimed": {
+			aScene(unseen, silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1"),
+		},
 		"a cluster that neither the user nor the manager sees": {aScene(silent(6*time.Minute, "w1"), outOfSight, func(s *scene) {
 			s.unseen = `secrets "c1-kubeconfig" is forbidden`
 		}), machine("w1")},

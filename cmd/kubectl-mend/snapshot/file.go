@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,8 +38,8 @@ type header struct {
 // headerType is that of the header.
 var headerType = metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "Snapshot"}
 
-// Save writes the snapshot as a List in JSON. It holds only what the commands read: no Secret, no address or
-// credentials of a BMC, no spec of another's template, but names, labels and conditions.
+// Save writes the snapshot as a List in JSON. It holds only what the commands read: no Secret, no address or credentials of a BMC, no spec
+// of another's template, but names, labels and conditions.
 func (s *Snapshot) Save(to io.Writer) error {
 	items, err := s.items()
 	if err != nil {
@@ -55,7 +56,9 @@ func (s *Snapshot) Save(to io.Writer) error {
 
 // items are those of a record: its header, and the objects.
 func (s *Snapshot) items() ([]any, error) {
-	head := &header{TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{}}
+	head := &header{
+		TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},
+	}
 	items := []any{head}
 	for _, k := range s.installed() {
 		if len(k.Answers) == 0 && s.source != nil || hidden(k.GroupKind) {
@@ -78,8 +81,7 @@ func (s *Snapshot) items() ([]any, error) {
 	return items, nil
 }
 
-// Load reads a snapshot that was saved, or a List that kubectl has written. Its clock stands still at the moment at which it
-// was taken.
+// Load reads a snapshot that was saved, or a List that kubectl has written. Its clock stands still at the moment at which it was taken.
 func Load(from io.Reader) (*Snapshot, error) {
 	head, objs, err := parse(from)
 	if err != nil {
@@ -114,6 +116,7 @@ func (s *Snapshot) takeHeader(head *header) error {
 		}
 		k := s.indexed(schema.ParseGroupKind(name))
 		k.Plural, k.Namespaced, k.Versions, k.Answers = said.Plural, said.Namespaced, said.Versions, said.Answers
+		slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 	}
 	for name, said := range head.Workloads {
 		cluster := &workloadCluster{Nodes: map[string]*corev1.Node{}}

@@ -91,7 +91,8 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 	host.Spec.Online, host.Spec.BMC = true, bmov1alpha1.BMCDetails{Address: secret, CredentialsName: secret}
 	host.Spec.UserData = &corev1.SecretReference{Name: secret}
 	objs := []client.Object{
-		machine, aMachine("other", func(m *clusterv1.Machine) { m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = "c2", "c2" }), host, kcp,
+		machine, host, kcp,
+		aMachine("other", func(m *clusterv1.Machine) { m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = "c2", "c2" }),
 		tree2(infrav1.GroupVersion.WithKind("Metal3Machine"), "ns", "m3", map[string]any{"spec": map[string]any{"userData": secret},
 			"metadata": map[string]any{"annotations": map[string]any{infrav1.HostAnnotation: "ns/host"}}}),
 		&clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}, Spec: clusterv1.MachineHealthCheckSpec{

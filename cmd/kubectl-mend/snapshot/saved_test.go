@@ -142,7 +142,8 @@ func FuzzLoad(f *testing.F) {
 			`{"apiVersion":"v1","kind":"Secret","metadata":{"namespace":"ns","name":"s"},"data":{"a":"c2VjcmV0"}}]}`,
 		`,"kinds":{"Cluster.cluster.x-k8s.io":{"plural":"clusters","versions":["v1beta2"],"namespaced":true,"answers":[{}]}}},` +
 			`{"apiVersion":"cluster.x-k8s.io/v1beta2","kind":"Cluster","metadata":{"namespace":"ns","name":"c"}}]}`,
-		`,"kinds":{"Thing.example.org":{"plural":"things","versions":["v1"],"namespaced":true,"answers":[{"namespace":"ns","why":{"message":"no"}}]}}}]}`,
+		`,"kinds":{"Thing.example.org":{"plural":"things","versions":["v1"],"namespaced":true,` +
+			`"answers":[{"namespace":"ns","why":{"message":"no"}}]}}}]}`,
 		`,"workloadClusters":{"ns/c":{"nodes":{"n":{"metadata":{"name":"n"}},"m":null}},"ns/d":{"unseen":"lost"},"e":null}}]}`,
 		`,"kinds":{"":null}}]}`, `,"kinds":{"A":{"versions":[""]}},"workloadClusters":{"":{}}}]}`,
 	} {
