@@ -30,7 +30,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		machine := fixture.WorkerNames(ctx)[0]
 		reader := aUser(ctx, map[string]string{
 			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine), "cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
-			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "remediation/NAME": "remediation/" + powerCycled(ctx, machine), "edge-3": fixture.Name,
+			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "hrem/NAME": "hrem/" + powerCycled(ctx, machine),
+			"edge-3": fixture.Name,
 		})
 		for page, prints := range map[string][]string{
 			"docs/cli/README.md":  {"machine.*/prod-.* condition met", "baremetalhost.*/host-\\d+ condition met"},

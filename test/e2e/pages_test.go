@@ -153,7 +153,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		}).Should(Succeed())
 		out := reader.follows(ctx, "docs/tutorial-a-node-went-bad-at-night.md")
 		Expect(out).To(And(ContainSubstring("TooManyUnhealthy"), ContainSubstring("MachineMarkedUnhealthy")))
-		Expect(filepath.Join(reader.folder, "night.gz")).To(BeAnExistingFile())
+		Expect(filepath.Join(reader.folder, "night.json")).To(BeAnExistingFile())
 	}, SpecTimeout(specPatience))
 })
 

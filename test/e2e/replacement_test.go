@@ -65,9 +65,8 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 			// A machine whose kubelet is silent for a moment, as where nothing runs for that long, is pending, and back.
 			g.Expect(e.Checks[0].NotHealthy).To(Equal([]cliv1.Group{{Class: "unhealthy", Names: lost}}))
 		}).Should(Succeed())
-		Expect(mend(ctx, "explain", "machine/"+lost[0], "--exit-code").code).To(Equal(12))
 		Expect(mend(ctx, "wait", "machine/"+lost[0], "--for=blocked").out).To(Equal("machine.cluster.x-k8s.io/" + lost[0] + " condition met\n"))
-		file := filepath.Join(GinkgoT().TempDir(), "recorded.json.gz")
+		file := filepath.Join(GinkgoT().TempDir(), "recorded.json")
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
 		for _, asked := range [][]string{{"explain", "mhc/" + check.Name}, {"status"}} {
 			asked = append(asked, "-o", "json")

@@ -87,6 +87,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 		suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}, "remediation.example.org", "policy")
 	})
 	here = clientFor(management.Config())
+	suite.LeadCore(ctx, here)
 	account, err = management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	_, provider = suite.Hardware(management.Config())

@@ -47,6 +47,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	management, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true, Controllers: rig.RoleControllers()})
 	Expect(err).NotTo(HaveOccurred())
 	here = suite.Client(management.Config(), clusterv1.AddToScheme)
+	suite.LeadCore(ctx, here)
 	account, err := management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
 	_, err = management.Kubemend(ctx, "gitops", account)

@@ -7,6 +7,9 @@ import (
 
 	"github.com/onsi/ginkgo/v2"
 	"github.com/onsi/gomega"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -49,6 +52,19 @@ func Client(config *rest.Config, kinds ...func(*runtime.Scheme) error) client.Wi
 		gomega.Expect(add(scheme)).To(gomega.Succeed())
 	}
 	return clientOf(config, scheme)
+}
+
+// LeadCore writes the lease of Cluster API core, which elects no leader on the rig, where clusterctl installs core: of one that runs for a
+// day.
+func LeadCore(ctx context.Context, c client.Client) {
+	ginkgo.GinkgoHelper()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "capi-system"}}
+	gomega.Expect(client.IgnoreAlreadyExists(c.Create(ctx, namespace))).To(gomega.Succeed())
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: "controller-leader-election-capi"}}
+	lease.Spec = coordinationv1.LeaseSpec{
+		HolderIdentity: new("core"), LeaseDurationSeconds: new(int32(24 * 60 * 60)), RenewTime: new(metav1.NowMicro()),
+	}
+	gomega.Expect(c.Create(ctx, lease)).To(gomega.Succeed())
 }
 
 func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {

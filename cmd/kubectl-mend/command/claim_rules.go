@@ -84,7 +84,7 @@ func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
 	return ends, nil
 }
 
-// planClaim is what becomes of a check. Controllers that cannot be seen refuse nothing: the plan says so, and the user decides.
+// planClaim is what becomes of a check. It is left as it is where it cannot be seen which controllers would act on it then.
 func planClaim(facts *claimFacts, release bool) plan {
 	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
 	claimed := paused && value == mendv1.Claim
@@ -103,12 +103,8 @@ func planClaim(facts *claimFacts, release bool) plan {
 	if release {
 		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
 	}
-	refused, doubt := refuse(facts)
-	if refused != "" {
+	if refused := refuse(facts); refused != "" {
 		return plan{refuses, refused}
-	}
-	if doubt != "" {
-		says += ". It cannot be seen " + doubt
 	}
 	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
 		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
@@ -116,59 +112,65 @@ func planClaim(facts *claimFacts, release bool) plan {
 	return plan{changes, says}
 }
 
-// refuseClaim refuses to claim a check on which no controller would act then. The doubt is what cannot be seen of that.
-func refuseClaim(facts *claimFacts) (refused, doubt string) {
+// unseen is what it refuses that a controller cannot be seen, and what a user can do who knows about it.
+func unseen(what, why string) string {
+	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
+		what, why, clusterv1.PausedAnnotation)
+}
+
+// refuseClaim refuses to claim a check on which no controller would act then.
+func refuseClaim(facts *claimFacts) string {
+	why := ""
 	offs := make([]managerlease.Off, 0, len(facts.managers))
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)
 		switch {
 		case off.Reason == "":
-			return "", ""
+			return ""
 		case off.Unknown():
-			doubt = "whether a manager of kubemend acts on it: " + off.Because
+			why = off.Because
 		}
 		offs = append(offs, off)
 	}
 	if facts.unlisted != nil {
-		doubt = "whether a manager of kubemend acts on it: " + facts.unlisted.Error()
+		why = facts.unlisted.Error()
 	}
-	if doubt == "" {
-		refused, _ = explain.NoManagerActs(facts.managers, offs)
+	if why != "" {
+		return unseen("a manager of kubemend acts on it", why)
 	}
-	return explain.Clause(refused), doubt
+	refused, _ := explain.NoManagerActs(facts.managers, offs)
+	return explain.Clause(refused)
 }
 
-// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again. The
-// doubt is what cannot be seen of that.
-func refuseRelease(facts *claimFacts) (refused, doubt string) {
+// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
+func refuseRelease(facts *claimFacts) string {
 	if facts.labelled != "" {
 		return fmt.Sprintf("%s has the label %s: %s, so kubemend would claim it again at once: remove the label, in Git too",
-			facts.labelled, mendv1.ClaimLabel, mendv1.ClaimLabelAct), ""
+			facts.labelled, mendv1.ClaimLabel, mendv1.ClaimLabelAct)
 	}
-	var unseen []string
-	acts := false
+	acts, why := false, ""
 	for _, manager := range facts.managers {
 		off := manager.StandsOff(facts.check, facts.cluster)
 		switch {
 		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
-				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace), ""
+				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
 		case off.Reason == "":
 			acts = true
 		case off.Unknown():
-			unseen = append(unseen, off.Because)
+			why = off.Because
 		}
 	}
 	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
-		unseen = append(unseen, facts.unlisted.Error())
+		why = facts.unlisted.Error()
 	}
 	switch {
 	case !facts.coreEnded.IsZero():
-		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it", ""
+		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 	case facts.coreUnread != nil:
-		return "", "whether Cluster API core runs: " + facts.coreUnread.Error()
-	case len(unseen) > 0:
-		return "", "whether a manager of kubemend acts on checks that are not claimed as well: " + strings.Join(unseen, "; ")
+		return unseen("Cluster API core runs", facts.coreUnread.Error())
+	case why != "":
+		return unseen("a manager of kubemend acts on checks that are not claimed as well", why)
 	}
-	return "", ""
+	return ""
 }

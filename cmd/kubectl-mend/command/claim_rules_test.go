@@ -52,6 +52,7 @@ func coreUnread(f *claimFacts) {
 
 func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 	const claims = "change: kubemend will act on it in place of Cluster API core"
+	const unseen = "refused: it cannot be seen whether a manager of kubemend acts on it: "
 	labelled := func(key string) func(*claimFacts) {
 		return func(f *claimFacts) { f.check.Labels = map[string]string{key: "fleet"} }
 	}
@@ -72,8 +73,8 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"nor with one of another shard": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.WatchFilter = "b" })),
 			"refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label"},
 		"the right one of several is enough":    {claimFactsOf("", func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), claims},
-		"one that may be none may or may not":   {claimFactsOf("", unread), claims + ". It cannot be seen whether a manager of kubemend acts on it: whether the lease in kubemend-system is"},
-		"managers that may not be looked for":   {claimFactsOf("", unlisted), claims + ". It cannot be seen whether a manager of kubemend acts on it: forbidden"},
+		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "whether the lease in kubemend-system is"},
+		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Ask as a user who can see it"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
 		"which tool applies the check is named": {claimFactsOf("", labelled("kustomize.toolkit.fluxcd.io/name")), claims + "; Flux (Kustomization fleet) applies the check"},
 	} {
@@ -83,7 +84,8 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 
 func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 	const releases = "change: Cluster API core will act on it in place of kubemend"
-	const others = releases + ". It cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	const others = "refused: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	const unseenCore = "refused: it cannot be seen whether Cluster API core runs: "
 	actsOnAll := announcing(func(a *managerlease.Announcement) { a.Unclaimed = "act" })
 	for name, tc := range map[string]struct {
 		facts *claimFacts
@@ -94,7 +96,7 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"one that is not claimed stays":                {claimFactsOf(""), "stays: is not claimed"},
 		"a pause of another user is not removed":       {claimFactsOf("true"), "refused: it is paused"},
 		"without core it is not":                       {claimFactsOf("kubemend", coreGone, unlisted), "refused: Cluster API core has not run since 2026-01-01T12:00:00Z"},
-		"a core that may not be looked for":            {claimFactsOf("kubemend", coreUnread), releases + ". It cannot be seen whether Cluster API core runs: core is not seen"},
+		"a core that may not be looked for":            {claimFactsOf("kubemend", coreUnread), unseenCore + "core is not seen"},
 		"where kubemend acts on all it is not":         {claimFactsOf("kubemend", actsOnAll), "refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well"},
 		"nor where core may not be looked for besides": {claimFactsOf("kubemend", actsOnAll, coreUnread), "refused: kubemend's manager in kubemend-system acts on checks"},
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},

@@ -35,14 +35,6 @@ const (
 	WouldStart = 3
 	// Refused says that the command would have done harm, that its user did not confirm, or that `simulate` has found more than --at-most.
 	Refused = 4
-	// Pending says that a rule matches and its timeout has not expired. Only `explain --exit-code` has this code and those below.
-	Pending = 10
-	// Remediating says that something is unhealthy and is being remediated.
-	Remediating = 11
-	// Blocked says that something is unhealthy and is not remediated, or that its remediation does not go on.
-	Blocked = 12
-	// Unknown says that something could not be judged, or that no check judges it.
-	Unknown = 13
 )
 
 // Options is what all commands share.
@@ -118,7 +110,6 @@ func (o *Options) root(version string) *cobra.Command {
 		verb.DisableFlagsInUseLine = true // the template adds [options]
 		root.AddCommand(verb)
 	}
-	o.completeFlags(root)
 	return root
 }
 

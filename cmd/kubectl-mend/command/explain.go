@@ -22,21 +22,22 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
 var explained = []kind{
-	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
+	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind})
 
-// selectable are the kinds that --selector selects. Most nodes are not in the management cluster, and a remediation is of two kinds.
-var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind || k == remediationKind })
+// selectable are the kinds that --selector selects. Most nodes are not in the management cluster.
+var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind })
 
 func (o *Options) explain() *cobra.Command {
 	var cluster, selector string
-	var again, coded bool
+	var again bool
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
@@ -45,19 +46,15 @@ func (o *Options) explain() *cobra.Command {
 			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for. " +
 			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
-			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers\n"+
-			"  %[1]s explain machine/workers-x7k2p --exit-code", o.Name),
-		ValidArgsFunction: o.completeNames(explained...),
+			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
 				found, err := o.explanations(ctx, args, cluster, selector)
 				if err != nil {
 					return err
 				}
-				if err := o.printExplanations(out, found); err != nil || !coded {
-					return err
-				}
-				return exitOf(found)
+				return o.printExplanations(out, found)
 			})
 		},
 	}
@@ -65,12 +62,9 @@ func (o *Options) explain() *cobra.Command {
 		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
 	addWatch(c, &again)
-	c.Flags().BoolVar(&coded, "exit-code", false, "Exit with a code that says what was found: 0 healthy, 10 pending, "+
-		"11 unhealthy and being remediated, 12 unhealthy and blocked, 13 unknown. Of several objects, the worst counts.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")
-	c.MarkFlagsMutuallyExclusive("watch", "exit-code")
 	return c
 }
 
@@ -145,7 +139,7 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 			if i > 0 {
 				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(out, page.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+			if err := e.Print(out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 				return err
 			}
 		}
@@ -211,8 +205,6 @@ func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string
 		return page.MachineHealthCheck(ctx, a, key)
 	case hostKind:
 		return page.Host(ctx, a, key)
-	case remediationKind:
-		return page.Remediation(ctx, a, "", key)
 	case metal3Kind, ownKind:
 		return page.Remediation(ctx, a, string(named.kind), key)
 	case deploymentKind:
@@ -231,20 +223,14 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 	if named.namespace != "" {
 		return named.key(), nil
 	}
-	kinds := []kind{named.kind}
-	if named.kind == remediationKind {
-		kinds = []kind{metal3Kind, ownKind}
+	list := listOf(named.kind)
+	if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+		return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", named.kind, named.name, err)
 	}
 	var namespaces []string
-	for _, k := range kinds {
-		list := listOf(k)
-		if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
-			return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", k, named.name, err)
-		}
-		for i := range list.Items {
-			if list.Items[i].Name == named.name {
-				namespaces = append(namespaces, list.Items[i].Namespace)
-			}
+	for i := range list.Items {
+		if list.Items[i].Name == named.name {
+			namespaces = append(namespaces, list.Items[i].Namespace)
 		}
 	}
 	switch len(namespaces) {
@@ -299,11 +285,6 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		check := &clusterv1.MachineHealthCheck{}
 		_ = reader.Get(ctx, key, check)
 		return check.Spec.ClusterName, ""
-	case remediationKind:
-		if cluster, machine = belongings(ctx, reader, ownKind, key); cluster == "" {
-			return belongings(ctx, reader, metal3Kind, key)
-		}
-		return cluster, machine
 	case hostKind: // belongs to whom its consumer does
 		host := &bmov1alpha1.BareMetalHost{}
 		_ = reader.Get(ctx, key, host)
@@ -324,21 +305,6 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 		machine = key.Name
 	}
 	return cluster, machine
-}
-
-// codeOf are those of `explain --exit-code`; a healthy object has none.
-var codeOf = map[cliv1.Phase]int{
-	cliv1.Blocked: Blocked, cliv1.Remediating: Remediating, cliv1.Unknown: Unknown, cliv1.NotChecked: Unknown, cliv1.Pending: Pending,
-}
-
-// exitOf is the error with the code of the worst phase of all; nil if all are healthy.
-func exitOf(found []*page.Explanation) error {
-	for _, code := range []int{Blocked, Remediating, Unknown, Pending} { // the worst first
-		if slices.ContainsFunc(found, func(e *page.Explanation) bool { return codeOf[e.Answer.Phase()] == code }) {
-			return Exit{code, nil}
-		}
-	}
-	return nil
 }
 
 func standing(d *cliv1.Explanation) string {

@@ -32,7 +32,7 @@ func (o *Options) history() *cobra.Command {
 			"that tell what no step does, which the API server keeps for an hour by default.",
 		Example: fmt.Sprintf("  %[1]s history machine/workers-x7k2p\n  %[1]s history -A --since 1h -o wide\n"+
 			"  %[1]s history machine/workers-x7k2p -o svg > postmortem.svg", o.Name),
-		ValidArgsFunction: o.completeNames(historyOf...),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
 			var s history.Scope
 			if len(args) > 0 {
@@ -76,7 +76,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
 	return o.print(o.Out, found, func() error {
-		return o.printHistory(found, s, history.Layout{
+		return o.printHistory(found, s, text.Layout{
 			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		})
 	})
@@ -110,7 +110,7 @@ func observeHistory(ctx context.Context, c client.Reader, namespace string) (*hi
 	return objects, trouble, nil
 }
 
-func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout history.Layout) error {
+func (o *Options) printHistory(found *cliv1.History, s history.Scope, layout text.Layout) error {
 	for _, t := range found.ReadErrors {
 		_, _ = fmt.Fprintln(o.ErrOut, text.Wrap("could not be read, and was done without: "+t, 4, text.Width(o.ErrOut)))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -32,8 +33,6 @@ const (
 	deploymentKind   kind = "MachineDeployment"
 	kubeadmKind      kind = "KubeadmControlPlane"
 	podKind          kind = "Pod"
-	// remediationKind is either of the two, where the user does not say which.
-	remediationKind kind = "Remediation"
 )
 
 // aliases are what users call kinds besides their names; the first one is that of messages and completions.
@@ -48,7 +47,6 @@ var aliases = map[kind][]string{
 	deploymentKind:   {"md"},
 	kubeadmKind:      {"kcp"},
 	podKind:          {"pod", "po"},
-	remediationKind:  {"remediation"},
 	metal3Kind:       {"m3r", "m3remediation"},
 	ownKind:          {"hrem"},
 }
@@ -154,6 +152,12 @@ func kindAlone(args []string, expected ...kind) (kind, error) {
 	}
 	given := strings.Join(args, " ")
 	return "", Exit{Misused, fmt.Errorf("%q: with --selector, expected one kind and no name: %s", given, spelled(expected, ""))}
+}
+
+func listOf(k kind) *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+	return list
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.

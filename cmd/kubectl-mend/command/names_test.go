@@ -29,14 +29,14 @@ import (
 )
 
 func TestNamesAreReadAsUsersWriteThem(t *testing.T) {
-	all := []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, remediationKind, metal3Kind, ownKind}
+	all := []kind{machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind}
 	for arg, want := range map[string]kind{
 		"machine/a": machineKind, "machines/a": machineKind, "Machine/a": machineKind, "machines.cluster.x-k8s.io/a": machineKind,
 		"node/a": nodeKind, "nodes/a": nodeKind,
 		"host/a": hostKind, "hosts/a": hostKind, "bmh/a": hostKind, "baremetalhost/a": hostKind, "baremetalhosts/a": hostKind,
 		"mhc/a": machineCheckKind, "machinehealthcheck/a": machineCheckKind, "machinehealthchecks/a": machineCheckKind,
 		"nhc/a": nodeCheckKind, "nodehealthcheck/a": nodeCheckKind, "nodehealthchecks/a": nodeCheckKind,
-		"remediation/a": remediationKind, "m3r/a": metal3Kind, "metal3remediation/a": metal3Kind, "metal3remediations/a": metal3Kind,
+		"m3r/a": metal3Kind, "metal3remediation/a": metal3Kind, "metal3remediations/a": metal3Kind,
 		"hrem/a": ownKind, "hostremediation/a": ownKind, "hostremediations/a": ownKind,
 	} {
 		if got, name, err := parse(arg, all...); got != want || name != "a" || err != nil {
@@ -99,7 +99,7 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"explain machine/m -A":          {Done, ""},
 		"explain machine/a -n ns":       {Failed, "there is no Machine a in namespace ns"},
 		"explain machine/a -A":          {Failed, "there is no Machine a in any namespace"},
-		"explain remediation/a -A":      {Failed, "there is no Remediation a in any namespace"},
+		"explain m3r/a -A":              {Failed, "there is no Metal3Remediation a in any namespace"},
 		"explain machine/m -n ns -o no": {Misused, `--output "no": expected go-template, go-template-file, json, jsonpath,`},
 	} {
 		t.Run(line, func(t *testing.T) {

@@ -24,12 +24,12 @@ func (o *Options) record() *cobra.Command {
 		Long: `Write all that the other commands read to a file: for a colleague without access to the cluster, or for later. The other
 commands read it with --from.
 
-The file is a List in JSON, packed with gzip. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
+The file is a List in JSON. It has names, labels and conditions of clusters, machines, nodes and hosts, and the events
 about them. It has no Secret, no address or credentials of a BMC, no content of other projects' templates, and no annotation that
 kubemend does not read.
 
 What you may not read is left out and reported.`,
-		Example: fmt.Sprintf("  %[1]s record -A -o fleet.gz\n  %[1]s record --cluster edge-3 -n metal > edge-3.gz", o.Name),
+		Example: fmt.Sprintf("  %[1]s record -A -o fleet.json\n  %[1]s record --cluster edge-3 -n metal > edge-3.json", o.Name),
 		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Everything: true}, file)
@@ -37,15 +37,12 @@ What you may not read is left out and reported.`,
 	}
 	o.addScope(cmd)
 	cmd.Flags().StringVar(&cluster, "cluster", "", "Name of the cluster to record. If empty, all of the namespace.")
-	cmd.Flags().StringVarP(&file, "output", "o", "-", "File to write. If -, the standard output, which must not be a terminal then.")
+	cmd.Flags().StringVarP(&file, "output", "o", "-", "File to write. If -, the standard output.")
 	_ = cmd.MarkFlagFilename("output") // the flag is there
 	return cmd
 }
 
 func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name string) error {
-	if name == "-" && text.IsTerminal(o.Out) {
-		return Exit{Misused, errors.New("a terminal cannot show what is packed with gzip: name a file with -o, or redirect the output")}
-	}
 	taken, err := o.snapshot(ctx, scope)
 	if err != nil {
 		return err

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -25,7 +24,6 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 var recordedAt = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -170,29 +168,6 @@ func TestAFileThatIsNoneIsSaid(t *testing.T) {
 	}
 }
 
-func TestATerminalIsNotWrittenTo(t *testing.T) {
-	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skipf("this system has no pseudo-terminals: %v", err)
-	}
-	defer func() { _ = terminal.Close() }()
-	o, _, errOut := recorder(t, &snapshot.Scope{})
-	o.Out = terminal
-	if code := run(t, o, "record"); code != Misused || !strings.Contains(errOut.String(), "name a file with -o") {
-		t.Errorf("exit code %d: %s", code, errOut)
-	}
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = errors.Join(reader.Close(), writer.Close()) }()
-	for name, out := range map[string]io.Writer{"a buffer": &bytes.Buffer{}, "a pipe": writer} {
-		if text.IsTerminal(out) {
-			t.Errorf("%s is taken for a terminal", name)
-		}
-	}
-}
-
 // recorded is a management cluster from which all may be read, with a record of a machine that is gone, and a command line for it.
 func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func(line string) (int, string, string) {
 	t.Helper()
@@ -270,7 +245,7 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 // A recording has the records, and a report of it is one of the moment at which it was made.
 func TestAReportIsOfARecording(t *testing.T) {
 	mend := recorded(t, func(map[string]string, map[right]string) {})
-	file := filepath.Join(t.TempDir(), "fleet.gz")
+	file := filepath.Join(t.TempDir(), "fleet.json")
 	if code, _, problems := mend("record -n x -o " + file); code != Done {
 		t.Fatal(problems)
 	}

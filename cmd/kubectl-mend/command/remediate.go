@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -84,7 +85,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 		return b.apply(ctx, requested)
 	}
 	_, _ = fmt.Fprintln(o.Out)
-	if err := facts.after.Print(o.Out, page.Layout{Width: o.width(), Paint: o.painter(o.Out)}); err != nil {
+	if err := facts.after.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out)}); err != nil {
 		return fmt.Errorf("print: %w", err)
 	}
 	_, _ = fmt.Fprintln(o.Out)

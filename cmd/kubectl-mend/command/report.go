@@ -73,7 +73,7 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 			_, err := fmt.Fprintln(o.Out, notInstalled)
 			return err
 		}
-		return report.Print(o.Out, found, report.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespace == ""})
+		return report.Print(o.Out, found, text.Layout{Width: text.Width(o.Out), Wide: o.isWide(), Namespaces: namespace == ""})
 	})
 }
 

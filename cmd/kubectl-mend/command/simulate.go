@@ -15,6 +15,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/simulate"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 const unlimited = -1
@@ -42,8 +43,7 @@ has started.
 The exit code is 0 if no remediation would start, 3 if one would, and 4 if they would be more than --at-most.`,
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail 3 --for 20m\n"+
 			"  %[1]s simulate --fail zone=b --set maxUnhealthy=40%%\n"+
-			"  %[1]s simulate -f check.yaml --fail machine/workers-x7k2p --fail-condition KernelDeadlock=True\n"+
-			"  %[1]s simulate -f check.yaml --from record.gz --at-most 0", o.Name),
+			"  %[1]s simulate -f check.yaml --from record.json --at-most 0", o.Name),
 		Args: s.args, ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
@@ -53,7 +53,9 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, answer, func() error { return simulate.Print(o.Out, answer, o.width(), o.painter(o.Out)) })
+			err = o.print(o.Out, answer, func() error {
+				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
+			})
 			return errors.Join(err, s.verdict(answer))
 		},
 	}
@@ -74,8 +76,6 @@ func (s *simulation) addFlags(c *cobra.Command) {
 		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
 	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and "+
 		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME and node/NAME, separated by commas.")
-	f.StringVar(&s.Condition, "fail-condition", simulate.Silent,
-		"Condition that the nodes turn, as TYPE=STATUS: one that a rule of the check matches.")
 	f.DurationVar(&s.For, "for", 0, "For how long they fail, if no remediation ends it before. If 0, they do not recover by themselves.")
 	f.DurationVar(&s.Takes, "takes", 10*time.Minute, "After how long a remediation is over, and its machine healthy again.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
@@ -97,16 +97,13 @@ func (s *simulation) check() error {
 			return Exit{Misused, err}
 		}
 	}
-	_, err := simulate.ParseCondition(s.Condition)
 	switch {
-	case err != nil:
-		return Exit{Misused, err}
 	case s.For < 0, s.Horizon < 0:
 		return Exit{Misused, errors.New("--for and --horizon: expected a duration that is not negative")}
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
-	case s.Fail == "" && (s.For > 0 || s.Condition != simulate.Silent):
-		return Exit{Misused, errors.New("--for and --fail-condition say how something fails: say what, with --fail")}
+	case s.Fail == "" && s.For > 0:
+		return Exit{Misused, errors.New("--for says for how long something fails: say what, with --fail")}
 	case s.most < unlimited:
 		return Exit{Misused, fmt.Errorf("--at-most %d: expected a number, or -1 for any", s.most)}
 	}

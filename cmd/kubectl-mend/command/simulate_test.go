@@ -35,16 +35,12 @@ func TestSimulate(t *testing.T) {
 		"a selector as of kubectl": {
 			[]string{"-f", "-", "-n", "ns", "--fail", "-l", "zone=b"}, Failed, `--fail "zone=b": it selects no machine or node`,
 		},
-		"a condition of nothing":       {[]string{"--fail-condition", "KernelDeadlock=True"}, Misused, "with --fail"},
-		"a condition without a status": {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock"}, Misused, "KernelDeadlock=True"},
-		"a condition of no status":     {[]string{"--fail", "machine/m", "--fail-condition", "KernelDeadlock=true"}, Misused, "expected the condition"},
-		"a condition that is good":     {[]string{"--fail", "machine/m", "--fail-condition", "Ready=True"}, Misused, "expected the condition"},
-		"a time that is negative":      {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
-		"no time":                      {[]string{"--takes", "0s"}, Misused, "--takes 0s: expected a second at least"},
-		"a limit that is none":         {[]string{"--at-most", "-2"}, Misused, "--at-most"},
-		"a limit of no name":           {[]string{"--set", "few=2"}, Misused, "--set few=2: expected NAME=VALUE, where NAME is one of maxUnhealthy"},
-		"a limit of no value":          {[]string{"--set", "maxUnhealthy=few"}, Misused, "--set maxUnhealthy=few: "},
-		"a range that is none":         {[]string{"--set", "unhealthyInRange=3-5"}, Misused, "--set unhealthyInRange=3-5: "},
+		"a time that is negative": {[]string{"--horizon", "-1h"}, Misused, "--horizon"},
+		"no time":                 {[]string{"--takes", "0s"}, Misused, "--takes 0s: expected a second at least"},
+		"a limit that is none":    {[]string{"--at-most", "-2"}, Misused, "--at-most"},
+		"a limit of no name":      {[]string{"--set", "few=2"}, Misused, "--set few=2: expected NAME=VALUE, where NAME is one of maxUnhealthy"},
+		"a limit of no value":     {[]string{"--set", "maxUnhealthy=few"}, Misused, "--set maxUnhealthy=few: "},
+		"a range that is none":    {[]string{"--set", "unhealthyInRange=3-5"}, Misused, "--set unhealthyInRange=3-5: "},
 		"a limit of other checks": {
 			[]string{"-f", "-", "-n", "ns", "--set", "minHealthy=2"}, Failed, "none of the checks that are simulated can have that limit",
 		},
@@ -67,12 +63,12 @@ func TestSimulate(t *testing.T) {
 
 // silentC1 is a recorded cluster with a machine whose first node is waited for since long.
 const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
- {"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": [
-  {"group": "cluster.x-k8s.io", "kind": "Cluster", "plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
-  {"group": "cluster.x-k8s.io", "kind": "Machine", "plural": "machines", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
-  {"group": "cluster.x-k8s.io", "kind": "MachineHealthCheck", "plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "read": [""]},
-  {"group": "coordination.k8s.io", "kind": "Lease", "plural": "leases", "versions": ["v1"], "namespaced": true, "read": [""]}],
-  "workloadClusters": [{"namespace": "ns", "name": "c1"}]},
+ {"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": {
+  "Cluster.cluster.x-k8s.io": {"plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
+  "Machine.cluster.x-k8s.io": {"plural": "machines", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
+  "MachineHealthCheck.cluster.x-k8s.io": {"plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
+  "Lease.coordination.k8s.io": {"plural": "leases", "versions": ["v1"], "namespaced": true, "answers": [{}]}},
+  "workloadClusters": {"ns/c1": {}}},
  {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "ns", "uid": "c1"}, "status": {"conditions": [
   {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
   {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},

@@ -18,7 +18,7 @@ import (
 func (o *Options) status() *cobra.Command {
 	var all, again bool
 	scope := snapshot.Scope{Restless: true}
-	var layout page.Layout
+	var layout text.Layout
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
@@ -48,7 +48,7 @@ func (o *Options) status() *cobra.Command {
 	return c
 }
 
-func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot.Scope, layout page.Layout) error {
+func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot.Scope, layout text.Layout) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -30,7 +31,7 @@ func (o *Options) versions() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return page.PrintManagers(o.Out, managers, now, page.Layout{Width: o.width(), Paint: o.painter(o.Out)})
+			return page.PrintManagers(o.Out, managers, text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)})
 		},
 	}
 	c.Flags().BoolVar(&clientOnly, "client", false, "Print the version of this program only, and ask no cluster.")

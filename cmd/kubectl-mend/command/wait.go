@@ -47,7 +47,7 @@ func (o *Options) wait() *cobra.Command {
 		Example: fmt.Sprintf("  %[1]s wait machine/workers-x7k2p --for=healthy --timeout=10m\n"+
 			"  %[1]s wait host/rack3-11 --for=remediated --timeout=30m\n"+
 			"  %[1]s wait md/workers --for=capacity-back --timeout=1h", o.Name),
-		ValidArgsFunction: o.completeNames(explained...),
+		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE:              func(c *cobra.Command, args []string) error { return w.run(c.Context(), args) },
 	}
 	c.Flags().StringVar(&w.until, "for", "", "What to wait for: "+listed(awaitable, "or")+".")

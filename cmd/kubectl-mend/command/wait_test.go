@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
@@ -71,42 +70,6 @@ func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, erro
 		}
 		err = w.Add(md, set, record)
 		return w, err
-	}
-}
-
-func TestTheExitCodeSaysWhatWasFound(t *testing.T) {
-	for name, tc := range map[string]struct {
-		ready corev1.ConditionStatus
-		ago   time.Duration
-		args  string
-		code  int
-	}{
-		"a healthy machine":                  {corev1.ConditionTrue, time.Hour, "explain machine/m --exit-code", Done},
-		"a pending machine":                  {corev1.ConditionUnknown, time.Second, "explain machine/m --exit-code", Pending},
-		"an unhealthy one without a manager": {corev1.ConditionUnknown, time.Hour, "explain machine/m --exit-code", Blocked},
-		"the same without being asked":       {corev1.ConditionUnknown, time.Hour, "explain machine/m", Done},
-		"the check of it":                    {corev1.ConditionUnknown, time.Hour, "explain mhc/check --exit-code", Blocked},
-		"one of two":                         {corev1.ConditionUnknown, time.Second, "explain machine m m --exit-code", Pending},
-		"a machine that does not exist":      {"", 0, "explain machine/m --exit-code", Failed},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o, out, errOut := recorder(t, &snapshot.Scope{})
-			o.read = standingMachine(tc.ready, tc.ago)
-			if code := run(t, o, append(strings.Fields(tc.args), "-n", "ns")...); code != tc.code {
-				t.Errorf("exit code %d, want %d: %s", code, tc.code, errOut)
-			}
-			if told := strings.Contains(errOut.String(), "error:"); told != (tc.code == Failed) || (out.Len() == 0) != (tc.code == Failed) {
-				t.Errorf("it prints %s and on the standard error %s", out, errOut)
-			}
-		})
-	}
-}
-
-func TestEveryPhaseHasAnExitCode(t *testing.T) {
-	for _, phase := range []cliv1.Phase{cliv1.Pending, cliv1.Remediating, cliv1.Blocked, cliv1.Unknown, cliv1.NotChecked} {
-		if codeOf[phase] == Done {
-			t.Errorf("%s has no exit code", phase)
-		}
 	}
 }
 

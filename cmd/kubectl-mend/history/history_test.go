@@ -14,6 +14,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -38,14 +39,14 @@ func a(kind, name string) Scope { return Scope{Namespace: "metal", Kind: kind, N
 func TestHistoryHasEachFactOnce(t *testing.T) {
 	type story struct {
 		scope  Scope
-		layout Layout
+		layout text.Layout
 	}
 	golden.Stories(t, "stories", map[string]story{
-		"a power cycle at 80 columns":              {a(machineKind, "workers-a"), Layout{Width: 80}},
-		"a power cycle at 200 columns":             {a(hostKind, "host-0"), Layout{Width: 200, UTC: true}},
-		"a machine that is gone at 80 columns":     {a(machineKind, "workers-old"), Layout{Width: 80}},
-		"everything at 200 columns":                {Scope{}, Layout{Width: 200, Wide: true, Namespaces: true}},
-		"a cluster since one machine was replaced": {Scope{Kind: clusterKind, Name: "prod", Since: at(301)}, Layout{Width: 200}},
+		"a power cycle at 80 columns":              {a(machineKind, "workers-a"), text.Layout{Width: 80}},
+		"a power cycle at 200 columns":             {a(hostKind, "host-0"), text.Layout{Width: 200, UTC: true}},
+		"a machine that is gone at 80 columns":     {a(machineKind, "workers-old"), text.Layout{Width: 80}},
+		"everything at 200 columns":                {Scope{}, text.Layout{Width: 200, Wide: true, Namespaces: true}},
+		"a cluster since one machine was replaced": {Scope{Kind: clusterKind, Name: "prod", Since: at(301)}, text.Layout{Width: 200}},
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
 		s.layout.Now = at(13 * 60)

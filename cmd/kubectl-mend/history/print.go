@@ -13,24 +13,11 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// Layout is how entries are printed.
-type Layout struct {
-	// Now is when it is printed: its zone is that of the times, and what happened on another day has a date.
-	Now time.Time
-	// Width is that of the terminal, in columns.
-	Width int
-	// UTC prints dates and times in UTC. Wide does too, with each entry in one line, and who has told it.
-	UTC, Wide bool
-	// Namespaces prints the namespaces of the objects.
-	Namespaces bool
-	Paint      text.Painter
-}
-
 // roomy is from how many columns on there is room for objects and messages beside the rest. On fewer they are below it.
 const roomy = 120
 
 // Print writes when each entry happened, its reason, its object and its message. With Wide all of that is one line.
-func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
+func Print(out io.Writer, entries []cliv1.HistoryEntry, l text.Layout) error {
 	heading := "TIME"
 	if l.UTC || l.Wide {
 		heading = "TIME (UTC)"
@@ -42,7 +29,7 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 	rows, below := append(make([][]string, 0, 1+len(entries)), head), append(make([]string, 0, 1+len(entries)), "OBJECT: MESSAGE")
 	for i := range entries {
 		e := &entries[i]
-		row, object := []string{l.when(e), string(e.Type), e.Reason}, e.Object.Kind+"/"+e.Object.Name
+		row, object := []string{when(e, l), string(e.Type), e.Reason}, e.Object.Kind+"/"+e.Object.Name
 		if e.Type == cliv1.Warning {
 			row[1], row[2] = l.Paint.Bad(row[1]), l.Paint.Bad(row[2])
 		}
@@ -54,7 +41,7 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 		}
 		rows, below = append(rows, row), append(below, object+": "+e.Message)
 	}
-	leads := text.Table(rows)
+	p, leads := text.Page{}, text.Table(rows)
 	beside := text.Widest(leads) + 3
 	for i, line := range leads {
 		if !l.Wide && l.Width >= roomy {
@@ -62,21 +49,19 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l Layout) error {
 		} else if !l.Wide {
 			line += "\n" + text.Hang("    ", below[i], 4, l.Width)
 		}
-		if _, err := fmt.Fprintln(out, line); err != nil {
-			return fmt.Errorf("print the history: %w", err)
-		}
+		p.Add(line)
 	}
-	return nil
+	return p.Print(out)
 }
 
 // when is when e happened first, and how often within how long.
-func (l Layout) when(e *cliv1.HistoryEntry) string {
-	when := text.Clock(e.Time.Time, l.Now)
+func when(e *cliv1.HistoryEntry, l text.Layout) string {
+	first := text.Clock(e.Time.Time, l.Now)
 	if l.UTC || l.Wide {
-		when = e.Time.UTC().Format(time.DateTime)
+		first = e.Time.UTC().Format(time.DateTime)
 	}
 	if e.Count < 2 {
-		return when
+		return first
 	}
-	return fmt.Sprintf("%s (x%d in %s)", when, e.Count, duration.HumanDuration(latest(e).Sub(e.Time.Time)))
+	return fmt.Sprintf("%s (x%d in %s)", first, e.Count, duration.HumanDuration(latest(e).Sub(e.Time.Time)))
 }

@@ -52,7 +52,7 @@ func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMet
 	return explained, unknown, err
 }
 
-// Remediations explains those of that name, of one kind or, if that is empty, of both. There may be none.
+// Remediations explains those of that kind and name. There may be none.
 func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
 	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
 	if err != nil {
@@ -60,7 +60,7 @@ func (a *Asker) Remediations(ctx context.Context, kind string, key client.Object
 	}
 	var named []remediation.OfKind
 	for _, k := range kinds {
-		if kind == "" || kind == k.Kind {
+		if kind == k.Kind {
 			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
 			named = append(named, remediation.OfKind{Kind: k, Object: object})
 		}

@@ -140,7 +140,7 @@ func (p *page) capacity(c *Capacity, notes []string) {
 	if c.Stage == capacity.OwnerActs {
 		return
 	}
-	p.heading("Capacity: " + p.paint.Waits(capacity.StageTexts[c.Stage]))
+	p.Heading("Capacity: " + p.Paint.Waits(capacity.StageTexts[c.Stage]))
 	p.told("  ", c, notes)
 }
 

@@ -19,6 +19,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -32,7 +33,7 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	var out bytes.Buffer
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := e.Print(&out, Layout{Width: width}); err != nil {
+		if err := e.Print(&out, text.Layout{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -64,10 +65,10 @@ func standing(t *testing.T, s *scene) *Status {
 // status is the same, printed likewise.
 func status(t *testing.T, s *scene) string {
 	t.Helper()
-	return printedAs(t, standing(t, s), Layout{Width: 80}, Layout{Width: 200, Namespaces: true})
+	return printedAs(t, standing(t, s), text.Layout{Width: 80}, text.Layout{Width: 200, Namespaces: true})
 }
 
-func printedAs(t *testing.T, all *Status, layouts ...Layout) string {
+func printedAs(t *testing.T, all *Status, layouts ...text.Layout) string {
 	t.Helper()
 	var out bytes.Buffer
 	for _, l := range layouts {
@@ -141,8 +142,14 @@ func TestExplanations(t *testing.T) {
 			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
 		}), machine("w1")},
 		"an unseen machine of a manager that is gone": {aScene(unseen, managerGone), machine("w1")},
-		"the status of unseen machines":               {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
-		"a machine that is short-circuited":           {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
+		"an unseen machine of a check that is not claimed": {
+			aScene(unseen, silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1"),
+		},
+		"a cluster that neither the user nor the manager sees": {aScene(silent(6*time.Minute, "w1"), outOfSight, func(s *scene) {
+			s.unseen = `secrets "c1-kubeconfig" is forbidden`
+		}), machine("w1")},
+		"the status of unseen machines":     {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), nil},
+		"a machine that is short-circuited": {aScene(silent(6*time.Minute, "w1", "w2"), silent(time.Minute, "w3")), machine("w1")},
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
 		}), machine("w1")},

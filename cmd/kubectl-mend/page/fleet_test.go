@@ -2,9 +2,7 @@ package page
 
 import (
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -21,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -46,11 +45,11 @@ func aFleet() *scene {
 }
 
 func TestTheStatusOfAFleet(t *testing.T) {
-	golden.Stories(t, "fleet", map[string]Layout{
+	golden.Stories(t, "fleet", map[string]text.Layout{
 		"all checks":             {},
 		"checks that are not OK": {NotOK: true},
 		"with all reasons":       {Wide: true, NotOK: true},
-	}, func(t *testing.T, l Layout) string {
+	}, func(t *testing.T, l text.Layout) string {
 		s := aFleet()
 		kindNotServed(s)
 		narrow, wide := l, l
@@ -61,7 +60,7 @@ func TestTheStatusOfAFleet(t *testing.T) {
 
 // Names that have no room on a terminal are cut in the middle, and -o wide has them whole.
 func TestTheStatusOfSeveralClusters(t *testing.T) {
-	golden.Stories(t, "clusters", map[string]Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l Layout) string {
+	golden.Stories(t, "clusters", map[string]text.Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l text.Layout) string {
 		s := standing(t, aFleet())
 		s.Checks[1].Cluster, s.Checks[1].Name = "edge-7-in-the-north-of-the-country", "workers-with-graphics-cards-of-last-year"
 		nodes := cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting, Limits: cliv1.Limits{AtMost: new(0)}}
@@ -74,7 +73,7 @@ func TestTheStatusOfSeveralClusters(t *testing.T) {
 
 func TestAPageHasOneClock(t *testing.T) {
 	east := noon.In(time.FixedZone("EAST", 2*60*60))
-	p := &page{now: east}
+	p := &page{Page: text.Page{Layout: text.Layout{Now: east}}}
 	for stored, want := range map[string]string{
 		"out of reach since 2026-01-01T11:56:00Z; machines":   "out of reach since 13:56:00; machines",
 		"(until 2026-01-02T11:56:00.5Z)":                      "(until 2026-01-02 13:56:00)",
@@ -196,21 +195,13 @@ func (s *scene) event(about corev1.ObjectReference, reason, note string) {
 }
 
 func TestSampleRecordingsAreDocumented(t *testing.T) {
-	var packed bytes.Buffer
-	if err := shortCircuited().snapshot(t).Save(&packed); err != nil {
+	var recording bytes.Buffer
+	if err := shortCircuited().snapshot(t).Save(&recording); err != nil {
 		t.Fatal(err)
 	}
-	unpacked, err := gzip.NewReader(&packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := io.ReadAll(unpacked)
-	if err != nil {
-		t.Fatal(err)
-	}
-	golden.Compare(t, sample, string(text))
+	golden.Compare(t, sample, recording.String())
 
-	loaded, err := snapshot.Load(bytes.NewReader(text))
+	loaded, err := snapshot.Load(&recording)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -77,14 +77,11 @@ func (e *Explanation) outOfService(repair explain.Step) {
 	}
 }
 
-// Remediation explains the remediations of that name, of the kind called so or, if that is empty, of any.
+// Remediation explains the remediation of a kind and name.
 func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
 	found, err := a.Remediations(ctx, kind, key)
 	if err != nil {
 		return nil, err
-	}
-	if kind == "" {
-		kind = "Metal3Remediation or HostRemediation"
 	}
 	if len(found) == 0 {
 		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"

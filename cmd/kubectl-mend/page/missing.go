@@ -102,7 +102,7 @@ func (p *page) notBack(indent, heading string, m Missing) {
 	default:
 		text += ": " + oldest.Reason + ": " + oldest.Message
 	}
-	p.line(indent, p.paint.Waits(heading)+": "+text+".")
+	p.line(indent, p.Paint.Waits(heading)+": "+text+".")
 }
 
 // besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
@@ -111,7 +111,7 @@ func (p *page) besides(s *Status) {
 		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
 	})
 	if len(others.All) > 0 {
-		p.gap()
+		p.Add("")
 	}
 	p.notBack("", "Not back, and asked for by none of these checks", others)
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -81,7 +82,7 @@ func TestAStatusSaysWhichCapacityIsNotBack(t *testing.T) {
 		"records that the user may not read":         aScene(barred(recordKind)),
 		"a node of a check that has no capacity yet": aScene(ownNodes(6*time.Minute), lost("n1", 5*time.Minute, "RemediationInProgress", "Reboot n1 has not ended", askedFor("NodeHealthCheck", "", "own-nodes"), ofTemplates)),
 	}, func(t *testing.T, s *scene) string {
-		return printedAs(t, standing(t, s), Layout{Width: 80, NotOK: true}, Layout{Width: 200})
+		return printedAs(t, standing(t, s), text.Layout{Width: 80, NotOK: true}, text.Layout{Width: 200})
 	})
 }
 

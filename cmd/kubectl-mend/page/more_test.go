@@ -303,7 +303,7 @@ func host(name string) func(context.Context, *inspect.Asker) (*Explanation, erro
 
 func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
 	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-		return Remediation(ctx, a, "", client.ObjectKey{Namespace: "default", Name: name})
+		return Remediation(ctx, a, "HostRemediation", client.ObjectKey{Namespace: "default", Name: name})
 	}
 }
 

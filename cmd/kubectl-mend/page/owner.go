@@ -362,11 +362,11 @@ func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owner
 func (p *page) owner(o *Owner, notes []string) {
 	if o.Reference == p.subject {
 		if len(o.Capacity) > 0 {
-			p.heading("Machines without a Ready node")
+			p.Heading("Machines without a Ready node")
 		}
 	} else {
 		name := cmp.Or(strings.TrimSpace(o.Kind+" "+o.Name), "Machines without an owner")
-		p.heading(name + ": " + o.counts())
+		p.Heading(name + ": " + o.counts())
 	}
 	for i := range o.Capacity {
 		c := &o.Capacity[i]
@@ -374,7 +374,7 @@ func (p *page) owner(o *Owner, notes []string) {
 		if c.waits().Machine == "" {
 			about = "A machine that is missing"
 		}
-		p.line("  ", p.paint.Strong(about)+": "+p.paint.Waits(capacity.StageTexts[c.waits().Stage]))
+		p.line("  ", p.Paint.Strong(about)+": "+p.Paint.Waits(capacity.StageTexts[c.waits().Stage]))
 		p.told("    ", c, notes)
 	}
 	if o.More > 0 {

@@ -19,21 +19,19 @@ import (
 
 // page is an explanation being laid out.
 type page struct {
-	now     time.Time
+	text.Page
+
 	subject explain.Ref
 	last    []explain.Step // what comes next on the whole: the last lines
 	said    []string       // the blockers and next steps of targets, each of which is printed once
-	width   int
-	wide    bool // print also what a remediation is decided on
-	paint   text.Painter
-	lines   []string
 }
 
 // Print writes e for a person: the answer, the facts, each check and remediation, and at the end what comes next.
-func (e *Explanation) Print(out io.Writer, l Layout) error {
-	p := &page{now: e.At, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}, width: l.Width, wide: l.Wide, paint: l.Paint}
+func (e *Explanation) Print(out io.Writer, l text.Layout) error {
+	p := &page{Page: text.Page{Layout: l}, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}}
+	p.Now = e.At
 	p.line("", p.answer(e.Answer))
-	p.gap()
+	p.Add("")
 	p.facts(e)
 	for i := range e.Checks {
 		p.check(&e.Checks[i], i == 0)
@@ -55,12 +53,12 @@ func (e *Explanation) Print(out io.Writer, l Layout) error {
 	}
 	p.list("Not selected by", unselected)
 	p.list("Notes", e.Notes)
-	p.gap()
+	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)
 	}
 	p.step("", e.Todo)
-	return p.write(out)
+	return p.Print(out)
 }
 
 // answer is a with the colour of what it means.
@@ -69,12 +67,12 @@ func (p *page) answer(a explain.Answer) string {
 	switch a.State {
 	case explain.IsHealthy, explain.CapacityComplete:
 		if a.Action == "" {
-			return p.paint.Good(line)
+			return p.Paint.Good(line)
 		}
 	case explain.IsUnhealthy, explain.CapacityBlocked:
-		return p.paint.Bad(line)
+		return p.Paint.Bad(line)
 	}
-	return p.paint.Waits(line)
+	return p.Paint.Waits(line)
 }
 
 // facts are what the subject belongs to, in rows as those of kubectl describe, and the time and zone of the whole page.
@@ -97,24 +95,19 @@ func (p *page) facts(e *Explanation) {
 	}
 }
 
-func (p *page) write(out io.Writer) error {
-	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
-	return err
-}
-
 // list is a heading with lines below it; nothing if there are none.
 func (p *page) list(heading string, lines []string) {
 	if len(lines) == 0 {
 		return
 	}
-	p.heading(heading)
+	p.Heading(heading)
 	for _, line := range lines {
 		p.line("  - ", line)
 	}
 }
 
 // moment is at as a person reads it.
-func (p *page) moment(at time.Time) string { return text.Moment(at, p.now) }
+func (p *page) moment(at time.Time) string { return text.Moment(at, p.Now) }
 
 // line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
 func (p *page) line(first, s string) {
@@ -123,7 +116,7 @@ func (p *page) line(first, s string) {
 	if words := strings.TrimLeft(first, " "); text.Columns(words) > shortest {
 		hang = taken - text.Columns(words) + 2
 	}
-	p.lines = append(p.lines, strings.Split(text.Hang(first, p.local(s), hang, p.width), "\n")...)
+	p.Add(strings.Split(text.Hang(first, p.local(s), hang, p.Width), "\n")...)
 }
 
 // instant is a moment in a text that was stored, or written by others.
@@ -137,19 +130,12 @@ func (p *page) local(s string) string {
 		if err != nil {
 			return found
 		}
-		return parts[1] + text.Clock(at, p.now)
+		return parts[1] + text.Clock(at, p.Now)
 	})
 }
 
 // shortest is how long a bullet may be.
 const shortest = 5
-
-func (p *page) gap() { p.lines = append(p.lines, "") }
-
-func (p *page) heading(s string) {
-	p.gap()
-	p.line("", p.paint.Strong(s))
-}
 
 // step is what happens next.
 func (p *page) step(indent string, s explain.Step) {
@@ -171,12 +157,12 @@ func (p *page) step(indent string, s explain.Step) {
 func (p *page) check(c *Check, first bool) {
 	mode := c.Mode.Sentence()
 	if c.Mode != explain.Acting {
-		mode = p.paint.Waits(mode)
+		mode = p.Paint.Waits(mode)
 	}
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
 	case overlapped:
-		p.heading(c.String() + ": " + p.paint.Waits(c.Targets[0].NotInCharge()))
+		p.Heading(c.String() + ": " + p.Paint.Waits(c.Targets[0].NotInCharge()))
 		for i := range c.Targets[0].Blockers { // which are not printed themselves
 			if b := &c.Targets[0].Blockers[i]; b.Reason == mendv1.OverlapReason {
 				p.fix("  ", b.Fix)
@@ -184,9 +170,9 @@ func (p *page) check(c *Check, first bool) {
 		}
 		return
 	case c.Reference == p.subject:
-		p.heading("Targets")
+		p.Heading("Targets")
 	default:
-		p.heading(c.String() + ": " + mode)
+		p.Heading(c.String() + ": " + mode)
 	}
 	if c.ModeMessage != "" && !p.blockedFor(c, explain.SameAsMode) && !c.TextHasMode() {
 		p.line("  ", c.ModeMessage+".")
@@ -194,7 +180,7 @@ func (p *page) check(c *Check, first bool) {
 	p.arithmetic(&c.Check)
 	p.restrictions(c)
 	if flaw := c.Flaw(); flaw != nil {
-		p.line("  ", p.paint.Waits(explain.FlawText(flaw))+".")
+		p.line("  ", p.Paint.Waits(explain.FlawText(flaw))+".")
 	}
 	p.readErrors(c.ReadErrors)
 	for i := range c.Targets {
@@ -213,7 +199,7 @@ func (p *page) fix(indent, fix string) {
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
 func (p *page) restrictions(c *Check) {
 	if c.NodesUnknown != nil && !p.blockedFor(c, explain.SameAsNodesUnknown) {
-		p.line("  "+p.paint.Waits("Nodes unknown")+": ", c.NodesUnknown.Message+".")
+		p.line("  "+p.Paint.Waits("Nodes unknown")+": ", c.NodesUnknown.Message+".")
 	}
 	limit := p.blockedFor(c, explain.SameAsLimit)
 	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
@@ -267,8 +253,8 @@ func (p *page) groups(indent string, groups []cliv1.Group) {
 func (p *page) target(c *Check, t *explain.Target) {
 	listed := c.Reference == p.subject
 	if listed {
-		p.gap()
-		p.line("  ", p.paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(c.answer)))
+		p.Add("")
+		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(c.answer)))
 	}
 	if t.Skipped != "" {
 		return
@@ -306,19 +292,19 @@ func (p *page) findings(t *explain.Target) {
 		p.line("  - ", f.Observed)
 		since, expires := f.Timing(p.moment)
 		if f.Expired || f.Expires.IsZero() {
-			p.line("    ", since+p.paint.Bad(expires))
+			p.line("    ", since+p.Paint.Bad(expires))
 		} else {
-			p.line("    ", since+p.paint.Waits(expires))
+			p.line("    ", since+p.Paint.Waits(expires))
 		}
 	}
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
-		p.line("    ", p.paint.Waits("does not count")+": "+d.Why)
+		p.line("    ", p.Paint.Waits("does not count")+": "+d.Why)
 	}
 	for _, s := range t.Startup {
 		counts := ""
 		if s.Latest {
-			counts = p.paint.Strong(" <- counts")
+			counts = p.Paint.Strong(" <- counts")
 		}
 		p.line("  - ", s.Message+": "+p.moment(s.Time.Time)+counts)
 	}

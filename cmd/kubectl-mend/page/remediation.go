@@ -83,7 +83,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		if began.IsZero() {
 			return []string{"-", "-"}
 		}
-		return []string{text.Clock(began.Time, p.now), duration.HumanDuration(max(until.Sub(began.Time), 0))}
+		return []string{text.Clock(began.Time, p.Now), duration.HumanDuration(max(until.Sub(began.Time), 0))}
 	}
 	rows := make([][]string, 0, len(explain.CycleSteps))
 	going, began := false, r.AttemptStarted
@@ -92,7 +92,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 		switch {
 		case slices.Contains(step.States, powercycle.State(r.State)):
 			going = true
-			row = append([]string{p.paint.Strong("> " + step.Name)}, span(r.StateSince, p.now)...)
+			row = append([]string{p.Paint.Strong("> " + step.Name)}, span(r.StateSince, p.Now)...)
 			if r.Deadline != nil {
 				row = append(row, "until "+p.moment(r.Deadline.Time))
 			}
@@ -122,9 +122,9 @@ func (p *page) remediation(r *explain.Remediation) {
 		does = r.Reason + ": " + r.Message
 	}
 	if r.Reference == p.subject {
-		p.heading("Power cycle: " + state)
+		p.Heading("Power cycle: " + state)
 	} else {
-		p.heading(r.Reference.String() + ": " + state)
+		p.Heading(r.Reference.String() + ": " + state)
 	}
 	inCourse := rows != nil && r.Answer().State == explain.InProgress                         // what the step waits for blocks nothing
 	if does != "" && (inCourse || len(r.Blockers) == 0 || r.Blockers[0].Reason != r.Reason) { // else the first blocker says it
@@ -132,13 +132,13 @@ func (p *page) remediation(r *explain.Remediation) {
 	}
 	switch {
 	case rows != nil:
-		p.lines = append(p.lines, "  "+strings.Join(text.Table(rows), "\n  "))
+		p.Add("  " + strings.Join(text.Table(rows), "\n  "))
 	case r.StateSince != nil && r.Deadline != nil:
 		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+", deadline "+p.moment(r.Deadline.Time)+".")
 	case r.StateSince != nil:
 		p.line("  ", "In this step since "+p.moment(r.StateSince.Time)+".")
 	}
-	if p.wide {
+	if p.Wide {
 		p.evidence(r)
 	}
 	if !inCourse {

@@ -19,6 +19,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -33,7 +34,7 @@ func TestAWidePageHasTheEvidence(t *testing.T) {
 			t.Fatal(err)
 		}
 		var out bytes.Buffer
-		if err := e.Print(&out, Layout{Width: 120, Wide: true}); err != nil {
+		if err := e.Print(&out, text.Layout{Width: 120, Wide: true}); err != nil {
 			t.Fatal(err)
 		}
 		return out.String()
@@ -56,7 +57,7 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	}
 	cycle := &explain.Remediation{Conditions: rem.Status.Conditions}
 	cycle.State, cycle.StateSince = "Booting", cliv1.Moment(noon.Add(-time.Second))
-	rows := (&page{now: noon}).cycle(cycle)
+	rows := (&page{Page: text.Page{Layout: text.Layout{Now: noon}}}).cycle(cycle)
 	want := [][]string{
 		{"  power off", "-", "-", "CannotBeProven"}, {"  fence, move", "-", "-", "CannotBeProven"}, {"  power on", "11:59:00", "0s"}, {"> Ready", "11:59:59", "1s"},
 	}
@@ -64,7 +65,7 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	cycle.StateSince = cliv1.Moment(noon.Add(5 * time.Second)) // by the clock of a manager that is ahead
-	if last := (&page{now: noon}).cycle(cycle)[3]; last[2] != "0s" {
+	if last := (&page{Page: text.Page{Layout: text.Layout{Now: noon}}}).cycle(cycle)[3]; last[2] != "0s" {
 		t.Errorf("a step that begins in a moment: %v", last)
 	}
 }

@@ -18,18 +18,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Layout is how an explanation or a status is printed.
-type Layout struct {
-	Width int
-	Paint text.Painter
-	// Wide says that all columns of a status are printed, also if the lines get longer than Width, and of a remediation what it is decided on.
-	Wide bool
-	// Namespaces says that checks are printed with their namespace.
-	Namespaces bool
-	// NotOK says that only checks that are not OK are printed.
-	NotOK bool
-}
-
 // OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation, and the capacity of
 // all that it has begun is back.
 func (r *Row) OK() bool {
@@ -39,9 +27,10 @@ func (r *Row) OK() bool {
 }
 
 // Print writes s for a person.
-func (s *Status) Print(out io.Writer, l Layout) error {
-	p := &page{now: s.At, width: l.Width, paint: l.Paint}
-	p.checks(s, l)
+func (s *Status) Print(out io.Writer, l text.Layout) error {
+	p := &page{Page: text.Page{Layout: l}}
+	p.Now = s.At
+	p.checks(s)
 	p.besides(s)
 	p.list("Not covered by checks", s.Uncovered)
 	if len(s.OutOfService) > 0 {
@@ -50,24 +39,24 @@ func (s *Status) Print(out io.Writer, l Layout) error {
 	}
 	p.list("Notes", s.Notes)
 	if len(s.Managers) > 0 {
-		p.gap()
+		p.Add("")
 	}
 	for _, m := range s.Managers {
 		p.manager(m)
 	}
-	return p.write(out)
+	return p.Print(out)
 }
 
 // PrintManagers writes for a person which managers there are.
-func PrintManagers(out io.Writer, managers []managerlease.Manager, now time.Time, l Layout) error {
-	p := &page{now: now, width: l.Width, paint: l.Paint}
+func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout) error {
+	p := &page{Page: text.Page{Layout: l}}
 	for _, m := range managers {
 		p.manager(m)
 	}
 	if len(managers) == 0 {
 		p.line("", "No manager of kubemend has announced itself.")
 	}
-	return p.write(out)
+	return p.Print(out)
 }
 
 // manager is whether a manager runs and with which flags, and what it does not serve.
@@ -75,13 +64,13 @@ func (p *page) manager(m managerlease.Manager) {
 	announced := m.Announcement
 	switch {
 	case !m.Alive:
-		p.line("", fmt.Sprintf("Manager %s: %s since %s.", m.Namespace, p.paint.Bad("not running"), p.moment(m.Gone)))
+		p.line("", fmt.Sprintf("Manager %s: %s since %s.", m.Namespace, p.Paint.Bad("not running"), p.moment(m.Gone)))
 		return
 	case announced == nil:
-		p.line("", fmt.Sprintf("Manager %s/%s: %s, without an announcement.", m.Namespace, m.Holder, p.paint.Good("running")))
+		p.line("", fmt.Sprintf("Manager %s/%s: %s, without an announcement.", m.Namespace, m.Holder, p.Paint.Good("running")))
 		return
 	}
-	runs := p.paint.Good("running")
+	runs := p.Paint.Good("running")
 	if announced.Outside {
 		runs += " outside of the cluster"
 	}
@@ -96,15 +85,15 @@ func (p *page) manager(m managerlease.Manager) {
 		parts = append(parts, "it has rights in namespace "+strings.Join(m.Within, ", ")+" alone")
 	}
 	if m.Unverified != "" {
-		parts = append(parts, p.paint.Waits("whether it is one cannot be seen: "+m.Unverified))
+		parts = append(parts, p.Paint.Waits("whether it is one cannot be seen: "+m.Unverified))
 	}
 	if announced.Teardown {
-		parts = append(parts, p.paint.Waits("it is in teardown, and starts nothing"))
+		parts = append(parts, p.Paint.Waits("it is in teardown, and starts nothing"))
 	}
 	if ahead := announced.ClockAhead(); ahead > 0 {
-		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
+		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
 	} else if ahead < 0 {
-		parts = append(parts, p.paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
+		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
 	}
 	p.line("", strings.Join(parts, "; ")+".")
 	for _, kind := range announced.Kinds {
@@ -115,9 +104,9 @@ func (p *page) manager(m managerlease.Manager) {
 }
 
 // checks is the answer, the table, and how many checks are not listed.
-func (p *page) checks(s *Status, l Layout) {
+func (p *page) checks(s *Status) {
 	if len(s.Unread) > 0 {
-		p.line("", p.paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
+		p.line("", p.Paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
 	}
 	if len(s.Checks) == 0 {
 		if len(s.Unread) == 0 {
@@ -132,7 +121,7 @@ func (p *page) checks(s *Status, l Layout) {
 		if r.OK() {
 			ok++
 		}
-		if !r.OK() || !l.NotOK {
+		if !r.OK() || !p.NotOK {
 			rows = append(rows, r)
 		}
 	}
@@ -142,18 +131,18 @@ func (p *page) checks(s *Status, l Layout) {
 	}
 	p.line("", summary)
 	if len(rows) > 0 {
-		p.gap()
-		p.rows(s, rows, l)
+		p.Add("")
+		p.rows(s, rows)
 	}
 	if left := len(s.Checks) - len(rows); left > 0 {
-		p.gap()
+		p.Add("")
 		p.line("", explain.Number(left, "check")+" OK and not listed: --all lists all.")
 	}
 }
 
 // rows is the table of these rows, and below each row what it cannot say. On a terminal, whose lines hold the numbers alone, that is also
 // the controller, unless it is kubemend, and the reason.
-func (p *page) rows(s *Status, rows []*Row, l Layout) {
+func (p *page) rows(s *Status, rows []*Row) {
 	clusters := map[client.ObjectKey]bool{}
 	for i := range s.Checks {
 		if r := &s.Checks[i]; r.Cluster != "" {
@@ -165,19 +154,19 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 		names = []string{"CLUSTER", "CHECK"}
 	}
 	cells := make([][]string, 0, 1+len(rows))
-	if l.Wide {
+	if p.Wide {
 		cells = append(cells, append(slices.Clone(names),
 			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON"))
 	} else {
 		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
 	}
 	for _, r := range rows {
-		named := []string{checkName(r, l.Namespaces)}
+		named := []string{checkName(r, p.Namespaces)}
 		if len(names) > 1 {
-			named = []string{clusterName(r, l.Namespaces), checkName(r, false)}
+			named = []string{clusterName(r, p.Namespaces), checkName(r, false)}
 		}
 		healthy, allowed, remediating := healthy(&r.Check), allowance(&r.Check), remediatingOf(r)
-		if l.Wide {
+		if p.Wide {
 			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting),
 				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r)))
 		} else {
@@ -185,16 +174,16 @@ func (p *page) rows(s *Status, rows []*Row, l Layout) {
 		}
 	}
 	lines := text.Table(cells)
-	if !l.Wide {
-		lines = text.Fit(cells, len(names), l.Width)
+	if !p.Wide {
+		lines = text.Fit(cells, len(names), p.Width)
 	}
-	p.lines = append(p.lines, lines[0])
+	p.Add(lines[0])
 	for i, r := range rows {
-		p.lines = append(p.lines, lines[i+1])
-		if !l.Wide && r.Mode != explain.Acting {
+		p.Add(lines[i+1])
+		if !p.Wide && r.Mode != explain.Acting {
 			p.line("  Controller: ", p.controller(r)+".")
 		}
-		if reason := p.reason(r); !l.Wide && reason != none {
+		if reason := p.reason(r); !p.Wide && reason != none {
 			p.line("  Reason: ", reason+".")
 		}
 		p.below(r)
@@ -257,20 +246,20 @@ func clusterName(r *Row, namespaces bool) string {
 // controller is which controller acts on a check.
 func (p *page) controller(r *Row) string {
 	if r.Mode == explain.Acting {
-		return p.paint.Good(r.Mode.Controller())
+		return p.Paint.Good(r.Mode.Controller())
 	}
-	return p.paint.Waits(r.Mode.Controller())
+	return p.Paint.Waits(r.Mode.Controller())
 }
 
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
 func (p *page) reason(r *Row) string {
 	switch {
 	case r.NodesUnknown != nil:
-		return p.paint.Waits(r.NodesUnknown.Reason)
+		return p.Paint.Waits(r.NodesUnknown.Reason)
 	case r.Check.Blocked() == string(budget.AtWork):
-		return p.paint.Waits(string(budget.AtWork))
+		return p.Paint.Waits(string(budget.AtWork))
 	case r.Reason != "":
-		return p.paint.Bad(r.Reason)
+		return p.Paint.Bad(r.Reason)
 	}
 	return none
 }

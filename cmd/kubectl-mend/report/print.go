@@ -14,40 +14,27 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
-// Layout is how a report is printed.
-type Layout struct {
-	// Width is that of the terminal, in columns. With Wide lines may be longer, and the outcomes have columns.
-	Width int
-	Wide  bool
-	// Namespaces prints the namespaces of objects.
-	Namespaces bool
-}
-
-// printer collects the lines of a report.
+// printer lays out a report. With Wide the outcomes have columns.
 type printer struct {
-	Layout
+	text.Page
 
 	report *cliv1.Report
-	lines  []string
 }
 
 // Print writes a report for a person.
-func Print(out io.Writer, report *cliv1.Report, l Layout) error {
-	p := &printer{Layout: l, report: report}
-	p.line(p.headline())
+func Print(out io.Writer, report *cliv1.Report, layout text.Layout) error {
+	p := &printer{text.Page{Layout: layout}, report}
+	p.Hang("", p.headline(), 2)
 	if report.Total.Remediations > 0 {
-		p.lines = append(p.lines, "")
+		p.Add("")
 		p.groups()
 	}
 	if len(report.Repeated) > 0 {
-		p.lines = append(p.lines, "")
+		p.Add("")
 		p.repeated()
 	}
-	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
-	return err
+	return p.Print(out)
 }
-
-func (p *printer) line(s string) { p.lines = append(p.lines, text.Wrap(s, 2, p.Width)) }
 
 // headline is how many remediations there were.
 func (p *printer) headline() string {
@@ -100,7 +87,7 @@ func (p *printer) groups() {
 		}
 		rows = append(rows, append(names, p.numbers(&p.report.Total)...))
 	}
-	p.table(rows, len(p.report.By))
+	p.Table(rows, len(p.report.By))
 }
 
 func (p *printer) numbers(group *cliv1.ReportGroup) []string {
@@ -126,7 +113,7 @@ func human(seconds int) string { return duration.HumanDuration(time.Duration(sec
 
 // repeated is the table of what was remediated again and again.
 func (p *printer) repeated() {
-	p.line(fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast, p.report.RepeatedWithin.Hours()/24))
+	p.Hang("", fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast, p.report.RepeatedWithin.Hours()/24), 2)
 	rows := append(make([][]string, 0, 1+len(p.report.Repeated)), []string{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"})
 	for i := range p.report.Repeated {
 		entry := &p.report.Repeated[i]
@@ -136,14 +123,5 @@ func (p *printer) repeated() {
 			cmp.Or(entry.HostModel, "-"), cmp.Or(strings.Join(entry.Causes, ", "), "-"),
 		})
 	}
-	p.table(rows, 1)
-}
-
-// table prints rows, of which the first columns are names.
-func (p *printer) table(rows [][]string, names int) {
-	if p.Wide {
-		p.lines = append(p.lines, text.Table(rows)...)
-	} else {
-		p.lines = append(p.lines, text.Fit(rows, names, p.Width)...)
-	}
+	p.Table(rows, 1)
 }

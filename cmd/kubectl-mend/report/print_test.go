@@ -8,6 +8,7 @@ import (
 	"time"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -55,7 +56,7 @@ func TestReportsArePrinted(t *testing.T) {
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
 		q := Question{Now: weekOn, Since: weekOn.Add(-14 * day), By: s.by}
-		if err := Print(&out, Of(s.records, q), Layout{Width: s.width, Wide: s.width > 80, Namespaces: s.width > 80}); err != nil {
+		if err := Print(&out, Of(s.records, q), text.Layout{Width: s.width, Wide: s.width > 80, Namespaces: s.width > 80}); err != nil {
 			t.Fatal(err)
 		}
 		for line := range strings.Lines(out.String()) {

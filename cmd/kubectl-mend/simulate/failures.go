@@ -30,32 +30,10 @@ func compareNodes(a, b nodeKey) int {
 	return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 }
 
-// Silent is the condition of a node whose kubelet hangs.
-const Silent = "Ready=Unknown"
-
-// ParseCondition reads TYPE=STATUS, by which a node fails.
-func ParseCondition(given string) (corev1.NodeCondition, error) {
-	name, status, _ := strings.Cut(given, "=")
-	cond := corev1.NodeCondition{Type: corev1.NodeConditionType(name), Status: corev1.ConditionStatus(status), Reason: "Simulated"}
-	known := cond.Status == corev1.ConditionTrue || cond.Status == corev1.ConditionFalse || cond.Status == corev1.ConditionUnknown
-	if name == "" || !known || given == "Ready=True" {
-		return cond, fmt.Errorf("--fail-condition %q: expected the condition by which a node fails, such as %s or KernelDeadlock=True",
-			given, Silent)
-	}
-	if given == Silent {
-		cond.Reason, cond.Message = "NodeStatusUnknown", "Kubelet stopped posting node status."
-	}
-	return cond, nil
-}
-
 // fail makes the nodes fail that the question names.
 func (s *simulation) fail(checks []explain.Check) error {
 	if s.Fail == "" {
 		return nil
-	}
-	cond, err := ParseCondition(s.Condition)
-	if err != nil {
-		return err
 	}
 	candidates, unknown := s.candidates(checks)
 	nodes, err := chosen(s.Fail, candidates)
@@ -65,21 +43,24 @@ func (s *simulation) fail(checks []explain.Check) error {
 	if err != nil {
 		return fmt.Errorf("--fail %q: %w", s.Fail, err)
 	}
-	cond.LastTransitionTime = metav1.NewTime(s.clock.Now())
+	silent := corev1.NodeCondition{ // as the node lifecycle controller writes it when a kubelet hangs
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.NewTime(s.clock.Now()),
+	}
 	names := make([]string, 0, len(nodes))
 	for _, node := range nodes {
 		names = append(names, node.name)
 		s.failed[node], s.unnoticed[node] = true, true
 		s.edit(node, func(obj *corev1.Node) {
-			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == cond.Type })
-			obj.Status.Conditions = append(obj.Status.Conditions, cond)
+			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
+			obj.Status.Conditions = append(obj.Status.Conditions, silent)
 		})
 	}
 	lasts := ""
 	if s.For > 0 {
 		lasts = " for " + explain.Brief(s.For)
 	}
-	s.assume(fmt.Sprintf("Nodes that turn %s at once%s (--fail, --fail-condition, --for): %s", s.Condition, lasts, text.FirstOf(names, mostNames)))
+	s.assume(fmt.Sprintf("Nodes that turn Ready=Unknown at once%s (--fail, --for): %s", lasts, text.FirstOf(names, mostNames)))
 	return nil
 }
 

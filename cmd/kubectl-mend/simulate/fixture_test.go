@@ -159,7 +159,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 
 // question is that of a story, with the defaults of the flags.
 func question(edit func(*Question)) Question {
-	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Condition: Silent, Takes: 10 * time.Minute}
+	q := Question{Namespace: "default", From: noon, Horizon: time.Hour, Takes: 10 * time.Minute}
 	if edit != nil {
 		edit(&q)
 	}
@@ -199,7 +199,7 @@ func printed(t *testing.T, answer *cliv1.Simulation) string {
 	var out strings.Builder
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := Print(&out, answer, width, text.Painter{}); err != nil {
+		if err := Print(&out, answer, text.Layout{Width: width}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -5,23 +5,18 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 )
 
 // page is an answer being laid out.
-type page struct {
-	width int
-	paint text.Painter
-	lines []string
-}
+type page struct{ text.Page }
 
-// Print writes an answer for a person, in lines of that many columns and in the zone of its Time: first what it comes to.
-func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painter) error {
-	p, begin := &page{width: width, paint: paint}, answer.Time.Time
-	p.line("", p.paint.Strong(headline(answer)))
+// Print writes an answer for a person, in the zone of its Time: first what it comes to.
+func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
+	p, begin := &page{text.Page{Layout: layout}}, answer.Time.Time
+	p.Hang("", p.Paint.Strong(headline(answer)), 0)
 	rows := make([][]string, 0, len(answer.Starts))
 	for _, start := range answer.Starts {
 		rows = append(rows, []string{text.Clock(start.Time.Time, begin), short(start.Target), short(start.Check), start.Action})
@@ -33,12 +28,11 @@ func Print(out io.Writer, answer *cliv1.Simulation, width int, paint text.Painte
 		rows = append(rows, []string{text.Clock(limit.Time.Time, begin), short(limit.Check), cmp.Or(limit.Reason, "-"), limit.Message})
 	}
 	p.rows("Limits", rows)
-	p.heading("Assumed")
+	p.Heading("Assumed")
 	for _, sentence := range slices.Concat(answer.Manifest, answer.Assumptions) {
-		p.line("  - ", sentence+".")
+		p.Hang("  - ", sentence+".", 4)
 	}
-	_, err := io.WriteString(out, strings.Join(p.lines, "\n")+"\n")
-	return err
+	return p.Print(out)
 }
 
 // notStarted has one row for all targets that wait for the same.
@@ -83,35 +77,24 @@ func headline(answer *cliv1.Simulation) string {
 	return fmt.Sprintf("%d of %d %s would be remediated, the first at %s", answer.Remediated, answer.Targets, target, first)
 }
 
-// line writes s behind lead, and goes on below the beginning of s.
-func (p *page) line(lead, s string) {
-	p.lines = append(p.lines, strings.Split(text.Hang(lead, s, text.Columns(lead), p.width), "\n")...)
-}
-
-// heading begins a part of the page.
-func (p *page) heading(s string) { p.lines = append(p.lines, "", p.paint.Strong(s)) }
-
 // rows writes a heading, and rows of which the last cell is a text: behind the others where there is room, else below them.
 func (p *page) rows(heading string, rows [][]string) {
 	if len(rows) == 0 {
 		return
 	}
-	p.heading(heading)
+	p.Heading(heading)
 	leads := make([][]string, 0, len(rows))
 	for _, row := range rows {
 		leads = append(leads, append(row[:len(row)-1:len(row)-1], ""))
 	}
 	table := text.Table(leads)
-	widest := 0
-	for _, lead := range table {
-		widest = max(widest, text.Columns(lead))
-	}
+	widest := text.Widest(table)
 	for i, lead := range table {
-		if sentence := rows[i][len(rows[i])-1]; widest <= p.width/3 {
-			p.line("  "+text.Pad(lead, widest+3), sentence)
+		if sentence := rows[i][len(rows[i])-1]; widest <= p.Width/3 {
+			p.Hang("  "+text.Pad(lead, widest+3), sentence, widest+5)
 		} else {
-			p.lines = append(p.lines, "  "+lead)
-			p.line("      ", sentence)
+			p.Add("  " + lead)
+			p.Hang("      ", sentence, 6)
 		}
 	}
 }

@@ -38,11 +38,10 @@ type Question struct {
 	// NodeHealthChecks are of none.
 	Namespace string
 	Cluster   string
-	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. Condition is what they turn,
-	// and For how long they do, if no remediation ends it before. If For is zero they do not recover by themselves.
-	Fail      string
-	Condition string
-	For       time.Duration
+	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. For is how long they do,
+	// if no remediation ends it before; if it is zero they do not recover by themselves.
+	Fail string
+	For  time.Duration
 	// Takes is after how long a remediation is over, and its machine healthy again.
 	Takes time.Duration
 	// From is when the simulation begins, and Horizon how long it is.
@@ -76,7 +75,7 @@ type simulation struct {
 	Question
 
 	snapshot *snapshot.Snapshot
-	state    *snapshot.Client
+	state    *cluster
 	clock    *clocktesting.FakePassiveClock
 	asker    *inspect.Asker
 	machines reconcile.Reconciler
@@ -142,7 +141,7 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 		return err
 	}
 	s.assumeManagers(ctx)
-	s.state = s.snapshot.Writable(s.clock)
+	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
 	s.machines, s.nodes = s.asker.Acting(s.state, s.clock)
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil
@@ -252,11 +251,11 @@ func (s *simulation) settle(ctx context.Context) error {
 			return err
 		}
 		s.note(checks)
-		before := s.state.Changes()
+		before := s.state.changes
 		for i := range checks {
 			s.reconcile(ctx, &checks[i])
 		}
-		if s.state.Changes() == before {
+		if s.state.changes == before {
 			for _, t := range s.targets {
 				t.starting = nil // what has changed nothing has not started
 			}

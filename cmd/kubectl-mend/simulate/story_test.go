@@ -156,9 +156,6 @@ var stories = map[string]story{
 	"one has failed before and one is about to count": {func(s *fixture) *fixture {
 		return s.workers(3).silent(10*time.Minute, "w1").silent(time.Minute, "w2")
 	}, workersAs("", ""), nil},
-	"kernels of two nodes lock up and their hosts are power-cycled one at a time": {hosts(4), kernelRule, func(q *Question) {
-		q.Fail, q.Condition = "machine/w1,machine/w2", "KernelDeadlock=True"
-	}},
 	"no rule of the check matches what fails": {hosts(4), kernelRule, fails("machine/w1")},
 	"a ladder is climbed": {nodesHere(5), ladder, func(q *Question) {
 		q.Fail, q.Takes = "name=n2", 15*time.Minute

@@ -3,6 +3,7 @@ package snapshot
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -56,19 +58,35 @@ var (
 )
 
 // question is which objects of a kind are listed: in a namespace or, if that is empty, in all; those of a name, or with labels.
-type question struct{ namespace, name, labels string }
+type question struct {
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name,omitempty"`
+	Labels    string `json:"labels,omitempty"`
+}
+
+func (q question) compare(other question) int {
+	return cmp.Or(cmp.Compare(q.Namespace, other.Namespace), cmp.Compare(q.Name, other.Name), cmp.Compare(q.Labels, other.Labels))
+}
+
+// answer is why what was asked for was not read, as an API server says it; nil if it was.
+type answer struct {
+	question `json:",inline"`
+
+	Why *metav1.Status `json:"why,omitempty"`
+}
 
 // kind is a kind that is installed, and what is known of its objects.
 type kind struct {
-	schema.GroupKind
-	plural     string
-	namespaced bool
-	// versions are those that are served, the preferred one first; none of a kind that is only indexed.
-	versions []string
+	schema.GroupKind `json:"-"`
+	Plural           string `json:"plural"`
+	Namespaced       bool   `json:"namespaced,omitempty"`
+	// Versions are those that are served, the preferred one first; none of a kind that is only indexed.
+	Versions []string `json:"versions"`
+	// Answers are those to all that was asked, in the order of their questions.
+	Answers []answer `json:"answers,omitempty"`
+
 	// live says that the API server of the source lists it.
 	live bool
-	// answers say of what was asked why it was not read; nil if it was.
-	answers map[question]error
 	// objects are shared by all who read them: one is replaced and never changed.
 	objects map[client.ObjectKey]client.Object
 	// indexes have the values by which objects can be selected.
@@ -78,11 +96,11 @@ type kind struct {
 // kindFor returns the kind, which is installed with it if it was not. The lock is held.
 func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespaced bool) *kind {
 	k := s.indexed(gvk.GroupKind())
-	if len(k.versions) == 0 {
-		k.plural, k.namespaced = plural, namespaced
+	if len(k.Versions) == 0 {
+		k.Plural, k.Namespaced = plural, namespaced
 	}
-	if !slices.Contains(k.versions, gvk.Version) {
-		k.versions = append(k.versions, gvk.Version)
+	if !slices.Contains(k.Versions, gvk.Version) {
+		k.Versions = append(k.Versions, gvk.Version)
 	}
 	return k
 }
@@ -91,7 +109,7 @@ func (s *Snapshot) kindFor(gvk schema.GroupVersionKind, plural string, namespace
 func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
 	if s.kinds[gk] == nil {
 		s.kinds[gk] = &kind{
-			GroupKind: gk, answers: map[question]error{}, objects: map[client.ObjectKey]client.Object{},
+			GroupKind: gk, objects: map[client.ObjectKey]client.Object{},
 			indexes: map[string]client.IndexerFunc{
 				metav1.ObjectNameField: func(obj client.Object) []string { return []string{obj.GetName()} },
 			},
@@ -103,7 +121,7 @@ func (s *Snapshot) indexed(gk schema.GroupKind) *kind {
 // find returns the kind of a version; the error is that of a kind which is not installed. The lock is held.
 func (s *Snapshot) find(gvk schema.GroupVersionKind) (*kind, error) {
 	k := s.kinds[gvk.GroupKind()]
-	if k == nil || !slices.Contains(k.versions, gvk.Version) {
+	if k == nil || !slices.Contains(k.Versions, gvk.Version) {
 		return nil, &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
 	return k, nil
@@ -118,17 +136,32 @@ func (unreadError) Is(target error) bool { return target == explain.ErrUnread }
 // Unwrap implements what errors.Is and errors.As ask for.
 func (e unreadError) Unwrap() error { return e.error }
 
+// remember keeps the answer to a question. The lock is held.
+func (k *kind) remember(q question, err error) {
+	found := answer{question: q}
+	if said := apierrors.APIStatus(nil); errors.As(err, &said) {
+		found.Why = new(said.Status())
+	} else if err != nil {
+		found.Why = &metav1.Status{Message: err.Error()}
+	}
+	at, asked := slices.BinarySearchFunc(k.Answers, q, func(a answer, q question) int { return a.compare(q) })
+	if asked {
+		k.Answers[at] = found
+	} else {
+		k.Answers = slices.Insert(k.Answers, at, found)
+	}
+}
+
 // answer is whether anything was asked of a namespace, or of all at once if that is empty, and why it was not read. What of it was read
 // once, stays read.
 func (k *kind) answer(namespace string) (asked bool, why error) {
-	var first question // so that of several errors it is always the same
-	for q, err := range k.answers {
-		switch before := q.name + q.labels; {
-		case q.namespace != namespace:
-		case err == nil:
+	for i := range k.Answers {
+		switch a := &k.Answers[i]; {
+		case a.Namespace != namespace:
+		case a.Why == nil:
 			return true, nil
-		case !asked || before < first.name+first.labels:
-			asked, why, first = true, err, q
+		case !asked:
+			asked, why = true, &apierrors.StatusError{ErrStatus: *a.Why}
 		}
 	}
 	return asked, why
@@ -142,17 +175,15 @@ func (k *kind) covered(namespace string) (asked bool, why error) {
 	return asked, why
 }
 
-// namespaces are those of which anything was asked, sorted: those that were read, and those that were not. An empty name stands for all.
+// namespaces are those of which anything was asked, in order: those that were read, and those that were not. An empty name stands for all.
 func (k *kind) namespaces() (read, unread []string) {
-	for q := range k.answers {
-		if _, why := k.answer(q.namespace); why == nil {
-			read = append(read, q.namespace)
+	for _, a := range k.Answers {
+		if _, why := k.answer(a.Namespace); why == nil {
+			read = append(read, a.Namespace)
 		} else {
-			unread = append(unread, q.namespace)
+			unread = append(unread, a.Namespace)
 		}
 	}
-	slices.Sort(read)
-	slices.Sort(unread)
 	return slices.Compact(read), slices.Compact(unread)
 }
 
@@ -165,13 +196,13 @@ func (k *kind) unread(namespace string) error {
 		return nil
 	case why != nil:
 		return unreadError{why}
-	case asked, len(k.answers) == 0, partly:
+	case asked, len(k.Answers) == 0, partly:
 		return nil
 	case namespace == "":
 		_, why = k.answer(unread[0])
 		return unreadError{why}
 	}
-	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.plural, namespace, strings.Join(read, ", "))}
+	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
 }
 
 // Whole says that objects of a kind may be missing that are in namespaces which were not read; nil if all were.
@@ -179,14 +210,14 @@ func (s *Snapshot) Whole(gvk schema.GroupVersionKind) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	k := s.kinds[gvk.GroupKind()]
-	if k == nil || len(k.answers) == 0 {
+	if k == nil || len(k.Answers) == 0 {
 		return nil
 	}
 	if asked, why := k.answer(""); asked && why == nil {
 		return nil
 	}
 	read, _ := k.namespaces()
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.plural, cmp.Or(strings.Join(read, ", "), "none"))
+	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.Plural, cmp.Or(strings.Join(read, ", "), "none"))
 }
 
 // custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the
@@ -224,7 +255,7 @@ func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 func (s *Snapshot) installed() []*kind {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	kinds := slices.DeleteFunc(slices.Collect(maps.Values(s.kinds)), func(k *kind) bool { return len(k.versions) == 0 })
+	kinds := slices.DeleteFunc(slices.Collect(maps.Values(s.kinds)), func(k *kind) bool { return len(k.Versions) == 0 })
 	slices.SortFunc(kinds, func(a, b *kind) int { return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind)) })
 	return kinds
 }
@@ -234,19 +265,19 @@ func (s *Snapshot) RESTMapper() meta.RESTMapper {
 	kinds := s.installed()
 	var preferred []schema.GroupVersion
 	for _, k := range kinds {
-		for _, version := range k.versions {
+		for _, version := range k.Versions {
 			preferred = append(preferred, schema.GroupVersion{Group: k.Group, Version: version})
 		}
 	}
 	mapper := meta.NewDefaultRESTMapper(preferred)
 	for _, k := range kinds {
 		scope := meta.RESTScopeRoot
-		if k.namespaced {
+		if k.Namespaced {
 			scope = meta.RESTScopeNamespace
 		}
-		for _, version := range k.versions {
+		for _, version := range k.Versions {
 			gv := schema.GroupVersion{Group: k.Group, Version: version}
-			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
+			mapper.AddSpecific(gv.WithKind(k.Kind), gv.WithResource(k.Plural), gv.WithResource(strings.ToLower(k.Kind)), scope)
 		}
 	}
 	return mapper
@@ -254,7 +285,7 @@ func (s *Snapshot) RESTMapper() meta.RESTMapper {
 
 // Installed reports whether there is a kind whose CustomResourceDefinition is of that name, also where those may not be read themselves.
 func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
-	return slices.ContainsFunc(s.installed(), func(k *kind) bool { return k.plural+"."+k.Group == crd }), nil
+	return slices.ContainsFunc(s.installed(), func(k *kind) bool { return k.Plural+"."+k.Group == crd }), nil
 }
 
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
@@ -295,7 +326,7 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	if err := k.snapshot.load(ctx, gvk, question{namespace: k.namespace}); err != nil {
+	if err := k.snapshot.load(ctx, gvk, question{Namespace: k.namespace}); err != nil {
 		return false, err
 	}
 	k.snapshot.mu.RLock()
@@ -322,7 +353,7 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 		k.snapshot.mu.RLock()
 		asked, why := installed.covered(k.namespace)
 		k.snapshot.mu.RUnlock()
-		gvk := installed.WithVersion(installed.versions[0])
+		gvk := installed.WithVersion(installed.Versions[0])
 		if why == nil && (asked || !installed.live) && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
 			kinds = append(kinds, gvk)
 		}

@@ -44,14 +44,14 @@ func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q questi
 		return nil
 	}
 	switch {
-	case !k.namespaced:
-		q.namespace = ""
-	case q.namespace == "" && slices.Contains(scoped, gvk):
-		q.namespace = r.Namespace
+	case !k.Namespaced:
+		q.Namespace = ""
+	case q.Namespace == "" && slices.Contains(scoped, gvk):
+		q.Namespace = r.Namespace
 	}
-	if r.Namespace == "" && q.namespace != "" && custom(gvk.Group) { // one list of all is faster than one for each namespace
+	if r.Namespace == "" && q.Namespace != "" && custom(gvk.Group) { // one list of all is faster than one for each namespace
 		everywhere := q
-		everywhere.namespace = ""
+		everywhere.Namespace = ""
 		if err := r.load(ctx, gvk, everywhere); err != nil {
 			return err
 		}
@@ -80,7 +80,7 @@ func (s *Snapshot) served(gk schema.GroupKind) *kind {
 // widened is what is listed to answer a question: all objects of its kind in a namespace, but by name or labels where there are many
 // others. It is false where no more is read than was.
 func (r *source) widened(k *kind, q question) (question, bool) {
-	selected := q.name != "" || q.labels != ""
+	selected := q.Name != "" || q.Labels != ""
 	switch gk := k.GroupKind; {
 	case gk == nodeGVK.GroupKind() && len(r.snapshot.Objects(nodeCheckGVK, "")) == 0:
 		r.snapshot.remember(k, question{}, errNoNodeCheck)
@@ -90,7 +90,7 @@ func (r *source) widened(k *kind, q question) (question, bool) {
 	case slices.Contains(selectedKinds, gk), r.one && selected && slices.Contains(machineKinds, gk):
 		return q, true
 	}
-	return question{namespace: q.namespace, labels: r.selection(k.GroupKind).String()}, true
+	return question{Namespace: q.Namespace, Labels: r.selection(k.GroupKind).String()}, true
 }
 
 // selection are the labels by which a kind is listed.
@@ -121,19 +121,16 @@ func (r *source) labelled() labels.Set {
 func (s *Snapshot) answered(k *kind, q question) bool {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if _, asked := k.answers[q]; asked {
-		return true
-	}
-	return slices.ContainsFunc([]question{{namespace: q.namespace}, {name: q.name, labels: q.labels}, {}}, func(more question) bool {
-		why, asked := k.answers[more]
-		return asked && why == nil
+	more := []question{{Namespace: q.Namespace}, {Name: q.Name, Labels: q.Labels}, {}}
+	return slices.ContainsFunc(k.Answers, func(a answer) bool {
+		return a.question == q || a.Why == nil && slices.Contains(more, a.question)
 	})
 }
 
 func (s *Snapshot) remember(k *kind, q question, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	k.answers[q] = err
+	k.remember(q, err)
 }
 
 // ask lists what a question asks for, and remembers why it could not. What was not read when the context ended is asked again.
@@ -148,8 +145,8 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	}
 	r.snapshot.remember(k, q, fmt.Errorf("list %s: %w", plural(k.Kind), err))
 	r.snapshot.Lacks(q.what(k), why(err))
-	if gvk == leaseGVK && q.namespace == "" && apierrors.IsForbidden(err) { // a user may read those where managers usually run
-		q.namespace = managerlease.UsualNamespace
+	if gvk == leaseGVK && q.Namespace == "" && apierrors.IsForbidden(err) { // a user may read those where managers usually run
+		q.Namespace = managerlease.UsualNamespace
 		return r.ask(ctx, gvk, k, q)
 	}
 	return err
@@ -162,8 +159,8 @@ func fromMemory() client.ListOption {
 
 // list reads what a question asks for into the snapshot. An object that is there already may have been changed there, and stays.
 func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
-	if !slices.Contains(k.versions, gvk.Version) {
-		return fmt.Errorf("they are served in %s, and version %s is needed", strings.Join(k.versions, ", "), gvk.Version)
+	if !slices.Contains(k.Versions, gvk.Version) {
+		return fmt.Errorf("they are served in %s, and version %s is needed", strings.Join(k.Versions, ", "), gvk.Version)
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -173,13 +170,13 @@ func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind,
 		list = typed.(client.ObjectList)
 	}
 	list.GetObjectKind().SetGroupVersionKind(listGVK)
-	selector, err := labels.Parse(q.labels)
+	selector, err := labels.Parse(q.Labels)
 	if err != nil {
 		return err
 	}
-	options := []client.ListOption{client.InNamespace(q.namespace), client.MatchingLabelsSelector{Selector: selector}, fromMemory()}
-	if q.name != "" {
-		options = append(options, client.MatchingFields{metav1.ObjectNameField: q.name})
+	options := []client.ListOption{client.InNamespace(q.Namespace), client.MatchingLabelsSelector{Selector: selector}, fromMemory()}
+	if q.Name != "" {
+		options = append(options, client.MatchingFields{metav1.ObjectNameField: q.Name})
 	}
 	if err := r.client.List(ctx, list, options...); err != nil {
 		return err

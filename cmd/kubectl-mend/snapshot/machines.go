@@ -33,7 +33,7 @@ func (r *source) aroundMachine(ctx context.Context) func(client.ObjectKey) bool 
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
 	if r.one = r.Machine != "" && !r.AllMachines; r.one {
 		members := labels.Set{clusterv1.ClusterNameLabel: r.Cluster}.String() + "," + clusterv1.MachineControlPlaneLabel
-		r.all(ctx, reads{machineGVK: {{namespace: r.Namespace, name: r.Machine}, {namespace: r.Namespace, labels: members}}})
+		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace, Name: r.Machine}, {Namespace: r.Namespace, Labels: members}}})
 		machine := One[clusterv1.Machine](r.snapshot, key)
 		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster && r.countedByChecks(ctx, machine)
 	}
@@ -43,7 +43,7 @@ func (r *source) aroundMachine(ctx context.Context) func(client.ObjectKey) bool 
 			r.target = string(machine.UID)
 		}
 	} else {
-		r.all(ctx, reads{machineGVK: {{namespace: r.Namespace}}})
+		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
 	}
 	clusters := map[client.ObjectKey]bool{}
 	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
@@ -102,7 +102,7 @@ func (r *source) restless(ctx context.Context) func(client.ObjectKey) bool {
 	var machines []question
 	for key := range wanted {
 		selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
-		machines = append(machines, question{namespace: key.Namespace, labels: selected})
+		machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 	}
 	kind := r.snapshot.served(machineGVK.GroupKind())
 	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers why one was not read

@@ -57,20 +57,20 @@ var errNoNodeCheck = errors.New("the nodes of the management cluster were not re
 func (q question) what(k *kind) string {
 	called := plural(k.Kind)
 	switch {
-	case k.GroupKind == leaseGVK.GroupKind() && q.name != "":
-		called = "Lease " + q.name
-	case q.labels == managerBindings:
+	case k.GroupKind == leaseGVK.GroupKind() && q.Name != "":
+		called = "Lease " + q.Name
+	case q.Labels == managerBindings:
 		called += " of " + managerlease.ClusterRole
 	}
 	switch {
 	case k.GroupKind == nodeGVK.GroupKind():
 		return called + " of the management cluster"
-	case !k.namespaced:
+	case !k.Namespaced:
 		return called
-	case q.namespace == "":
+	case q.Namespace == "":
 		return called + " in all namespaces"
 	default:
-		return called + " in namespace " + q.namespace
+		return called + " in namespace " + q.Namespace
 	}
 }
 

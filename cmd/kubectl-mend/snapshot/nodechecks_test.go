@@ -16,12 +16,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
-	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -125,20 +121,6 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, readAll(t, w, Scope{Namespace: "ns"}).Missing()); diff != "" {
 		t.Errorf("missing (-want +got):\n%s", diff)
-	}
-}
-
-func TestARequestOfAFormerTemplateIsRead(t *testing.T) {
-	w, _ := newSnapshot(t)
-	former := poisonKind.GroupVersion().WithKind("FormerRemediation")
-	w.Install(former.GroupVersion().WithKind("FormerRemediationTemplate"), "formerremediationtemplates", true)
-	request := tree2(former, "ns", "m", map[string]any{})
-	request.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "u"})
-	put(t, w, request)
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(former.GroupVersion().WithKind("FormerRemediationList"))
-	if err := readAll(t, w, Scope{Namespace: "ns"}).ReadOnly().List(t.Context(), list); err != nil || len(list.Items) != 1 {
-		t.Errorf("there are %d (%v)", len(list.Items), err)
 	}
 }
 
@@ -254,20 +236,5 @@ func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
 		if missing := w.Missing(); len(missing) > 0 {
 			t.Errorf("for node %q it is said that there are missing %v", node, missing)
 		}
-	}
-}
-
-func TestOfAControlPlaneItsRulesAloneAreKept(t *testing.T) {
-	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "cp", UID: "cp", ResourceVersion: "1"}}
-	kcp.Spec.Remediation.MaxRetry = ptr.To[int32](3)
-	kcp.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
-	want := kcp.DeepCopy()
-	want.SetGroupVersionKind(controlPlaneGVK)
-	kcp.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/secret", Content: "password"}}
-	w := New()
-	put(t, w, kcp)
-	got := One[controlplanev1.KubeadmControlPlane](again(t, w), client.ObjectKeyFromObject(kcp))
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
 	}
 }

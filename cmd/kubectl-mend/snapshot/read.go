@@ -173,9 +173,9 @@ type reads map[schema.GroupVersionKind][]question
 // readScope reads the managers, and the clusters and checks in scope with their remediations, which tell whose machines and nodes have to
 // be read; and these.
 func (r *source) readScope(ctx context.Context) {
-	bindings := []question{{labels: managerBindings}}
+	bindings := []question{{Labels: managerBindings}}
 	r.all(ctx, reads{
-		nodeCheckGVK: {{}}, leaseGVK: {{name: managerlease.LeaseName}}, namespaceGVK: {{labels: mendv1.ClaimLabel}},
+		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, namespaceGVK: {{Labels: mendv1.ClaimLabel}},
 		roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
 	})
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
@@ -184,7 +184,7 @@ func (r *source) readScope(ctx context.Context) {
 	r.all(ctx, reads{clusterGVK: {{}}, machineCheckGVK: {{}}})
 	requests := reads{}
 	for _, gvk := range r.requestKinds() {
-		requests[gvk] = []question{{namespace: r.Namespace}}
+		requests[gvk] = []question{{Namespace: r.Namespace}}
 	}
 	r.all(ctx, requests)
 	wanted := r.reads
@@ -226,7 +226,7 @@ func (r *source) requestKinds() []schema.GroupVersionKind {
 	var found []schema.GroupVersionKind
 	for _, k := range r.snapshot.installed() {
 		if kinds[k.GroupKind] || strings.HasSuffix(k.Kind, "Remediation") && r.snapshot.templated(k) {
-			found = append(found, k.WithVersion(k.versions[0]))
+			found = append(found, k.WithVersion(k.Versions[0]))
 		}
 	}
 	return found
@@ -246,14 +246,14 @@ func (r *source) rest() reads {
 		lists[gvk] = []question{{}}
 	}
 	if r.Namespace != "" {
-		lists[eventGVK] = append(lists[eventGVK], question{namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
-		lists[namespaceGVK] = []question{{name: r.Namespace}}                                   // it may be being deleted
+		lists[eventGVK] = append(lists[eventGVK], question{Namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
+		lists[namespaceGVK] = []question{{Name: r.Namespace}}                                   // it may be being deleted
 	}
 	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
-		etcd := []question{{namespace: nodehealthcheck.EtcdNamespace}}
+		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}
-	lists[definitionGVK] = []question{{name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
+	lists[definitionGVK] = []question{{Name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
 	return lists
 }
 

@@ -26,6 +26,8 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	bootstrapv1 "sigs.k8s.io/cluster-api/api/bootstrap/kubeadm/v1beta2"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -80,13 +82,17 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 		m.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{APIGroup: infrav1.GroupVersion.Group, Kind: "Metal3Machine", Name: "m3"}
 		m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 	})
+	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "cp"}}
+	kcp.Spec.Remediation.MaxRetry = ptr.To[int32](3)
+	kcp.Spec.KubeadmConfigSpec.Files = []bootstrapv1.File{{Path: "/etc/secret", Content: secret}}
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host", Annotations: map[string]string{
 		"baremetalhost.metal3.io/status": secret, infrav1.UnhealthyAnnotation: "x",
 	}}}
 	host.Spec.Online, host.Spec.BMC = true, bmov1alpha1.BMCDetails{Address: secret, CredentialsName: secret}
 	host.Spec.UserData = &corev1.SecretReference{Name: secret}
 	objs := []client.Object{
-		machine, aMachine("other", func(m *clusterv1.Machine) { m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = "c2", "c2" }), host,
+		machine, host, kcp,
+		aMachine("other", func(m *clusterv1.Machine) { m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel] = "c2", "c2" }),
 		tree2(infrav1.GroupVersion.WithKind("Metal3Machine"), "ns", "m3", map[string]any{"spec": map[string]any{"userData": secret},
 			"metadata": map[string]any{"annotations": map[string]any{infrav1.HostAnnotation: "ns/host"}}}),
 		&clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}, Spec: clusterv1.MachineHealthCheckSpec{

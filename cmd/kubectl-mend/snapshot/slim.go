@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 var (
@@ -112,13 +111,6 @@ func onlyFields(content map[string]any, fields []string) map[string]any {
 			_ = unstructured.SetNestedField(kept, value, path...) // only maps are above it
 		}
 	}
-	return kept
-}
-
-// slimNode is what is kept of the node of a workload cluster, of which no label but the zone is looked at.
-func slimNode(node *corev1.Node) *corev1.Node {
-	slimmed, _ := workload.SlimNode(node) // it returns an error of no node
-	kept, _ := slimmed.(*corev1.Node)
 	return kept
 }
 

@@ -120,7 +120,7 @@ func (s *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespace
 func (s *Snapshot) Forbid(gvk schema.GroupVersionKind, plural string, namespaced bool, namespace string, why error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kindFor(gvk, plural, namespaced).answers[question{namespace: namespace}] = why
+	s.kindFor(gvk, plural, namespaced).remember(question{Namespace: namespace}, why)
 }
 
 // Add puts objects into the snapshot as they are, and what they replace out of it. Their kinds count as installed, and as read in all
@@ -135,7 +135,7 @@ func (s *Snapshot) Add(objs ...client.Object) error {
 		}
 		k := s.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
 		if asked, _ := k.answer(obj.GetNamespace()); !asked && s.source == nil {
-			k.answers[question{}] = nil
+			k.remember(question{}, nil)
 		}
 		if err := s.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
 			return fmt.Errorf("add %s %s: %w", gvk.Kind, client.ObjectKeyFromObject(obj), err)

@@ -175,22 +175,6 @@ func indexByCluster(t testing.TB, w *Snapshot) {
 	}
 }
 
-func TestASnapshotTakesNoWrites(t *testing.T) {
-	w, _ := newSnapshot(t, aMachine("m"))
-	c, patch := w.ReadOnly(), client.RawPatch(types.MergePatchType, []byte(`{}`))
-	for name, err := range map[string]error{
-		"a create":       c.Create(t.Context(), aMachine("n")),
-		"an update":      c.Update(t.Context(), aMachine("m")),
-		"a patch":        c.Patch(t.Context(), aMachine("m"), patch),
-		"a status patch": c.Status().Patch(t.Context(), aMachine("m"), patch),
-		"a deletion":     c.Delete(t.Context(), aMachine("m")),
-	} {
-		if !errors.Is(err, ErrReadOnly) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 	w, _ := newSnapshot(t)
 	w.SetNodes(key("lost"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})

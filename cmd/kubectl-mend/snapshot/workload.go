@@ -31,17 +31,18 @@ import (
 
 // workloadCluster is what was seen of a workload cluster: pods, budgets, volumes and leases are not read.
 type workloadCluster struct {
-	nodes map[string]*corev1.Node
+	Nodes map[string]*corev1.Node `json:"nodes,omitempty"`
+	// Unseen is why its nodes were not seen, Since is since when; empty if they were.
+	Unseen string    `json:"unseen,omitempty"`
+	Since  time.Time `json:"since,omitzero"`
+
 	// live reads it itself; nil in a record, and if it cannot be reached.
 	live client.Reader
-	// unseen is why its nodes were not seen, since is since when; empty if they were.
-	unseen string
-	since  time.Time
 }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
 func (s *Snapshot) SetNodes(cluster client.ObjectKey, nodes []corev1.Node) {
-	seen := &workloadCluster{nodes: map[string]*corev1.Node{}}
+	seen := &workloadCluster{Nodes: map[string]*corev1.Node{}}
 	for i := range nodes {
 		seen.put(&nodes[i])
 	}
@@ -57,16 +58,18 @@ func (s *Snapshot) PutNode(cluster client.ObjectKey, node *corev1.Node) {
 	s.workload(cluster).put(node)
 }
 
+// put keeps what is looked at of a node: who controls the cluster decides how long names and texts are, and a page shows them.
 func (c *workloadCluster) put(node *corev1.Node) {
-	own := node.DeepCopy()
+	slim, _ := workload.SlimNode(node) // it returns an error of no node
+	own := slim.(*corev1.Node)
 	own.SetGroupVersionKind(nodeGVK)
-	c.nodes[own.Name] = own
+	c.Nodes[own.Name] = own
 }
 
 // workload is a workload cluster, which is known from now on. The lock is held.
 func (s *Snapshot) workload(cluster client.ObjectKey) *workloadCluster {
 	if s.workloads[cluster] == nil {
-		s.workloads[cluster] = &workloadCluster{nodes: map[string]*corev1.Node{}, unseen: explain.NodesNotAsked}
+		s.workloads[cluster] = &workloadCluster{Nodes: map[string]*corev1.Node{}, Unseen: explain.NodesNotAsked}
 	}
 	return s.workloads[cluster]
 }
@@ -76,7 +79,7 @@ func (s *Snapshot) SetUnseen(cluster client.ObjectKey, why string, since time.Ti
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	c := s.workload(cluster)
-	c.unseen, c.since = cmp.Or(why, explain.NodesNotAsked), since
+	c.Unseen, c.Since = cmp.Or(why, explain.NodesNotAsked), since
 }
 
 // known is what is known of a workload cluster; one that was not seen if that is nothing.
@@ -86,13 +89,13 @@ func (s *Snapshot) known(cluster client.ObjectKey) workloadCluster {
 	if c := s.workloads[cluster]; c != nil {
 		return *c
 	}
-	return workloadCluster{unseen: explain.NodesNotAsked}
+	return workloadCluster{Unseen: explain.NodesNotAsked}
 }
 
 // Unseen says why the nodes of a workload cluster were not seen, and since when, if that is known; false if they were.
 func (s *Snapshot) Unseen(cluster client.ObjectKey) (why string, since time.Time, unseen bool) {
 	c := s.known(cluster)
-	return c.unseen, c.since, c.unseen != ""
+	return c.Unseen, c.Since, c.Unseen != ""
 }
 
 // Workloads are the workload clusters of which anything is known, also those that were not seen, in the order of their names.
@@ -104,12 +107,12 @@ func (s *Snapshot) Workloads() []client.ObjectKey {
 
 // Nodes are those of a workload cluster, by name. They are shared: read only.
 func (s *Snapshot) Nodes(cluster client.ObjectKey) []*corev1.Node {
-	return slices.SortedFunc(maps.Values(s.known(cluster).nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.SortedFunc(maps.Values(s.known(cluster).Nodes), func(a, b *corev1.Node) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // Node returns a node of a workload cluster, or nil if there is none. It is shared: read only.
 func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
-	return s.known(cluster).nodes[name]
+	return s.known(cluster).Nodes[name]
 }
 
 // Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
@@ -119,7 +122,7 @@ func (s *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
 	case s.source == nil:
 		return nil, errRecorded
 	case c.live == nil:
-		return nil, unseenError(cluster, cmp.Or(c.unseen, explain.NodesNotAsked))
+		return nil, unseenError(cluster, cmp.Or(c.Unseen, explain.NodesNotAsked))
 	}
 	return c.live, nil
 }
@@ -215,13 +218,7 @@ func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev
 			return nil, nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
 		}
 	}
-	nodes := make([]corev1.Node, 0, len(list))
-	for i := range list { // who controls the cluster decides how long names and texts are, and a page shows them
-		if kept := slimNode(&list[i]); kept != nil {
-			nodes = append(nodes, *kept)
-		}
-	}
-	return nodes, reader, nil
+	return list, reader, nil
 }
 
 // nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another

@@ -35,7 +35,7 @@ they have shown what will happen and asked.
 `
 	caveats = `It needs a management cluster of Cluster API. Take the version of the manager
 of kubemend that runs there.
-Names are completed if kubectl finds kubectl_complete-mend in the PATH:
+Commands are completed if kubectl finds kubectl_complete-mend in the PATH:
 https://github.com/kubemend/kubemend/blob/main/docs/cli/README.md
 `
 )
