@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -47,8 +48,8 @@ func (f *Facts) told(w found, old string) Story {
 	}
 	if made := f.other(w.by.Name); made != nil {
 		s.New, s.Healthy = made, healthy(made)
-		if host := f.hostOf(made); host != nil {
-			s.Host = host.Name
+		if bmh := f.hostOf(made); bmh != nil {
+			s.Host = bmh.Name
 		}
 	}
 	for _, refusal := range w.refusals {
@@ -77,7 +78,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 		gone = "a machine is missing"
 	}
 	if w.host != nil {
-		state, power := stateText(w.host.Status.Provisioning.State), "off"
+		state, power := spare.State(w.host), "off"
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
