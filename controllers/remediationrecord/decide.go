@@ -16,6 +16,9 @@ const (
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
 	Unbegun = 5 * time.Minute
+	// Idles is how long nothing acts on a target until its record says that it awaits the next step: its check, which has deleted a request,
+	// may be about to mark the target healthy, or to make the next one.
+	Idles = 5 * time.Second
 	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment
 	// later.
 	Settle = 5 * time.Minute
@@ -32,6 +35,8 @@ type Plan struct {
 	Again time.Time
 	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
 	Confirm bool
+	// Idle reports that nothing acts on the target, and Facts.Next has a step left for it.
+	Idle bool
 }
 
 type planning struct {
@@ -179,7 +184,11 @@ func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.T
 	case succeeded != nil:
 		return AwaitingHealth, succeeded.RecordRef, time.Time{}
 	case p.Next.Name != "":
-		return AwaitingNextStep, p.Next, time.Time{}
+		p.Idle = true
+		if since := p.IdleSince; !since.IsZero() && !p.Now.Before(since.Add(Idles)) {
+			return AwaitingNextStep, p.Next, since
+		}
+		return "", none, time.Time{}
 	}
 	if step := p.settling(); step != nil {
 		return step.Reason, none, step.Time.Time

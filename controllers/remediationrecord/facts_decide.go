@@ -21,8 +21,10 @@ type Facts struct {
 	Requests       []Request
 	RequestsUnread bool
 	// Next is the check that has a step left for the target, and begins it as soon as nothing holds it up; without a name none has.
-	Next     mendv1.RecordRef
-	Capacity Capacity
+	Next mendv1.RecordRef
+	// IdleSince is since when nothing acts on the target while it has one; zero if that is new.
+	IdleSince time.Time
+	Capacity  Capacity
 }
 
 // Same reports whether two references name the same object: by their UIDs unless these are of before a move.
