@@ -94,7 +94,7 @@ func (p *planning) noteRequests() {
 func (p *planning) noteTarget() {
 	t := &p.Target
 	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)
-	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested) {
+	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested && t.ownerActs()) {
 		p.step(t.Asked, OwnerRequested, mendv1.RecordRef{})
 	}
 	switch {
@@ -233,7 +233,7 @@ func (p *planning) end() bool {
 		return false
 	case health == Yes:
 		return p.endOfHealthy()
-	case health == No && t.Asked.IsZero() && p.succeeded() == nil && p.Next.Name == "":
+	case health == No && !t.ownerActs() && p.succeeded() == nil && p.Next.Name == "":
 		return p.endOfNothingLeft()
 	}
 	return false
@@ -339,6 +339,7 @@ func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Tim
 		status.CapacityBack = new(metav1.NewTime(back))
 	}
 	p.step(p.Now, string(outcome), mendv1.RecordRef{})
-	p.Waiting, p.Object, p.Again, p.Confirm = "", mendv1.RecordRef{}, time.Time{}, true
+	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
+	p.Confirm = outcome != mendv1.RecordReplaced // which rests on a Machine that is there, and healthy
 	return true
 }
