@@ -73,9 +73,9 @@ func (f *Facts) told(w found, old string) Story {
 // words has the names and the quotations that texts of w have room for.
 func (f *Facts) words(w *found, old string) *strings.Replacer {
 	pairs := make([]string, 0, 32)
-	gone := "Machine " + old + " is gone"
+	lost, gone := "Machine "+old, "Machine "+old+" is gone"
 	if old == "" {
-		gone = "a machine is missing"
+		lost, gone = "the machine that is missing", "a machine is missing"
 	}
 	if w.host != nil {
 		state, power := spare.State(w.host), "off"
@@ -89,7 +89,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
 	pairs = append(pairs,
 		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object),
-		"{old}", "Machine "+old, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
+		"{old}", lost, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
 		"{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
 		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
 		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),

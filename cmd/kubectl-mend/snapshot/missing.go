@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -95,6 +96,8 @@ func why(err error) string {
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
 		return explain.NoAnswer
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // such as a load balancer's
+		return explain.NoConnection + err.Error()
 	default:
 		return err.Error()
 	}
