@@ -82,6 +82,9 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
+// Silent reports whether it was read in vain since an API server does not answer, which may pass.
+func Silent(err error) bool { return explain.Silent(why(err)) }
+
 // why says why something could not be read, in the same words each time.
 func why(err error) string {
 	timeout := net.Error(nil)
