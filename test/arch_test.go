@@ -28,7 +28,7 @@ type layer struct {
 var layers = []layer{
 	{
 		name:    "pure",
-		folders: []string{"controllers/decide", "baremetal/powercycle"},
+		folders: []string{"controllers/decide", "baremetal/powercycle", "baremetal/spare"},
 		may:     []string{"pure", "api"},
 	},
 	{

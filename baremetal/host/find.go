@@ -21,6 +21,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
@@ -266,11 +267,6 @@ func (h *Hosts) consumer(ctx context.Context, host *Host) (*corev1.ObjectReferen
 	return ref, nil
 }
 
-// isMetal3Machine reports whether ref names a Metal3Machine.
-func isMetal3Machine(ref *corev1.ObjectReference) bool {
-	return ref != nil && ref.Kind == metal3Machine.Kind && ref.GroupVersionKind().Group == metal3Machine.Group
-}
-
 // mismatch says why host does not belong to the Metal3Machine called key; empty if it does.
 func (h *Hosts) mismatch(ctx context.Context, host *Host, key client.ObjectKey) (string, error) {
 	ref, err := h.consumer(ctx, host)
@@ -279,7 +275,7 @@ func (h *Hosts) mismatch(ctx context.Context, host *Host, key client.ObjectKey) 
 		return "", err
 	case ref == nil:
 		return fmt.Sprintf("BareMetalHost %s/%s has no spec.consumerRef, expected Metal3Machine %s", host.Namespace, host.Name, key), nil
-	case isMetal3Machine(ref) && ref.Name == key.Name && ref.Namespace == key.Namespace:
+	case spare.IsMetal3Machine(ref) && ref.Name == key.Name && ref.Namespace == key.Namespace:
 		return "", nil
 	}
 	return fmt.Sprintf("spec.consumerRef of BareMetalHost %s/%s names %s %s/%s, expected Metal3Machine %s",

@@ -25,6 +25,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/spare"
 )
 
 const holdOff = infrav1.PowerOffAnnotationPrefix
@@ -271,7 +272,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if slim.Labels["a"] != "b" {
 		t.Errorf("the slim host lacks the labels that a hostSelector selects by: %+v", slim)
 	}
-	if !FitsTheSame(slim, full) {
+	if !spare.FitsTheSame(slim, full) {
 		t.Errorf("the slim host fits other machines: %+v", slim)
 	}
 	if From(slim).Model != "ACME R600" {

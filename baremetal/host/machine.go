@@ -8,9 +8,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/baremetal/spare"
 )
 
 // MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef leads to, or else
@@ -18,7 +21,7 @@ import (
 // machine says the same of the host is for Of to find out.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
 	ref, err := h.consumer(ctx, From(host))
-	if err != nil || !isMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
+	if err != nil || !spare.IsMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
 		return nil, err
 	}
 	key := client.ObjectKey{Namespace: host.Namespace, Name: ref.Name}
@@ -66,4 +69,19 @@ func (h *Hosts) builtOn(ctx context.Context, key client.ObjectKey) (*clusterv1.M
 		}
 	}
 	return nil, nil
+}
+
+// WantsOf returns what m wants of its host, by its Metal3Machine, which reader reads whole. Its replacement will want the same: both are
+// cloned from the template of their owner. Only during a rollout that changes hostSelector a KubeadmControlPlane clones another one.
+func WantsOf(ctx context.Context, reader client.Reader, c client.Client, m *clusterv1.Machine) (spare.Wants, error) {
+	kind, err := Metal3MachineKind(c.RESTMapper())
+	if err != nil {
+		return spare.Any, err
+	}
+	between, key := &unstructured.Unstructured{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}
+	between.SetGroupVersionKind(kind.GroupVersionKind())
+	if err := reader.Get(ctx, key, between); err != nil {
+		return spare.Any, fmt.Errorf("read Metal3Machine %s: %w", key, err)
+	}
+	return spare.WantsBy(between, m)
 }

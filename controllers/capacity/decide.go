@@ -13,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -384,12 +385,12 @@ func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condit
 // placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
 // besides before it provisions that, it says itself.
 func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
-	host := f.hostOf(machine)
+	bmh := f.hostOf(machine)
 	sought, known := f.wants[machine.Name]
 	switch {
-	case host != nil && available(host) && w.said.Message != "":
-	case host != nil:
-		w.onHost(host, hostWorks, hostTrouble)
+	case bmh != nil && spare.Available(bmh) && w.said.Message != "":
+	case bmh != nil:
+		w.onHost(bmh, hostWorks, hostTrouble)
 	case f.hostsKnown && known:
 		f.hostless(w, sought)
 	}

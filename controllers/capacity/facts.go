@@ -7,11 +7,11 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -35,13 +35,7 @@ type Facts struct {
 	// hosts are those of the namespace, if hostsKnown; wants are by machine what it asks of one.
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool
-	wants      map[string]wants
-}
-
-// wants is what a machine asks of the host that it is put on.
-type wants struct {
-	selector labels.Selector
-	reusedBy string
+	wants      map[string]spare.Wants
 }
 
 // other is the other machine of that name; nil if there is none.

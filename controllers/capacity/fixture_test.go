@@ -17,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -147,7 +148,7 @@ func metal(m *clusterv1.Machine) {
 func hosts(hosts ...bmov1alpha1.BareMetalHost) edit {
 	return func(f *Facts) {
 		f.hosts, f.hostsKnown = hosts, true
-		f.wants = map[string]wants{"w4": {labels.SelectorFromSet(labels.Set{"zone": "b"}), "md-md-0"}}
+		f.wants = map[string]spare.Wants{"w4": {Selector: labels.SelectorFromSet(labels.Set{"zone": "b"}), ReusedBy: "md-md-0"}}
 	}
 }
 
@@ -182,7 +183,7 @@ func consumedBy(machine string) editHost {
 func failing(h *bmov1alpha1.BareMetalHost) { h.Status.ErrorMessage = "no power" }
 
 func keptFor(owner string) editHost {
-	return func(h *bmov1alpha1.BareMetalHost) { h.Labels[nodeReuseLabel] = owner }
+	return func(h *bmov1alpha1.BareMetalHost) { h.Labels[spare.NodeReuseLabel] = owner }
 }
 
 // rows are what is told of facts.

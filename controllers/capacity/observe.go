@@ -18,7 +18,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -225,14 +225,14 @@ func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) err
 	if err != nil || !exists {
 		return err
 	}
-	found, err := host.WantsBy(between, machine)
+	found, err := spare.WantsBy(between, machine)
 	if _, whole := between.Object["spec"]; !whole || err != nil {
 		r.Unread = append(r.Unread, "Metal3Machines")
 		return nil //nolint:nilerr // it is in Unread
 	}
 	if r.wants == nil {
-		r.wants = map[string]wants{}
+		r.wants = map[string]spare.Wants{}
 	}
-	r.wants[machine.Name] = wants{found.Selector, found.ReusedBy}
+	r.wants[machine.Name] = found
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -47,8 +48,8 @@ func (f *Facts) told(w found, old string) Story {
 	}
 	if made := f.other(w.by.Name); made != nil {
 		s.New, s.Healthy = made, healthy(made)
-		if host := f.hostOf(made); host != nil {
-			s.Host = host.Name
+		if bmh := f.hostOf(made); bmh != nil {
+			s.Host = bmh.Name
 		}
 	}
 	for _, refusal := range w.refusals {
@@ -72,12 +73,12 @@ func (f *Facts) told(w found, old string) Story {
 // words has the names and the quotations that texts of w have room for.
 func (f *Facts) words(w *found, old string) *strings.Replacer {
 	pairs := make([]string, 0, 32)
-	gone := "Machine " + old + " is gone"
+	lost, gone := "Machine "+old, "Machine "+old+" is gone"
 	if old == "" {
-		gone = "a machine is missing"
+		lost, gone = "the machine that is missing", "a machine is missing"
 	}
 	if w.host != nil {
-		state, power := stateText(w.host.Status.Provisioning.State), "off"
+		state, power := spare.State(w.host), "off"
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
@@ -88,7 +89,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
 	pairs = append(pairs,
 		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object),
-		"{old}", "Machine "+old, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
+		"{old}", lost, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
 		"{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
 		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
 		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),

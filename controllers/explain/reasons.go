@@ -1,6 +1,10 @@
 package explain
 
-import "github.com/kubemend/kubemend/controllers/decide/rule"
+import (
+	"strings"
+
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
 
 // The reasons of blockers of machines on which pages and answers depend.
 const (
@@ -61,4 +65,8 @@ const (
 	NodesNotAsked              = "its nodes were not read"
 	ControlPlaneNotInitialized = "its control plane is not initialized yet"
 	NoAnswer                   = "no answer came in time"
+	NoConnection               = "no connection: " // and the error
 )
+
+// Silent reports whether it was read in vain, why so, since a cluster does not answer: that says nothing about rights.
+func Silent(why string) bool { return why == NoAnswer || strings.HasPrefix(why, NoConnection) }

@@ -46,7 +46,8 @@ func Decide(facts Facts) Plan {
 	queue(&facts, &plan)
 	plan.Allowed = allowed(&facts, &plan)
 	plan.Conditions = checkConditions(&facts, &plan)
-	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 && !plan.JustSeen
+	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 &&
+		!slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].PutOff.Reason != "" })
 	plan.Restriction = restriction(&facts, &plan)
 	for _, i := range plan.Open {
 		ask(&facts, &plan, plan.Decisions[i], true)
@@ -269,28 +270,39 @@ func byHand(decision *Decision) int {
 func settle(facts *Facts, plan *Plan) {
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
-		var until time.Time
-		switch {
-		case decision.Target.unheard() && facts.Memory.hears(decision.Target.UID, facts.Now):
-			until = facts.Now.Add(Settling)
-		case facts.Now.Before(facts.yieldsUntil(decision.Target)):
-			until = facts.yieldsUntil(decision.Target)
-		case facts.Limited:
-			until = facts.Memory.settledAt(decision.Target.UID, facts.Now)
-		}
-		if decision.Waits && facts.Now.Before(until) {
-			decision.Waits, decision.SettlesAt, plan.JustSeen = false, until, true
+		off := facts.putOff(decision.Target)
+		if decision.Waits && facts.Now.Before(off.Until) {
+			decision.Waits, decision.PutOff = false, off
 			plan.Population.Waiting--
 		}
 	}
 }
 
-// settles is when a remediation starts that waits for the changes that come with the one that was seen first; zero if none does.
+// putOff is what a remediation of target waits for now that is due.
+func (facts *Facts) putOff(target *Target) PutOff {
+	heard, yields := facts.Memory.hearsUntil(target.UID, facts.Now), facts.yieldsUntil(target)
+	switch {
+	case target.unheard() != nil && facts.Now.Before(heard):
+		looks := heard.Add(hearsSoon - CyclesUnreadFor)
+		if !facts.Now.Before(looks) {
+			looks = heard
+		}
+		return PutOff{Reason: OtherCheckUnheard, Until: heard, Recheck: looks}
+	case facts.Now.Before(yields):
+		return PutOff{Reason: OtherCheckGoesFirst, Until: yields, Recheck: yields}
+	case facts.Limited:
+		settled := facts.Memory.settledAt(target.UID, facts.Now)
+		return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
+	}
+	return PutOff{}
+}
+
+// settles is when a remediation that is put off is decided again; zero if none is.
 func settles(plan *Plan) time.Time {
 	var next time.Time
 	if plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork {
 		for _, i := range plan.Open {
-			next = health.Earliest(next, plan.Decisions[i].SettlesAt)
+			next = health.Earliest(next, plan.Decisions[i].PutOff.Recheck)
 		}
 	}
 	return next

@@ -50,7 +50,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a machine that another check remediates": {
 			facts(bad(besideCheck(Opinion{Heard: true, InFlight: true}))), []Reason{OtherCheckRemediates},
 		},
-		"a machine that another check has not judged yet": {facts(bad(besideCheck(Opinion{}))), []Reason{JustSeen}},
+		"a machine that another check has not judged yet": {facts(bad(besideCheck(Opinion{}))), []Reason{OtherCheckUnheard}},
 		"which it has not for ten minutes":                {facts(bad(besideCheck(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
 		"a check that is not acted on":                    {facts(bad()).with(observe), []Reason{NotActing}},
 		"an update in place that has failed": {
@@ -229,6 +229,9 @@ func TestWhenABlockerEnds(t *testing.T) {
 		},
 		"a cooldown when it is over": {
 			facts(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), blockerEnd{CoolingDown, until},
+		},
+		"a check that is awaited after ten minutes": {
+			facts(bad(besideCheck(Opinion{}))).with(knownSince("a", 4*time.Minute)), blockerEnd{OtherCheckUnheard, noon.Add(6 * time.Minute)},
 		},
 		"what was just seen after the settling time":   {facts(bad()).with(limitsMatter), blockerEnd{JustSeen, noon.Add(Settling)}},
 		"too many unhealthy machines end with no time": {facts(bad()).with(tooMany), blockerEnd{by: TooManyUnhealthy}},

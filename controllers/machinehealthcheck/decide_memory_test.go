@@ -94,7 +94,7 @@ func TestFromWhenAMachineThatWasSeenMayBeRemediated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			if d := p.Decisions[0]; d.Starts() != tc.until.IsZero() || p.JustSeen == d.Starts() || !p.Recheck.Equal(tc.until) {
+			if d := p.Decisions[0]; d.Starts() != tc.until.IsZero() || (d.PutOff.Reason == JustSeen) == d.Starts() || !p.Recheck.Equal(tc.until) {
 				t.Errorf("starts %t, blocked by %v, decided again at %v; want %v", d.Starts(), d.Blockers, p.Recheck, tc.until)
 			}
 		})
@@ -200,6 +200,20 @@ func TestATemplateIsTheWayOutOfAnOwnerThatNeverAnswers(t *testing.T) {
 	for d, want := range map[time.Duration]string{59 * time.Minute: "", time.Hour: "a"} {
 		if got := facts(bad(askedAgo(d))).with(external).starting(); got != want {
 			t.Errorf("asked %s ago: %q starts", d, got)
+		}
+	}
+}
+
+// Ten times a second it was looked whether the other check has.
+func TestACheckThatHasNotJudgedAMachineIsAwaited(t *testing.T) {
+	for known, want := range map[time.Duration]struct {
+		recheck time.Duration
+		says    string
+	}{0: {hearsSoon, ""}, 4 * time.Minute: {6 * time.Minute, string(OtherCheckUnheard)}} {
+		plan := Decide(facts(bad(besideCheck(Opinion{Check: "other"}))).with(knownSince("a", known)))
+		says := blockedCondition(plan.Decisions[0]).Reason
+		if !plan.Recheck.Equal(noon.Add(want.recheck)) || says != want.says {
+			t.Errorf("after %s it is decided again at %s, and the machine says %q", known, plan.Recheck, says)
 		}
 	}
 }

@@ -150,7 +150,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"its host is power-cycled":       is.Cycle != nil,
 				"an older check acts on it":      is.OlderCheck != "",
 				"another check remediates it":    is.remediatedBy() != nil,
-				"another check may remediate it": is.unheard(),
+				"another check may remediate it": is.unheard() != nil,
 				"its remediation is in flight":   d.InFlight,
 				"there is a request for it":      is.Request != nil,
 				"the check is only observed":     f.Mode != Active,

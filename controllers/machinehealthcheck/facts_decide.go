@@ -230,9 +230,7 @@ type Plan struct {
 	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is
 	// the first one at which time alone changes what is known of a machine.
 	Recheck, VerdictsUntil time.Time
-	// JustSeen says that a remediation waits for the changes that come with the one that was seen first.
-	JustSeen bool
-	Memory   Memory
+	Memory                 Memory
 }
 
 // Decision is the part of a plan that is about one machine.
@@ -254,10 +252,21 @@ type Decision struct {
 	Conditions []metav1.Condition
 	// AwaitsTurn says that its failure is contradicted, and that it is not its turn.
 	AwaitsTurn bool
-	// SettlesAt is until when it may be the first of many that fail, or recover, in the same moment; zero if it is not put off for that.
-	SettlesAt time.Time
+	// PutOff is what it waits for although it is due; zero if it does not.
+	PutOff PutOff
 	// Spare is what was found for a remediation that waits for a spare host, or that a spare host lets start; nil if it needs none.
 	Spare *Spare
+}
+
+// PutOff is why a remediation that is due does not start now, until when at most, and when that is decided again without an event.
+type PutOff struct {
+	Reason         Reason
+	Until, Recheck time.Time
+}
+
+// brief reports whether it is over in a moment, so that the Machine does not say it.
+func (off PutOff) brief() bool {
+	return off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until)
 }
 
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always

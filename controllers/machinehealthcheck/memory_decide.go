@@ -23,11 +23,17 @@ func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
 	return since.Add(Settling)
 }
 
-// hears reports whether a remediation of machine waits at now for checks that have not judged it: not for ever, since a kind of requests
-// may never be read.
-func (m Memory) hears(machine types.UID, now time.Time) bool {
+// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, as after a start.
+const hearsSoon = 10 * time.Second
+
+// hearsUntil is until when a remediation of machine waits for checks that have not judged it: not for ever, since a kind of requests may
+// never be read.
+func (m Memory) hearsUntil(machine types.UID, now time.Time) time.Time {
 	since, known := m.NotHealthy[machine]
-	return !known || now.Before(since.Add(CyclesUnreadFor))
+	if !known {
+		since = now
+	}
+	return since.Add(CyclesUnreadFor)
 }
 
 // after is the memory that goes with the plan for facts.
@@ -144,9 +150,14 @@ func (target *Target) agreed() bool {
 	return !slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Healthy || other.InFlight })
 }
 
-// unheard reports whether another check has not judged target yet: it may say that it is unhealthy, or have a remediation in flight.
-func (target *Target) unheard() bool {
-	return slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Heard })
+// unheard is another check that has not judged target yet: it may say that it is unhealthy, or have a remediation in flight; nil if all
+// have.
+func (target *Target) unheard() *Opinion {
+	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return !other.Heard })
+	if i < 0 {
+		return nil
+	}
+	return &target.Others[i]
 }
 
 // yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A check

@@ -27,6 +27,8 @@ const (
 	RemediationLoop            Reason = "RemediationLoop"
 	FailureContradicted        Reason = "FailureContradicted"
 	JustSeen                   Reason = "JustSeen"
+	OtherCheckUnheard          Reason = "OtherCheckUnheard"
+	OtherCheckGoesFirst        Reason = "OtherCheckGoesFirst"
 	InvalidLimit               Reason = "InvalidLimit"
 	TooManyUnhealthy           Reason = "TooManyUnhealthy"
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"

@@ -239,11 +239,33 @@ var rules = []Rule{
 	},
 	{
 		Reason: JustSeen, asked: ofAll,
-		When: func(c *Case) bool { return !c.SettlesAt.IsZero() },
+		When: func(c *Case) bool { return c.PutOff.Reason == JustSeen },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Text:  "It may be the first of many machines that fail, or recover, in the same moment",
-				Until: c.SettlesAt, EndsWhen: "the changes that come with it have been seen",
+				Until: c.PutOff.Until, EndsWhen: "the changes that come with it have been seen",
+			}
+		},
+	},
+	{
+		Reason: OtherCheckUnheard, asked: ofAll,
+		When: func(c *Case) bool { return c.PutOff.Reason == OtherCheckUnheard },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: "MachineHealthCheck " + c.Target.unheard().Check + " has not judged the machine since the manager was started, " +
+					"and may have asked for its remediation before",
+				Until: c.PutOff.Until, EndsWhen: "it has judged the machine",
+			}
+		},
+	},
+	{
+		Reason: OtherCheckGoesFirst, asked: ofAll,
+		When: func(c *Case) bool { return c.PutOff.Reason == OtherCheckGoesFirst },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: "This check could not begin the remediation when it tried, and lets another check go first that finds the machine " +
+					"unhealthy as well",
+				Until: c.PutOff.Until,
 			}
 		},
 	},

@@ -22,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -151,7 +152,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 		return
 	}
 	for _, found := range hosts {
-		if host.Free(found) {
+		if spare.Free(found) {
 			state.Spares.Free++
 		}
 	}
@@ -209,7 +210,7 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHost, begun map[types.UID]time.Time) []*clusterv1.Machine {
 	onto := make(map[string]bool, len(hosts))
 	for _, bmh := range hosts {
-		onto[host.Consumer(bmh)] = true
+		onto[spare.Consumer(bmh)] = true
 	}
 	var expected []*clusterv1.Machine
 	owned, siblings := map[types.UID][]*clusterv1.Machine{}, map[types.UID][]Sibling{}
@@ -239,12 +240,12 @@ func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHo
 }
 
 // readWants reads what machines want of their hosts, and why that is not known.
-func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) ([]host.Wants, []error) {
+func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) ([]spare.Wants, []error) {
 	reader := r.Live
 	if reader == nil {
 		reader = r.Client
 	}
-	wants, errs := make([]host.Wants, len(list)), make([]error, len(list))
+	wants, errs := make([]spare.Wants, len(list)), make([]error, len(list))
 	var work errgroup.Group
 	work.SetLimit(readers)
 	for i, machine := range list {
@@ -283,7 +284,7 @@ type fitting struct {
 
 // Update implements handler.TypedEventHandler.
 func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-	if !host.FitsTheSame(e.ObjectOld, e.ObjectNew) {
+	if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 		f.TypedEventHandler.Update(ctx, e, q)
 	}
 }

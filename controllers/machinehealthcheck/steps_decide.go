@@ -102,7 +102,7 @@ func healthyByThisAlone(facts *Facts, decision *Decision) {
 	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {
 		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
 	}
-	if OwnerOf(target.Machine) != NotAsked && !target.unheard() && target.remediatedBy() == nil {
+	if OwnerOf(target.Machine) != NotAsked && target.unheard() == nil && target.remediatedBy() == nil {
 		decision.remove(OwnerRemediated)
 	}
 }
@@ -142,7 +142,7 @@ func awaits(facts *Facts, decision *Decision) bool {
 		return true
 	}
 	// Until it is known whether its owner is to remediate it, the owner must neither act on what it was asked before nor forget it.
-	unknown := decision.Blocked(JustSeen) || decision.Blocked(PowerCyclesUnread)
+	unknown := decision.PutOff.Reason != "" || decision.Blocked(PowerCyclesUnread)
 	return unknown && askedWhileHealthy(decision.Target.Machine) && !facts.Template.External
 }
 
@@ -177,7 +177,7 @@ func externalStep(facts *Facts, decision *Decision) {
 		if !providerReports(target.Machine) {
 			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}
-	case facts.Template.Known && !decision.Blocked(JustSeen) && templateNotFound(target): // it is not its turn yet, and what blocked it is over
+	case facts.Template.Known && decision.PutOff.Reason == "" && templateNotFound(target): // it is not its turn yet, and what blocked it is over
 		decision.remove(ExternallyRemediated)
 	}
 }
@@ -317,7 +317,7 @@ func blockedCondition(decision *Decision) metav1.Condition {
 	for i := range decision.Blockers {
 		blocker := &decision.Blockers[i]
 		switch {
-		case blocker.Rule == NotUnhealthy, blocker.Rule == JustSeen: // over within Settling
+		case blocker.Rule == NotUnhealthy, blocker.Rule == decision.PutOff.Reason && decision.PutOff.brief():
 			continue
 		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
 			continue

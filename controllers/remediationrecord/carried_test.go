@@ -130,7 +130,8 @@ func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
 		}
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun(RequestCreated)), check)...)
 		m.ActsOnUnclaimed = false
-		if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != want {
+		m.reconcile(time.Minute)
+		if got := condition(m.reconcile(time.Minute+Idles), mendv1.RecordCapacityBack); got != want {
 			t.Errorf("claimed %q: it waits for %q, want %q", claim, got, want)
 		}
 	}

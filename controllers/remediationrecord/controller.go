@@ -78,9 +78,9 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record: when it was last written, and when its Machine was last there. Without it, words
-// are written sooner, and the moment at which a machine went is less exact.
-type memory struct{ written, seen time.Time }
+// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when nothing
+// acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
+type memory struct{ written, seen, idle time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -102,6 +102,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		}
 		plan = Decide(o.facts)
 	}
+	r.memoryOf(req.NamespacedName, func(m *memory) {
+		if !plan.Idle {
+			m.idle = time.Time{}
+		} else if m.idle.IsZero() {
+			m.idle = o.facts.Now
+		}
+	})
 	changed, err := r.apply(ctx, o, plan)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):

@@ -16,6 +16,9 @@ const (
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
 	Unbegun = 5 * time.Minute
+	// Idles is how long nothing acts on a target until its record says that it awaits the next step: its check, which has deleted a request,
+	// may be about to mark the target healthy, or to make the next one.
+	Idles = 5 * time.Second
 	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment
 	// later.
 	Settle = 5 * time.Minute
@@ -32,6 +35,8 @@ type Plan struct {
 	Again time.Time
 	// Confirm reports that Status rests on what is not there any more, such as a request: a cache that is behind may not show it yet.
 	Confirm bool
+	// Idle reports that nothing acts on the target, and Facts.Next has a step left for it.
+	Idle bool
 }
 
 type planning struct {
@@ -89,7 +94,7 @@ func (p *planning) noteRequests() {
 func (p *planning) noteTarget() {
 	t := &p.Target
 	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)
-	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested) {
+	if t.Known && !t.Asked.IsZero() && (asked == nil || asked.Reason != OwnerRequested && t.ownerActs()) {
 		p.step(t.Asked, OwnerRequested, mendv1.RecordRef{})
 	}
 	switch {
@@ -179,7 +184,11 @@ func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.T
 	case succeeded != nil:
 		return AwaitingHealth, succeeded.RecordRef, time.Time{}
 	case p.Next.Name != "":
-		return AwaitingNextStep, p.Next, time.Time{}
+		p.Idle = true
+		if since := p.IdleSince; !since.IsZero() && !p.Now.Before(since.Add(Idles)) {
+			return AwaitingNextStep, p.Next, since
+		}
+		return "", none, time.Time{}
 	}
 	if step := p.settling(); step != nil {
 		return step.Reason, none, step.Time.Time
@@ -224,7 +233,7 @@ func (p *planning) end() bool {
 		return false
 	case health == Yes:
 		return p.endOfHealthy()
-	case health == No && t.Asked.IsZero() && p.succeeded() == nil && p.Next.Name == "":
+	case health == No && !t.ownerActs() && p.succeeded() == nil && p.Next.Name == "":
 		return p.endOfNothingLeft()
 	}
 	return false
@@ -330,6 +339,7 @@ func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Tim
 		status.CapacityBack = new(metav1.NewTime(back))
 	}
 	p.step(p.Now, string(outcome), mendv1.RecordRef{})
-	p.Waiting, p.Object, p.Again, p.Confirm = "", mendv1.RecordRef{}, time.Time{}, true
+	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
+	p.Confirm = outcome != mendv1.RecordReplaced // which rests on a Machine that is there, and healthy
 	return true
 }

@@ -41,7 +41,7 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(time.Minute, change)
 			f.Status = Decide(f).Status // before the check says that it has one
-			f.Next = ladder
+			f.Next, f.IdleSince = ladder, later(2*time.Minute-Idles)
 			for _, late := range []time.Duration{2 * time.Minute, Settle + 2*time.Minute, 3 * time.Hour} {
 				f.Now = later(late)
 				p := Decide(f)
@@ -62,6 +62,15 @@ func TestARemediationIsNotGivenUpWhileItsCheckHasAStepLeft(t *testing.T) {
 				t.Error("it does not end")
 			}
 		})
+	}
+}
+
+// A check deletes the request of a machine that is healthy again, and marks that a moment later.
+func TestARecordAwaitsNoStepInTheMomentInWhichARequestIsDeleted(t *testing.T) {
+	f := at(time.Minute, both(withRequest(func(*Request) {}), func(f *Facts) { f.Requests = nil }))
+	f.Next = mendv1.RecordRef{Kind: "MachineHealthCheck", Namespace: "metal", Name: "workers"}
+	if p := Decide(f); p.Waiting == AwaitingNextStep || !p.Idle || !p.Status.Ended.IsZero() {
+		t.Errorf("it waits for %q, idle: %t, and has ended as %q", p.Waiting, p.Idle, p.Status.Outcome)
 	}
 }
 

@@ -21,8 +21,10 @@ type Facts struct {
 	Requests       []Request
 	RequestsUnread bool
 	// Next is the check that has a step left for the target, and begins it as soon as nothing holds it up; without a name none has.
-	Next     mendv1.RecordRef
-	Capacity Capacity
+	Next mendv1.RecordRef
+	// IdleSince is since when nothing acts on the target while it has one; zero if that is new.
+	IdleSince time.Time
+	Capacity  Capacity
 }
 
 // Same reports whether two references name the same object: by their UIDs unless these are of before a move.
@@ -57,6 +59,8 @@ type Target struct {
 	// MachineHealthCheck alone that asked for the remediation; that it is not, of any, and of the NodeHealthCheck that lists it.
 	Checked      Truth
 	CheckedSince time.Time
+	// CheckGone reports that the MachineHealthCheck that asked for the remediation does not exist.
+	CheckGone bool
 	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by hand.
 	Asked  time.Time
 	ByHand bool
@@ -106,6 +110,10 @@ type Capacity struct {
 	Others int
 }
 
+// ownerActs reports whether the owner of the target may replace it. No owner of Cluster API does that once its check is gone, and no other
+// one calls the machine unhealthy, whatever it has left in OwnerRemediated.
+func (t *Target) ownerActs() bool { return !t.Asked.IsZero() && (!t.CheckGone || t.Checked != Unknown) }
+
 // Health is what is known of the health of the target of f. An owner that leaves OwnerRemediated False does not make a machine unhealthy
 // that the check which asked calls healthy again: no owner of Cluster API replaces it then.
 func (f *Facts) Health() Truth {
@@ -116,7 +124,7 @@ func (f *Facts) Health() Truth {
 		return No
 	case t.Checked == Yes:
 		return Yes
-	case !t.Asked.IsZero() || t.Evidence == Yes || t.NodeReady == No:
+	case t.ownerActs() || t.Evidence == Yes || t.NodeReady == No:
 		return No
 	case t.Evidence == No && t.NodeReady == Yes:
 		return Yes

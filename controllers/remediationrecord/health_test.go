@@ -73,6 +73,21 @@ func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 	}
 }
 
+// A KubeadmControlPlane leaves OwnerRemediated False where it has put a remediation off, and nothing replaces the machine then.
+func TestARecordEndsWhoseCheckIsGoneAlthoughTheOwnerHasNotDoneAsItWasAsked(t *testing.T) {
+	for ready, want := range map[corev1.ConditionStatus]mendv1.RecordOutcome{"True": mendv1.RecordHealed, "False": mendv1.RecordCancelled} {
+		w1 := unhealthy()
+		w1.Status.Conditions = nil
+		says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		m := newManagement(t, append(fleet(), w1, recordOf(begun("OwnerRequested")))...)
+		m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: ready})
+		m.reconcile(time.Minute)
+		if got := m.reconcile(10 * time.Minute); got.Status.Outcome != want {
+			t.Errorf("with a node that is Ready=%s it ends as %q, want %q: %v", ready, got.Status.Outcome, want, reasons(got))
+		}
+	}
+}
+
 // A manager with the rights of one namespace reads no NodeHealthCheck, whose power cycles it carries out. What such a check asks for beside them is not known:
 // that keeps no record of a healthy machine open, which the next remediation would join, and closes none of an unhealthy one.
 func TestARecordWhoseCheckMayNotBeReadEndsOnceItsTargetIsHealthy(t *testing.T) {

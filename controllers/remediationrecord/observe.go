@@ -80,7 +80,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if listed := o.listed(); listed != nil && listed.ConditionsHealthyTimestamp == nil {
 		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
 	}
-	o.facts.Next = o.next()
+	o.facts.Next, o.facts.IdleSince = o.next(), r.memoryOf(key, nil).idle
 	return o, nil
 }
 

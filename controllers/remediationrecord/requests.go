@@ -138,6 +138,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []co
 	}
 	switch {
 	case remediationrequest.Missing(err):
+		o.facts.Target.CheckGone = ref.Kind == machineCheckKind
 		return nil, nil
 	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
 		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes

@@ -193,6 +193,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 			default:
 				m.create(machines.DeepCopy())
 			}
+			m.reconcile(3*time.Minute - Idles)
 			got := m.reconcile(3 * time.Minute)
 			if waits := condition(got, mendv1.RecordCapacityBack); waits != "False "+tc.want {
 				t.Errorf("it waits for %q, want %q: %v", waits, tc.want, reasons(got))

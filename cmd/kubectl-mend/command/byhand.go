@@ -51,6 +51,7 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 		return Exit{Misused, fmt.Errorf("--reason: expected one line of %d bytes at most", maxReason)}
 	}
 	var err error
+	c.Flags().Lookup("dry-run").NoOptDefVal = "" // kubectl logs the value of a bare --dry-run as deprecated
 	if b.dryRun, err = cmdutil.GetDryRunStrategy(c); err != nil {
 		return Exit{Misused, err}
 	}
@@ -83,7 +84,7 @@ func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Cont
 	}
 	c.Flags().BoolVarP(&b.yes, "yes", "y", false, "Do not ask.")
 	cmdutil.AddDryRunFlag(c)
-	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // in place of a value that kubectl logs as deprecated
+	c.Flags().Lookup("dry-run").NoOptDefVal = "client" // by default it is a value of its own, with the same meaning
 	return c
 }
 

@@ -1,18 +1,23 @@
 package command
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"strings"
 	"testing"
 
+	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/klog/v2"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -166,14 +171,18 @@ func TestNothingIsChangedByHandUnlessTheUserMayAndSaysSo(t *testing.T) {
 	}
 }
 
-// kubectl logs a bare flag as deprecated, in a line that begins with its own file and number.
+// kubectl logs a bare flag as deprecated, in a line of its own.
 func TestABareDryRunIsOneOfTheClient(t *testing.T) {
-	c := (&Options{}).reset()
-	if err := c.ParseFlags([]string{"--dry-run"}); err != nil {
-		t.Fatal(err)
-	}
-	if got, err := c.Flags().GetString("dry-run"); err != nil || got != "client" {
-		t.Errorf("it is %q, %v", got, err)
+	defer klog.CaptureState().Restore()
+	for _, flag := range []string{"--dry-run", "--dry-run=client"} {
+		var logged bytes.Buffer
+		klog.SetSlogLogger(slog.New(slog.NewTextHandler(&logged, nil)))
+		b := &byHand{}
+		c := b.complete(&Options{}, &cobra.Command{}, nil)
+		err := errors.Join(c.ParseFlags([]string{flag}), b.begin(c, &Options{Config: genericclioptions.NewConfigFlags(false)}))
+		if b.dryRun != cmdutil.DryRunClient || logged.Len() > 0 {
+			t.Errorf("%s is %d, %v; logged: %s", flag, b.dryRun, err, &logged)
+		}
 	}
 }
 

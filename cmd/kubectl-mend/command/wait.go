@@ -13,6 +13,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -88,11 +89,11 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 		if ctx.Err() != nil { // what was read halfway says nothing
 			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
 		}
-		gone := explain.Missing("")
-		if err != nil && (!errors.As(err, &gone) || w.until != untilRemediated) {
+		gone, silent := explain.Missing(""), err != nil && snapshot.Silent(err) // a script waits for hours
+		if err != nil && !silent && (!errors.As(err, &gone) || w.until != untilRemediated) {
 			return err
 		}
-		if err != nil || met(w.until, e) {
+		if !silent && (err != nil || met(w.until, e)) {
 			called, name := named.kind, named.name
 			if e != nil {
 				called, name = kind(e.Subject.Kind), e.Subject.Name
@@ -101,7 +102,13 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 			_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(resource), name)
 			return err
 		}
-		if found := standing(e.Document()); found != state {
+		found := "not known"
+		if silent {
+			_, _ = fmt.Fprintln(w.ErrOut, err)
+		} else {
+			found = standing(e.Document())
+		}
+		if found != state {
 			state = found
 			_, _ = fmt.Fprintf(w.ErrOut, "%s is %s\n", named, state)
 		}

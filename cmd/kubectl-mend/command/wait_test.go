@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -90,6 +92,9 @@ func TestWaitEndsWhenWhatItWaitsForIsSo(t *testing.T) {
 	healthy, pending := standingMachine(corev1.ConditionTrue, time.Hour), standingMachine(corev1.ConditionUnknown, time.Second)
 	bad, gone := standingMachine(corev1.ConditionUnknown, time.Hour), standingMachine("", 0)
 	wanted, missing, enough := deployed(healthy, 1), deployed(gone, 1), deployed(gone, 0)
+	refused := func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
+		return nil, &url.Error{Op: "Get", URL: "https://management", Err: syscall.ECONNREFUSED}
+	}
 	type reads = []func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
 	for name, tc := range map[string]struct {
 		is   reads
@@ -98,28 +103,29 @@ func TestWaitEndsWhenWhatItWaitsForIsSo(t *testing.T) {
 		out  string
 		says string
 	}{
-		"what is so at once":                      {reads{healthy}, "machine/m --for=healthy", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"what becomes so":                         {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", "machine/m is Pending (NodeCondition)\n"},
-		"either way to be unhealthy":              {reads{pending, bad}, "machine/m --for=unhealthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"a phase":                                 {reads{bad}, "mhc/check --for=blocked --timeout=-1s", Done, "machinehealthcheck.cluster.x-k8s.io/check condition met\n", ""},
-		"healthy again is remediated":             {reads{bad, healthy}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"so is a machine that is gone":            {reads{bad, gone}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"but that is not healthy":                 {reads{bad, gone}, "machine/m --for=healthy", Failed, "", "there is no Machine m in namespace ns"},
-		"several":                                 {reads{healthy}, "machine m m --for=healthy", Done, strings.Repeat("machine.cluster.x-k8s.io/m condition met\n", 2), ""},
-		"all machines of a deployment":            {reads{missing, wanted}, "md/md --for=healthy", Done, "machinedeployment.cluster.x-k8s.io/md condition met\n", ""},
-		"that is their capacity":                  {reads{missing, wanted}, "md/md --for=capacity-back", Done, "machinedeployment.cluster.x-k8s.io/md condition met\n", ""},
-		"that of a Cluster":                       {reads{missing, wanted}, "cluster/c1 --for=capacity-back", Done, "cluster.cluster.x-k8s.io/c1 condition met\n", ""},
-		"not while one lacks":                     {reads{missing}, "md/md --for=capacity-back --timeout=0", Failed, "", "timed out waiting for capacity-back on md/md: it is Remediating ("},
-		"an owner that does not exist":            {reads{wanted}, "md/other --for=healthy --timeout=0", Failed, "", "there is no MachineDeployment other in namespace ns"},
-		"the capacity of a healthy machine":       {reads{pending, healthy}, "machine/m --for=capacity-back", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"that of a machine with a record":         {reads{missing}, "machine/m --for=capacity-back --timeout=0", Failed, "", "timed out waiting for capacity-back on machine/m: it is Remediating ("},
-		"of which no other is to come":            {reads{missing, enough}, "machine/m --for=capacity-back", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"a machine with a record is gone as well": {reads{wanted, missing}, "machine/m --for=remediated --timeout=0", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
-		"no time at all":                          {reads{pending}, "machine/m --for=healthy --timeout=0", Failed, "", "timed out waiting for healthy on machine/m: it is Pending (NodeCondition)"},
-		"too little time":                         {reads{bad}, "machine/m --for=healthy --timeout=10ms", Failed, "", "timed out waiting for healthy on machine/m: it is Blocked (NoManager)"},
-		"nothing to wait for":                     {reads{bad}, "machine/m", Misused, "", `--for "": expected healthy, remediated, capacity-back, unhealthy, pending,`},
-		"what is no phase":                        {reads{bad}, "machine/m --for=well", Misused, "", `--for "well": expected healthy,`},
-		"nothing that waits":                      {reads{bad}, "--for=healthy", Misused, "", "expected machine/NAME, node/NAME"},
+		"what is so at once":                       {reads{healthy}, "machine/m --for=healthy", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"what becomes so":                          {reads{pending, pending, healthy}, "machine m --for=Healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", "machine/m is Pending (NodeCondition)\n"},
+		"also past a moment without an API server": {reads{pending, refused, healthy}, "machine/m --for=healthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", "connection refused\nmachine/m is not known\n"},
+		"either way to be unhealthy":               {reads{pending, bad}, "machine/m --for=unhealthy --timeout=1m", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"a phase":                                  {reads{bad}, "mhc/check --for=blocked --timeout=-1s", Done, "machinehealthcheck.cluster.x-k8s.io/check condition met\n", ""},
+		"healthy again is remediated":              {reads{bad, healthy}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"so is a machine that is gone":             {reads{bad, gone}, "machine/m --for=remediated", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"but that is not healthy":                  {reads{bad, gone}, "machine/m --for=healthy", Failed, "", "there is no Machine m in namespace ns"},
+		"several":                                  {reads{healthy}, "machine m m --for=healthy", Done, strings.Repeat("machine.cluster.x-k8s.io/m condition met\n", 2), ""},
+		"all machines of a deployment":             {reads{missing, wanted}, "md/md --for=healthy", Done, "machinedeployment.cluster.x-k8s.io/md condition met\n", ""},
+		"that is their capacity":                   {reads{missing, wanted}, "md/md --for=capacity-back", Done, "machinedeployment.cluster.x-k8s.io/md condition met\n", ""},
+		"that of a Cluster":                        {reads{missing, wanted}, "cluster/c1 --for=capacity-back", Done, "cluster.cluster.x-k8s.io/c1 condition met\n", ""},
+		"not while one lacks":                      {reads{missing}, "md/md --for=capacity-back --timeout=0", Failed, "", "timed out waiting for capacity-back on md/md: it is Remediating ("},
+		"an owner that does not exist":             {reads{wanted}, "md/other --for=healthy --timeout=0", Failed, "", "there is no MachineDeployment other in namespace ns"},
+		"the capacity of a healthy machine":        {reads{pending, healthy}, "machine/m --for=capacity-back", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"that of a machine with a record":          {reads{missing}, "machine/m --for=capacity-back --timeout=0", Failed, "", "timed out waiting for capacity-back on machine/m: it is Remediating ("},
+		"of which no other is to come":             {reads{missing, enough}, "machine/m --for=capacity-back", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"a machine with a record is gone as well":  {reads{wanted, missing}, "machine/m --for=remediated --timeout=0", Done, "machine.cluster.x-k8s.io/m condition met\n", ""},
+		"no time at all":                           {reads{pending}, "machine/m --for=healthy --timeout=0", Failed, "", "timed out waiting for healthy on machine/m: it is Pending (NodeCondition)"},
+		"too little time":                          {reads{bad}, "machine/m --for=healthy --timeout=10ms", Failed, "", "timed out waiting for healthy on machine/m: it is Blocked (NoManager)"},
+		"nothing to wait for":                      {reads{bad}, "machine/m", Misused, "", `--for "": expected healthy, remediated, capacity-back, unhealthy, pending,`},
+		"what is no phase":                         {reads{bad}, "machine/m --for=well", Misused, "", `--for "well": expected healthy,`},
+		"nothing that waits":                       {reads{bad}, "--for=healthy", Misused, "", "expected machine/NAME, node/NAME"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			o, out, errOut := waiter(t, tc.is...)

@@ -67,7 +67,7 @@ func unreadNodes(cluster, why string) explain.Blocker {
 		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", cluster, why),
 		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
 	}
-	if why == explain.NoAnswer { // which says nothing about rights
+	if explain.Silent(why) { // which says nothing about rights
 		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", cluster, why)
 		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
 	}

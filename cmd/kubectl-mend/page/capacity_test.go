@@ -254,12 +254,18 @@ func TestCapacityOfOwners(t *testing.T) {
 		"a scaled-down deployment whose machine does not go": {aScene(deletes("DrainingNode", left), deployed, smaller), md},
 		"a deployment of a cluster that is being deleted":    {aScene(deletes("DrainingNode", left), deployed, leaves), md},
 		"a control plane that defers":                        {aScene(plane()), kcp},
-		"a cluster out of reach":                             {aScene(deployed, outOfSight), cluster},
-		"a cluster that does not answer you":                 {aScene(deployed, noAnswer), cluster},
-		"a cluster that answers the manager only":            {aScene(deployed, unseen, noAnswer), cluster},
-		"a cluster that is short-circuited":                  {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed), cluster},
-		"a cluster of which two checks select a machine":     {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed, secondCheck), cluster},
-		"a cluster during a power cycle":                     {aScene(silent(6*time.Minute, "w1"), deployed, powerCycled(powercycle.PoweringOff)), cluster},
+		"a cluster that lacks a machine of the control plane of another provider": {aScene(deployed, func(s *scene) {
+			s.cluster.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{
+				APIGroup: "controlplane.cluster.x-k8s.io", Kind: "RKE2ControlPlane", Name: "cp",
+			}
+			s.cluster.Status.ControlPlane = &clusterv1.ClusterControlPlaneStatus{DesiredReplicas: ptr.To[int32](3)}
+		}), cluster},
+		"a cluster out of reach":                         {aScene(deployed, outOfSight), cluster},
+		"a cluster that does not answer you":             {aScene(deployed, noAnswer), cluster},
+		"a cluster that answers the manager only":        {aScene(deployed, unseen, noAnswer), cluster},
+		"a cluster that is short-circuited":              {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed), cluster},
+		"a cluster of which two checks select a machine": {aScene(silent(6*time.Minute, "w1", "w2", "w3"), deployed, secondCheck), cluster},
+		"a cluster during a power cycle":                 {aScene(silent(6*time.Minute, "w1"), deployed, powerCycled(powercycle.PoweringOff)), cluster},
 		"a cluster with machines that nobody makes": {aScene(silent(6*time.Minute, "w4"), deployed,
 			ownedBy("w4", "", ""), ownedBy("w5", "RKE2ControlPlane", "cp"), unselected("w4", "w5")), cluster},
 		"a cluster with a control plane and a deployment": {aScene(deletes("DrainingNode", left), deployed, aControlPlane()), cluster},

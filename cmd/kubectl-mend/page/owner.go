@@ -44,6 +44,7 @@ type Owner struct {
 	More int
 
 	cluster string
+	group   string // of its kind, if that is not among groups
 	members []*clusterv1.Machine
 	unread  bool // how many machines it wants is not known
 }
@@ -81,7 +82,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 		return nil, err
 	}
 	owners, unread := ownersIn(ctx, a, key)
-	if err := e.explainOwners(ctx, a, withOthers(owners, key, members, len(unread) > 0)); err != nil {
+	if err := e.explainOwners(ctx, a, withOthers(owners, cluster, members, len(unread) > 0)); err != nil {
 		return nil, err
 	}
 	if len(unread) > 0 && e.Answer.State == explain.CapacityComplete { // one of those may want more machines
@@ -130,7 +131,7 @@ func (e *Explanation) judged(ctx context.Context, a *inspect.Asker, cluster clie
 func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	why, since, unseen := a.Snapshot.Unseen(cluster)
 	reason := explain.MissingPermission
-	if why == explain.NoAnswer {
+	if explain.Silent(why) {
 		reason = explain.ClusterSilent
 	}
 	for i := range e.Checks {
@@ -138,7 +139,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
-			if why == explain.NoAnswer {
+			if explain.Silent(why) {
 				e.answer(e.Answer.SilentToYou())
 			}
 			return // the manager sees the nodes, and says how they are
@@ -206,9 +207,16 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 	return owners, unread
 }
 
-// withOthers gives each machine of a Cluster to its owner. A machine of none of them adds one, which wants as many machines as there are:
-// a control plane of another provider, a person, or one that could not be read.
-func withOthers(owners []*Owner, cluster client.ObjectKey, members []*clusterv1.Machine, unread bool) []*Owner {
+// withOthers gives each machine of a Cluster to its owner. Of a control plane of another provider the Cluster says how many machines it
+// wants. A machine of none of them adds one, which wants as many machines as there are: a person, or an owner that could not be read.
+func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv1.Machine, unread bool) []*Owner {
+	plane, wanted := cluster.Spec.ControlPlaneRef, ptr.Deref(cluster.Status.ControlPlane, clusterv1.ClusterControlPlaneStatus{}).DesiredReplicas
+	if plane.IsDefined() && plane.Kind != kubeadmKind && wanted != nil {
+		of := explain.Ref{Kind: plane.Kind, Namespace: cluster.Namespace, Name: plane.Name}
+		owners = append([]*Owner{{
+			MachineOwner: cliv1.MachineOwner{Reference: of, Replicas: int(*wanted)}, cluster: cluster.Name, group: plane.APIGroup,
+		}}, owners...)
+	}
 	known := len(owners)
 	for _, m := range members {
 		at := slices.IndexFunc(owners, func(o *Owner) bool { return o.owns(m) })
@@ -290,7 +298,7 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
 	if o.Machines >= o.Replicas {
 		return nil
 	}
-	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: groups[o.Kind], Kind: o.Kind, Name: o.Name}))
+	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: cmp.Or(o.group, groups[o.Kind]), Kind: o.Kind, Name: o.Name}))
 	if err != nil {
 		return err
 	}

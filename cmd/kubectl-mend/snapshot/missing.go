@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -81,6 +82,9 @@ func plural(kind string) string {
 	return kind + "s"
 }
 
+// Silent reports whether it was read in vain since an API server does not answer, which may pass.
+func Silent(err error) bool { return explain.Silent(why(err)) }
+
 // why says why something could not be read, in the same words each time.
 func why(err error) string {
 	timeout := net.Error(nil)
@@ -95,6 +99,8 @@ func why(err error) string {
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
 		return explain.NoAnswer
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // such as a load balancer's
+		return explain.NoConnection + err.Error()
 	default:
 		return err.Error()
 	}

@@ -1,4 +1,4 @@
-package host
+package spare
 
 import (
 	"slices"
@@ -33,6 +33,10 @@ func consumedBy(apiVersion, kind string) func(*bmov1alpha1.BareMetalHost) {
 	return func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: apiVersion, Kind: kind, Name: "c"}
 	}
+}
+
+func annotated(key, value string) func(*bmov1alpha1.BareMetalHost) {
+	return func(h *bmov1alpha1.BareMetalHost) { h.Annotations[key] = value }
 }
 
 func labelled(key, value string) func(*bmov1alpha1.BareMetalHost) {
@@ -100,7 +104,7 @@ func TestWhichHostsFitAMachine(t *testing.T) {
 		more  []*bmov1alpha1.BareMetalHost
 		want  []string
 	}{
-		"without a selector all that are free":                   {AnyHost, nil, []string{"a", "b", "c", "domain"}},
+		"without a selector all that are free":                   {Any, nil, []string{"a", "b", "c", "domain"}},
 		"with one those that have the labels":                    {Wants{Selector: selector("pool=workers")}, nil, []string{"a"}},
 		"also by what a label is not":                            {Wants{Selector: selector("pool notin (workers)")}, nil, []string{"b", "c", "domain"}},
 		"none if none has them":                                  {Wants{Selector: selector("pool=gpu")}, nil, nil},
