@@ -9,7 +9,7 @@ import (
 func After(f Facts, step Step, now time.Time) Memory {
 	f.Paused = f.stands()
 	before := f.Memory
-	f.Memory = f.awake(f.Paused, now)
+	f.Memory = f.awake(f.frozen(), now)
 	m := f.Memory
 	if m.State != step.Next || m.Since.IsZero() || step.Do == Advance {
 		m.State, m.Since = step.Next, now
@@ -19,7 +19,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now)
 	m = m.withHost(f, step, now)
-	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
+	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
 		m.restore(before) // the same is remembered
 	}
 	return m
@@ -109,9 +109,9 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 		m.Fencing = false
 	}
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
-	case step.Next != MovingWorkload:
+	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
 		m.FencedAt = time.Time{}
-	case m.FencedAt.IsZero() && fenced:
+	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
 		m.FencedAt = now
 	}
 	switch {
@@ -149,7 +149,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 // kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
-	switch lived := step.Do == Unfence && !f.SignSeen.IsZero() && (situation{Facts: f}).livedOn(); {
+	switch lived := step.Do == Unfence && f.livedOn(); {
 	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
 		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
 	case f.NewBoot:
@@ -166,6 +166,9 @@ func (f Facts) stands() bool {
 	noticing := f.State == Rebooting && f.RebootAsked && !f.RebootPending && f.Host != HostGone
 	return f.Paused && !f.moving() && !noticing
 }
+
+// frozen says that the clocks stand still. They go on while a fence has to stay, which would else last as long as the pause.
+func (f Facts) frozen() bool { return f.stands() && !f.keepsFence() }
 
 // moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
 func (f Facts) moving() bool {

@@ -60,6 +60,8 @@ func (s Step) Message() string {
 		return ended + "; the fence is removed from the node"
 	case s.Detail == FenceUnseen:
 		return ended + "; waiting for the node, to remove the fence"
+	case s.Detail == WorkloadLeaving:
+		return ended + "; waiting for the workload to leave the node, to remove the fence"
 	}
 	return ended
 }

@@ -100,6 +100,7 @@ const (
 	ReceiptLate         Detail = "ReceiptLate"
 	StatusOutdated      Detail = "StatusOutdated"
 	VolumesIdle         Detail = "VolumesIdle"
+	WorkloadLeaving     Detail = "WorkloadLeaving" // the node is fenced until then
 )
 
 // Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.

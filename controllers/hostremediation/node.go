@@ -89,7 +89,7 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
-	cluster, drains := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
+	cluster := client.ObjectKeyFromObject(w.cluster)
 	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
@@ -105,7 +105,8 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.facts.Discarded = w.facts.Discarded || seen.Deleting
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign, w.facts.NewBoot = w.signOfLife()
-	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
+	moving := w.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
+	if moving && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
 		w.recheckAfter(drainRecheck)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -205,6 +206,31 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
+	}
+}
+
+// On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while its host is off.
+func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.T) {
+	k := fixtureOf(t)
+	k.seen.Pods = []types.UID{"old"}
+	k.expects(powersOff, fences)
+	k.reaches(powercycle.MovingWorkload)
+	k.host.Annotations = map[string]string{infrav1.RebootAnnotation + "/another": ""}
+	k.pass()
+	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
+		t.Fatal(err)
+	}
+	status, record := k.pass(), remediation.Remembered(k.remediation())
+	if status.Step != string(powercycle.Ended) || !strings.Contains(status.Message, "waiting for the workload to leave the node") {
+		t.Errorf("in %s: %s", status.Step, status.Message)
+	}
+	if !slices.Equal(record.Pods, k.seen.Pods) || record.FencedAt.IsZero() {
+		t.Errorf("it remembers of the fence %+v", record)
+	}
+	k.seen.Drained = true
+	k.expects(unfences)
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+		t.Fatal(err)
 	}
 }
 

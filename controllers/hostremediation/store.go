@@ -43,7 +43,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence || step.Next.Final() {
+	if step.Do == powercycle.Unfence || step.Next.Final() && !w.record.Fencing {
 		w.record.Pods = nil
 	}
 	content, err := w.record.Encode()
