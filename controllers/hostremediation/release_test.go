@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -22,36 +23,50 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// A webhook of remediations that is down must keep no host off; nor may the host be powered off again because it is not stored that it was released.
+// A webhook of remediations that is down must keep no host off, nor a client that rewrites its remediation in a loop; nor may the host be powered off
+// again because it is not stored that it was released.
 func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
-	k := fixtureOf(t)
-	k.reaches(powercycle.MovingWorkload)
-	k.seen.Drained = true
-	refused, refuses := errors.New("no endpoints available for the webhook"), true
-	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if refuses {
-				return refused
-			}
-			return c.Patch(ctx, o, patch, opts...)
+	down := errors.New("no endpoints available for the webhook")
+	for name, tc := range map[string]struct {
+		refusal, returned error
+		does              []act
+	}{
+		"by a webhook that is down": {down, down, []act{releasesUnstored, releasesUnstored}},
+		"but not by one write of another client": {
+			apierrors.NewConflict(mendv1.GroupVersion.WithResource("hostremediations").GroupResource(), "m", nil), nil, []act{releasesUnstored},
 		},
-	})
-	k.expects(powersOff, fences, releasesUnstored, releasesUnstored)
-	for range 2 {
-		k.clock.SetTime(k.clock.Now().Add(time.Minute))
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, refused) {
-			t.Fatalf("Reconcile() = %v", err)
-		}
-	}
-	k.power(true)
-	k.r.kept.Clear() // it is restarted
-	refuses = false
-	k.expects(releases, unfences)
-	if status := k.pass(); status.Step != string(powercycle.Booting) {
-		t.Errorf("in %s: %s", status.Step, status.Message)
-	}
-	if got := remediation.Remembered(k.remediation()); got.State != powercycle.Booting || got.Attempt != 1 {
-		t.Errorf("it remembers %+v", got)
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.reaches(powercycle.MovingWorkload)
+			k.seen.Drained = true
+			refuses := true
+			k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if refuses {
+						return tc.refusal
+					}
+					return c.Patch(ctx, o, patch, opts...)
+				},
+			})
+			k.expects(append([]act{powersOff, fences}, tc.does...)...)
+			for range 2 {
+				k.clock.SetTime(k.clock.Now().Add(time.Minute))
+				if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, tc.returned) {
+					t.Fatalf("Reconcile() = %v", err)
+				}
+			}
+			k.power(true)
+			k.r.kept.Clear() // it is restarted
+			refuses = false
+			k.expects(releases, unfences)
+			if status := k.pass(); status.Step != string(powercycle.Booting) {
+				t.Errorf("in %s: %s", status.Step, status.Message)
+			}
+			if got := remediation.Remembered(k.remediation()); got.State != powercycle.Booting || got.Attempt != 1 {
+				t.Errorf("it remembers %+v", got)
+			}
+		})
 	}
 }
 

@@ -148,6 +148,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	if removed {
 		w.kept.restored = w.kept.restored.Again(powercycle.Wait, w.now)
 	}
+	w.kept.conflicted = false
 	r.keep(w, next.Annotations)
 	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
 	w.stored = metadataOf(w.rem, r.Kind)
