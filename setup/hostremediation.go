@@ -60,7 +60,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
 			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
-			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
+			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},

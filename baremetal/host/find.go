@@ -87,7 +87,14 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 
 // namedBy finds the host of m that its Metal3Machine and m name.
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key, provided := client.ObjectKeyFromObject(between), ProvidedBy(m.Spec.ProviderID)
+	key, id := client.ObjectKeyFromObject(between), m.Spec.ProviderID
+	if id == "" {
+		var err error
+		if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), key); err != nil {
+			return Found{}, err
+		}
+	}
+	provided := ProvidedBy(id)
 	name := cmp.Or(annotatedHost(between), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
@@ -99,9 +106,9 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{}, err
 	}
 	switch {
-	case provided != "" && m.Spec.ProviderID != providerIDOf(hostKey)+key.Name:
+	case provided != "" && id != providerIDOf(hostKey)+key.Name:
 		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
-			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
+			key, hostKey, infrav1.HostAnnotation, id)
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	case found == nil:
 		return missing(hostKey), nil
@@ -165,7 +172,7 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 			continue
 		}
 		id := ids[other.Name]
-		if id == "" && annotatedHost(other) == "" {
+		if id == "" {
 			var err error
 			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
@@ -179,9 +186,8 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 	return "", nil
 }
 
-// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without the
-// annotation whose Machine is not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its
-// kind.
+// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one whose Machine is
+// not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its kind.
 func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (string, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(kind)

@@ -356,6 +356,7 @@ var (
 		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && (!s.ControlPlane || s.ClusterChanged) })
+	clusterChanged     = is("another workload cluster answers", func(s situation) bool { return s.ClusterChanged })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)

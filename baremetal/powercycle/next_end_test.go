@@ -5,6 +5,7 @@ import "testing"
 func TestNextInRequestingOwner(t *testing.T) {
 	testNext(t, RequestingOwner, []nextCase{
 		{"no owner is asked where two nodes have the provider ID", facts{nodeTwins}, AskPerson, RequestingOwner, "NodeMismatch"},
+		{"nor where another workload cluster answers", facts{changed}, AskPerson, RequestingOwner, "ClusterUnreachable"},
 		{"a mark that another client removes again and again asks a person",
 			facts{stateOver, func(f *Facts) { f.Did = Did{Do: MarkHost, Times: 9, At: noon} }}, AskPerson, RequestingOwner, "StepUndone"},
 		{"no owner is asked during a teardown", facts{leavingNow}, Advance, Ended, "Teardown"},

@@ -217,6 +217,11 @@ func (m Memory) MayQueue() bool {
 	}
 }
 
+// Condemns reports whether s asks the owner to replace the machine, or is taken since its node is unhealthy still.
+func (s Step) Condemns() bool {
+	return s.Do == MarkHost || s.Do == RequestOwner || s.Reason == NodeStillUnhealthyReason
+}
+
 // Begins reports whether s begins something that of several remediations in a queue only one may begin at a time.
 func (s Step) Begins() bool {
 	switch {

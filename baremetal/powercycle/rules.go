@@ -279,7 +279,7 @@ var rules = []Rule{
 		variants: []variant{
 			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
 				"it is powered on, and its node was not fenced"},
-			{from: []State{Booting}, message: "The workload cluster cannot be asked whether the machine is healthy"},
+			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
 		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,
 	},

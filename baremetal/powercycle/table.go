@@ -295,6 +295,7 @@ var table = map[State][]row{
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
 		{hostAnew, waitForPerson, RequestingOwner, HostGoneReason},
 		{twins, waitForPerson, RequestingOwner, NodeMismatchReason},
+		{clusterChanged, waitForPerson, RequestingOwner, ClusterUnreachableReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},
 		{always, Advance, OwnerRequested, OwnerRequestedReason},
