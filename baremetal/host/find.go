@@ -87,14 +87,7 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 
 // namedBy finds the host of m that its Metal3Machine and m name.
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key, id := client.ObjectKeyFromObject(between), m.Spec.ProviderID
-	if id == "" {
-		var err error
-		if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), key); err != nil {
-			return Found{}, err
-		}
-	}
-	provided := ProvidedBy(id)
+	key, provided := client.ObjectKeyFromObject(between), ProvidedBy(m.Spec.ProviderID)
 	name := cmp.Or(annotatedHost(between), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
@@ -106,9 +99,9 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{}, err
 	}
 	switch {
-	case provided != "" && id != providerIDOf(hostKey)+key.Name:
+	case provided != "" && m.Spec.ProviderID != providerIDOf(hostKey)+key.Name:
 		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
-			key, hostKey, infrav1.HostAnnotation, id)
+			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	case found == nil:
 		return missing(hostKey), nil

@@ -153,11 +153,6 @@ func TestOf(t *testing.T) {
 			},
 			is: powercycle.HostForeign, host: "host-1", why: twice,
 		},
-		"the Metal3Machine names one host by its annotation, and another by its provider ID": {
-			objects: []client.Object{providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"), aHost()},
-			is:      powercycle.HostForeign, host: "host-1",
-			why: differs + "metal3://ns/host-2/m3m-1",
-		},
 		"a Metal3Machine that waits for a host beside it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother), aHost()}, is: powercycle.HostOurs, host: "host-1",
 		},

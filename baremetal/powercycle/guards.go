@@ -324,6 +324,10 @@ var (
 		name: "host fails soon after each power cycle", until: func(s situation) time.Time { return s.LoopUntil },
 		holds: func(s situation) bool { return !s.past(s.LoopUntil) && !s.KeptOff && !s.HasPowerAnnotations },
 	}
+	loopUnknown = guard{
+		name: "power cycles of before not known", until: func(s situation) time.Time { return s.LoopUntil },
+		holds: func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 },
+	}.tells(RecordsUnread)
 	notFirst               = is("not first in the queue", situation.queued)
 	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)

@@ -189,8 +189,11 @@ func (c *Cycle) queue() string {
 	return strings.Join(texts, "; ")
 }
 
-// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin.
+// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin; empty before that is known.
 func (c *Cycle) loop() string {
+	if c.Facts.Loop.Times == 0 {
+		return ""
+	}
 	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }

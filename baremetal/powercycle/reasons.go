@@ -98,6 +98,7 @@ const (
 	ProofWrong          Detail = "ProofWrong"
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	ReceiptLate         Detail = "ReceiptLate"
+	RecordsUnread       Detail = "RecordsUnread" // of the host, since the manager has just started
 	StatusOutdated      Detail = "StatusOutdated"
 	VolumesIdle         Detail = "VolumesIdle"
 	WorkloadLeaving     Detail = "WorkloadLeaving" // the node is fenced until then

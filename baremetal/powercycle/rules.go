@@ -78,9 +78,13 @@ var rules = []Rule{
 	{
 		Reason:  RemediationLoopReason,
 		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",
-		detail:  (*Cycle).loop,
-		Fix:     "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
-		Blocks:  true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
+		variants: []variant{{
+			detail:  RecordsUnread,
+			message: "How often the host was power-cycled before is not known yet, as the manager has just started",
+		}},
+		detail: (*Cycle).loop,
+		Fix:    "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
+		Blocks: true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,

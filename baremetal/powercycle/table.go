@@ -117,6 +117,7 @@ var table = map[State][]row{
 		{managerHere, Wait, Pending, ManagerRunsHereReason},
 		{hostLost, waitForPerson, Pending, HostGoneReason},
 		{hostMissing, Wait, Pending, HostGoneReason},
+		{loopUnknown, Wait, Pending, RemediationLoopReason},
 		{looping, Wait, Pending, RemediationLoopReason},
 		{notFirst, Wait, Pending, WaitingInQueueReason},
 		{always, BeginAttempt, Preparing, AttemptBeganReason},

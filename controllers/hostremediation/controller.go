@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -76,6 +77,8 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
+	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known. It may be nil.
+	Finds func(check client.ObjectKey, machine types.UID) (healthy, known bool)
 	// Reader returns a reader of a workload cluster that reads past all caches. If nil, the leases of API servers are not read.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 	// Self is where the manager runs.

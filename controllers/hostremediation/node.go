@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -221,11 +222,22 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
 	w.facts.Healthy = w.booted() && w.unhealthy == ""
-	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) {
+	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) && !r.healthyToCheck(w) {
 		judged, err := remediation.Judged(ctx, r.Client, w.machine)
 		w.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
 	}
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
+}
+
+// healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False also
+// if another check alone says so.
+func (r *Reconciler) healthyToCheck(w *observed) bool {
+	made, marked := remediationrequest.MadeBy(w.rem)
+	if r.Finds == nil || !marked {
+		return false
+	}
+	healthy, known := r.Finds(client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: made.Name}, w.machine.UID)
+	return healthy && known
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the

@@ -70,7 +70,9 @@ type observed struct {
 	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
-	loop   repeats.Loop // of the power cycles of the host before this one
+	// loop is that of the power cycles of the host before this one, loopUntil until when this one waits for it, or for it to be known.
+	loop      repeats.Loop
+	loopUntil time.Time
 
 	// idle is why nothing is done for the remediation and nothing was; empty if something is.
 	idle powercycle.Reason
@@ -188,6 +190,9 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	w.facts = r.factsOf(w)
 	if w.unverified {
 		w.recheckAfter(unreachableRecheck)
+	}
+	if w.now.Before(w.loopUntil) && w.loop.Times == 0 {
+		w.recheckAfter(retry) // nothing tells that the records can be read
 	}
 	r.observeNode(ctx, w)
 	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
@@ -355,7 +360,7 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
-		Loop:      w.loop, LoopUntil: w.loop.Until(w.rem.GetCreationTimestamp().Time, time.Hour),
+		Loop:      w.loop, LoopUntil: w.loopUntil,
 	}
 	if w.machine == nil {
 		return f
