@@ -15,7 +15,8 @@ type Cycle struct {
 	// After is what the remediation remembers after the step.
 	After Memory
 
-	Pause Pause
+	// Pause is what pauses the remediation, as a clause.
+	Pause string
 	// Ahead is what is ahead in the queue.
 	Ahead []Ahead
 	// Undoers are the clients that may have undone what was done.
@@ -28,13 +29,6 @@ type Cycle struct {
 	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
 	Left      []string
 	LeftCount int
-}
-
-// Pause is what pauses a remediation, as a clause, and what a person has to do to end that. The zero value says that nothing does.
-type Pause struct {
-	By, Fix string
-	// Cluster is the Cluster that pauses it; empty if another object does.
-	Cluster string
 }
 
 // endReasons are the reasons whose messages say how a remediation has ended, by its state.

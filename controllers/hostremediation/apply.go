@@ -151,7 +151,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	case powercycle.Unfence:
 		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
 		defer end()
-		err = r.Fencer.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
 	case powercycle.Withdraw:
@@ -192,7 +192,7 @@ func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 }
 
 // unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was decided.

@@ -64,8 +64,7 @@ type Reconciler struct {
 	Live     client.Reader
 	Hosts    Hosts
 	Clusters Clusters
-	Nodes    NodeReader
-	Fencer   Nodes                           // nil: the Reconciler only explains
+	Nodes    Nodes
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
 	Gate     *begin.Gate                     // of all kinds
 	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it

@@ -51,7 +51,7 @@ func (r *Reconciler) update(key client.ObjectKey, change func(*kept)) {
 func (r *Reconciler) drop(key client.ObjectKey) {
 	value, _ := r.kept.LoadAndDelete(key)
 	if current, _ := value.(kept); current.watched.Node != "" {
-		r.Fencer.Unwatch(current.watched.Cluster, current.watched.Node)
+		r.Nodes.Unwatch(current.watched.Cluster, current.watched.Node)
 	}
 }
 

@@ -3,7 +3,6 @@ package hostremediation
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -72,16 +71,16 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	cluster := client.ObjectKeyFromObject(w.cluster)
 	switch {
 	case w.facts.State != powercycle.MovingWorkload:
-		r.Fencer.Unwatch(cluster, name)
+		r.Nodes.Unwatch(cluster, name)
 	case w.seen.Waits():
 		ctx, done := w.answering(ctx)
 		defer done()
-		if err := r.Fencer.Watch(ctx, cluster, name); err != nil {
+		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
 			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
 		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) {
 			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-				r.Fencer.Unwatch(former.Cluster, former.Node)
+				r.Nodes.Unwatch(former.Cluster, former.Node)
 			}
 			k.watched = fence.Place{Cluster: cluster, Node: name}
 		})
@@ -136,11 +135,7 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 		return
 	}
 	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
-	if err != nil {
-		w.unasked = append(w.unasked, err)
-		return
-	}
-	if existing.Has(seen.Mark) {
+	if err != nil || existing.Has(seen.Mark) {
 		return
 	}
 	w.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
@@ -168,7 +163,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
 	w.facts.BootUnread = w.record.BootID == ""
-	if !w.explains && !r.Unwatched {
+	if !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
 			w.recheckAfter(consistency.Wait(1))
 			return
@@ -299,9 +294,6 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 func (w *observed) unreadable(err error) {
 	w.unseenBecause = workload.Plain(err)
 	w.recheckAfter(unreachableRecheck)
-	if errors.Is(err, ErrUnasked) {
-		w.unasked = append(w.unasked, err)
-	}
 }
 
 // recheckAfter enqueues the remediation after d at the latest.

@@ -206,7 +206,7 @@ func (r *Reconciler) disown(ctx context.Context, w *observed) error {
 		return fmt.Errorf("disown node %q of cluster %s: %w", w.nodeName(), cluster, seen.Cause)
 	}
 	if seen.Ours {
-		if err := r.Fencer.Disown(ctx, cluster, seen.Node, by); err != nil {
+		if err := r.Nodes.Disown(ctx, cluster, seen.Node, by); err != nil {
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
@@ -259,8 +260,9 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	}
 	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
 	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
+	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
 	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
-		is := explain.Remediation{HostRemediation: cliv1.HostRemediation{Host: "h1"}}
+		is := explain.Remediation{}
 		for _, edit := range edits {
 			edit(&is)
 		}
@@ -278,13 +280,13 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"one that waits for others":                  {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress"))}, plan{changes, "it waits for what blocks it"}},
 		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.None))}, plan{refuses, ""}},
 		"one whose checks may not be read":           {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, plan{refuses, ""}},
-		"a host whose checks may not be read":        {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
-		"a host of a machine that would wait":        {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check at its limit":   {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose nodes may not be read":         {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
-		"a host whose NodeHealthCheck allows none":   {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy, func(c *page.Check) { c.Limits.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose NodeHealthCheck allows one":    {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a host of which no manager power-cycles":    {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
+		"a host whose checks may not be read":        {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, host: its, cyclePage: cycle()}, plan{refuses, ""}},
+		"a host of a machine that would wait":        {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress")), request: request, host: its, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host of an observed check at its limit":   {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, host: its, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host whose nodes may not be read":         {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }), request: request, host: its, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
+		"a host whose NodeHealthCheck allows none":   {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy, func(c *page.Check) { c.Limits.Remaining = 0 }), request: request, host: its, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
+		"a host whose NodeHealthCheck allows one":    {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy), request: request, host: its, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
+		"a host of which no manager power-cycles":    {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, host: its, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
 		"a machine of a check with another template": {remediationFacts{machine: owned(), template: "TheirRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {

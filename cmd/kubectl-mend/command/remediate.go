@@ -17,6 +17,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -107,6 +108,8 @@ type remediationFacts struct {
 	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
 	request   *mendv1.HostRemediation
 	cyclePage *page.Explanation
+	// host is what the machine names as its host.
+	host host.Found
 }
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
@@ -196,6 +199,9 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	f.request = requestByHand(f.machine, list.Items)
 	if err := a.Snapshot.Add(f.request); err != nil {
 		return err
+	}
+	if f.host, err = a.Hosts().Of(ctx, f.machine); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("find the host of Machine %s: %w", f.machine.Name, err)
 	}
 	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
 	return err

@@ -87,9 +87,6 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("unseen %t since %s: %s", unseen, since, why)
 	}
-	if _, err := loaded.Live(key("c1")); !errors.Is(err, errRecorded) {
-		t.Errorf("a file can be asked: %v", err)
-	}
 	legible, err := Load(bytes.NewReader(unpacked(t, file)))
 	if err != nil || legible.Node(key("c1"), "node-of-m") == nil {
 		t.Errorf("unpacked it cannot be loaded: %v", err)

@@ -32,8 +32,6 @@ import (
 // workloadCluster is what was seen of a workload cluster: pods, budgets, volumes and leases are not read.
 type workloadCluster struct {
 	nodes map[string]*corev1.Node
-	// live reads it itself; nil in a record, and if it cannot be reached.
-	live client.Reader
 	// unseen is why its nodes were not seen, since is since when; empty if they were.
 	unseen string
 	since  time.Time
@@ -112,18 +110,6 @@ func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	return s.known(cluster).nodes[name]
 }
 
-// Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
-func (s *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	c := s.known(cluster)
-	switch {
-	case s.source == nil:
-		return nil, errRecorded
-	case c.live == nil:
-		return nil, unseenError(cluster, cmp.Or(c.unseen, explain.NodesNotAsked))
-	}
-	return c.live, nil
-}
-
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
 type Clusters struct{ snapshot *Snapshot }
 
@@ -182,7 +168,7 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	nodes, reader, err := r.nodes(ctx, cluster)
+	nodes, err := r.nodes(ctx, cluster)
 	if err != nil {
 		since := time.Time{} // since when the management cluster cannot reach it either
 		probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
@@ -194,25 +180,22 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)
-	r.snapshot.mu.Lock()
-	defer r.snapshot.mu.Unlock()
-	r.snapshot.workload(key).live = reader
 }
 
-// nodes reads the nodes of a workload cluster, and returns how it can be read.
-func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, client.Reader, error) {
+// nodes reads the nodes of a workload cluster.
+func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	list, err := r.nodesWith(ctx, reader, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if kept := workload.Kept(cluster); kept != "" {
 		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
-			return nil, nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
+			return nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
 		}
 	}
 	nodes := make([]corev1.Node, 0, len(list))
@@ -221,7 +204,7 @@ func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev
 			nodes = append(nodes, *kept)
 		}
 	}
-	return nodes, reader, nil
+	return nodes, nil
 }
 
 // nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another
