@@ -31,27 +31,6 @@ func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
 // deadline is the end of the attempt, until its power-on was asked for.
 func (s situation) deadline() time.Time { return s.Memory.Deadline(s.Policy) }
 
-// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
-// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
-// switched off and on for nothing.
-func (m Memory) Deadline(p Policy) time.Time {
-	began := m.Began
-	if m.Acted.After(began) {
-		began = m.Acted
-	}
-	end, least := began.Add(p.Timeout), time.Time{}
-	switch {
-	case m.State == PoweringOff && m.WasOff:
-		least = began.Add(2*p.Settle + p.Doubt)
-	case m.State == MovingWorkload:
-		least = m.Since.Add(p.Move)
-	}
-	if least.After(end) {
-		return least
-	}
-	return end
-}
-
 // lost is when a person is asked about a host that cannot be found. An administrator who may not change a BMC's address deletes it and
 // registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
 // cleaned. (baremetal-operator#1458)
@@ -94,17 +73,6 @@ func (f Facts) livedOn() bool {
 		return true
 	}
 	return !f.SignSeen.IsZero() && f.Sign.After(f.Memory.Sign)
-}
-
-// keepsFence says that the fence on the node may not be removed before the attempt's deadline: the host is off, by all that is known, and
-// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is off.
-func (f Facts) keepsFence() bool {
-	return f.FencedByUs && f.Fenced && f.Node == NodePresent && f.workloadStays()
-}
-
-// workloadStays says that the workload of a fenced node can move, has not, and that nothing shows that the host is on, or about to be.
-func (f Facts) workloadStays() bool {
-	return !f.Drained && !f.Discarded && !f.PoweredOn && !f.HostAnew && !f.Serviced && f.Host != HostForeign && !f.livedOn()
 }
 
 // over says that there is no more need of the power cycle.

@@ -108,17 +108,22 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
 		m.Fencing = false
 	}
-	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
-	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
-		m.FencedAt = time.Time{}
-	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
-		m.FencedAt = now
-	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:
 		m.Unseen = time.Time{}
 	case m.Unseen.IsZero():
 		m.Unseen = now
+	}
+	return m.withFencedAt(f, step, now)
+}
+
+// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
+func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
+	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
+	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
+		m.FencedAt = time.Time{}
+	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
+		m.FencedAt = now
 	}
 	return m
 }
@@ -173,6 +178,38 @@ func (f Facts) frozen() bool { return f.stands() && !f.keepsFence() }
 // moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
 func (f Facts) moving() bool {
 	return f.State == MovingWorkload && f.KeptOff && (f.Fenced || f.Node != NodePresent)
+}
+
+// keepsFence says that the fence on the node may not be removed before the attempt's deadline: the host is off, by all that is known, and
+// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is off.
+func (f Facts) keepsFence() bool {
+	return f.FencedByUs && f.Fenced && f.Node == NodePresent && f.workloadStays()
+}
+
+// workloadStays says that the workload of a fenced node can move, has not, and that nothing shows that the host is on, or about to be.
+func (f Facts) workloadStays() bool {
+	return !f.Drained && !f.Discarded && !f.PoweredOn && !f.HostAnew && !f.Serviced && f.Host != HostForeign && !f.livedOn()
+}
+
+// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
+// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
+// switched off and on for nothing.
+func (m Memory) Deadline(p Policy) time.Time {
+	began := m.Began
+	if m.Acted.After(began) {
+		began = m.Acted
+	}
+	end, least := began.Add(p.Timeout), time.Time{}
+	switch {
+	case m.State == PoweringOff && m.WasOff:
+		least = began.Add(2*p.Settle + p.Doubt)
+	case m.State == MovingWorkload:
+		least = m.Since.Add(p.Move)
+	}
+	if least.After(end) {
+		return least
+	}
+	return end
 }
 
 // clocks are the moments that patience is counted from.

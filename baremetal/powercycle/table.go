@@ -312,7 +312,8 @@ var table = map[State][]row{
 func withdrawn(state State, reason Reason) row { return row{healthyAfterAll, Withdraw, state, reason} }
 
 // ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until
-// then. The fence of a host that is off all the same stays until the workload has moved, or for the deadline. What was asked of the owner of a machine that is healthy after all is withdrawn.
+// then. The fence of a host that is off all the same stays until the workload has moved, or for the deadline. What was asked of the
+// owner of a machine that is healthy after all is withdrawn.
 func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 	rows := append([]row{{hasPowerAnnotations, Release, state, releasing}, {unfenceable, Unfence, state, UnfencedReason}}, withdraw...)
 	return append(rows,

@@ -69,7 +69,7 @@ func evidenceOf(written []metav1.Condition) []string {
 		return whole || cond.Status == metav1.ConditionUnknown
 	})
 	slices.SortStableFunc(done, func(a, b metav1.Condition) int { return a.LastTransitionTime.Compare(b.LastTransitionTime.Time) })
-	var evidence []string
+	evidence := make([]string, 0, len(done))
 	for _, cond := range done {
 		at := cond.LastTransitionTime.UTC().Format(time.RFC3339)
 		evidence = append(evidence, fmt.Sprintf("%s %s=%s (%s)", at, cond.Type, cond.Status, cond.Reason))
