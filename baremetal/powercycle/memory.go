@@ -181,7 +181,8 @@ func (f Facts) moving() bool {
 }
 
 // keepsFence says that the fence on the node may not be removed before the attempt's deadline: the host is off, by all that is known, and
-// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is off.
+// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is
+// off.
 func (f Facts) keepsFence() bool {
 	return f.FencedByUs && f.Fenced && f.Node == NodePresent && f.workloadStays()
 }

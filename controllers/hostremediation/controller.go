@@ -195,7 +195,8 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 	return step, r.observeUndoers(ctx, w, step)
 }
 
-// verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by now.
+// verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by
+// now.
 func (r *Reconciler) verified(ctx context.Context, w *observed, step powercycle.Step) (powercycle.Step, error) {
 	if r.Verify == nil || w.cluster == nil || w.facts.ClusterChanged || !step.Condemns() {
 		return step, nil

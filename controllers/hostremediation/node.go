@@ -224,8 +224,8 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
 }
 
-// healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False also
-// if another check alone says so.
+// healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False
+// also if another check alone says so.
 func (r *Reconciler) healthyToCheck(w *observed) bool {
 	made, marked := remediationrequest.MadeBy(w.rem)
 	if r.Finds == nil || !marked {

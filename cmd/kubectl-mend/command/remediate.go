@@ -121,11 +121,11 @@ func (f *remediationFacts) cycles() bool {
 func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
 	switch named.kind {
 	case hostKind:
-		host := &bmov1alpha1.BareMetalHost{}
-		if err := b.read(ctx, named.key(), host, hostKind); err != nil {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		if err := b.read(ctx, named.key(), bmh, hostKind); err != nil {
 			return nil, err
 		}
-		return a.Hosts().MachineOf(ctx, host)
+		return a.Hosts().MachineOf(ctx, bmh)
 	case nodeKind:
 		machine, _, err := page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
 		return machine, err
