@@ -7,6 +7,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -59,8 +60,14 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Fencer: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
-			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
+			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
+			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
+			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
+				if p.checks == nil { // a teardown has none
+					return false, false
+				}
+				return p.checks.Finds(check, machine)
+			},
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},

@@ -20,19 +20,23 @@ import (
 // byNode is the index of attachments by the node they are of. The API server cannot select them by it.
 const byNode = "kubemend.io/node"
 
-// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume, whether that is
+// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume's name or handle, whether that is
 // attached, and whether it is to be detached.
 func SlimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return obj, nil
 	}
+	source := storagev1.VolumeAttachmentSource{PersistentVolumeName: a.Spec.Source.PersistentVolumeName}
+	if inline := a.Spec.Source.InlineVolumeSpec; inline != nil && inline.CSI != nil {
+		source.InlineVolumeSpec = &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
+			CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: inline.CSI.VolumeHandle},
+		}}
+	}
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion, DeletionTimestamp: a.DeletionTimestamp},
-		Spec: storagev1.VolumeAttachmentSpec{
-			NodeName: a.Spec.NodeName, Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: a.Spec.Source.PersistentVolumeName},
-		},
-		Status: storagev1.VolumeAttachmentStatus{Attached: a.Status.Attached},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: a.Spec.NodeName, Source: source},
+		Status:     storagev1.VolumeAttachmentStatus{Attached: a.Status.Attached},
 	}, nil
 }
 
@@ -91,30 +95,83 @@ func sorted(attachments []*storagev1.VolumeAttachment) []*storagev1.VolumeAttach
 //
 // A volume that must not be read says nothing: its attachment has to go.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
-	name := a.Spec.Source.PersistentVolumeName
-	if !a.DeletionTimestamp.IsZero() || name == nil || len(p.staying) == 0 && !long {
+	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
 		return true, false, nil
 	}
-	volume := &corev1.PersistentVolume{}
-	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, volume); {
-	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+	volume, known, err := volumeOf(ctx, live, a)
+	switch {
+	case err != nil || !known:
+		return true, false, err
+	case slices.ContainsFunc(p.staying, volume.isOf):
+		return false, false, nil
+	case !long:
 		return true, false, nil
-	case client.IgnoreNotFound(err) != nil:
-		return true, false, fmt.Errorf("read volume %s: %w", *name, err)
-	}
-	if volume.Spec.ClaimRef == nil { // the volume is gone, or no claim is bound to it
-		return !long, long, nil
-	}
-	claim := client.ObjectKey{Namespace: volume.Spec.ClaimRef.Namespace, Name: volume.Spec.ClaimRef.Name}
-	if p.staying[claim] || !long {
-		return !p.staying[claim], false, nil
+	case volume == attachedVolume{}:
+		return false, true, nil
 	}
 	awaited := false
 	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
-		awaited = awaited || pod.Status.Phase == corev1.PodPending && slices.Contains(claimsOf(pod), claim)
-	}, client.InNamespace(claim.Namespace))
+		awaited = awaited || pod.Status.Phase == corev1.PodPending && volume.isOf(pod)
+	}, client.InNamespace(volume.claim.Namespace))
 	awaited = awaited || !whole // in doubt
 	return awaited, !awaited, err
+}
+
+// attachedVolume is what tells which pods have a volume that is attached: the claim that it is bound to, or the handle of one that a pod
+// names itself, in all namespaces. It is zero of a volume that is gone, or that no claim is bound to.
+type attachedVolume struct {
+	claim  client.ObjectKey
+	inline string
+}
+
+// volumeOf returns the volume of an attachment; false if that is not known, or must not be read.
+func volumeOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (volume attachedVolume, known bool, err error) {
+	name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec
+	switch {
+	case name == nil && inline != nil && inline.CSI != nil:
+		return attachedVolume{inline: inline.CSI.VolumeHandle}, inline.CSI.VolumeHandle != "", nil
+	case name == nil:
+		return attachedVolume{}, false, nil
+	}
+	found := &corev1.PersistentVolume{}
+	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, found); {
+	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		return attachedVolume{}, false, nil
+	case client.IgnoreNotFound(err) != nil:
+		return attachedVolume{}, false, fmt.Errorf("read volume %s: %w", *name, err)
+	}
+	if ref := found.Spec.ClaimRef; ref != nil {
+		volume.claim = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+	}
+	return volume, true, nil
+}
+
+// isOf reports whether pod has v.
+func (v attachedVolume) isOf(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		id := ""
+		switch {
+		case volume.PersistentVolumeClaim != nil:
+			return v.claim == client.ObjectKey{Namespace: pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
+		case volume.Ephemeral != nil:
+			return v.claim == client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name + "-" + volume.Name}
+		case volume.AWSElasticBlockStore != nil:
+			id = volume.AWSElasticBlockStore.VolumeID
+		case volume.AzureDisk != nil:
+			id = volume.AzureDisk.DataDiskURI
+		case volume.Cinder != nil:
+			id = volume.Cinder.VolumeID
+		case volume.GCEPersistentDisk != nil:
+			id = volume.GCEPersistentDisk.PDName
+		case volume.PortworxVolume != nil:
+			id = volume.PortworxVolume.VolumeID
+		case volume.VsphereVolume != nil:
+			id = volume.VsphereVolume.VolumePath
+		}
+		// A handle is the ID that the pod has, but for GCE, where it is a path that ends in it, and for AWS, where the ID may be a path that
+		// ends in it. (csi-translation-lib, TranslateInTreeInlineVolumeToCSI.)
+		return id != "" && v.inline != "" && (id == v.inline || strings.HasSuffix(v.inline, "/"+id) || strings.HasSuffix(id, "/"+v.inline))
+	})
 }
 
 // cachedAttachments returns the cache of a cluster's attachments; nil if it is not filled, or is of a connection that is no more.

@@ -19,13 +19,16 @@ import (
 
 func TestASlimAttachmentHoldsWhatIsAsked(t *testing.T) {
 	fat, volume := attachment("v", "n", true), "pv"
+	inline("id")(fat)
 	fat.Spec.Source.PersistentVolumeName = &volume
+	source := fat.Spec.DeepCopy().Source
+	fat.Spec.Source.InlineVolumeSpec.CSI.Driver = "d"
 	fat.UID, fat.ResourceVersion, fat.Labels = "u", "7", map[string]string{"a": "b"}
 	fat.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "m"}}
 	fat.Status.AttachmentMetadata = map[string]string{"device": "/dev/x"}
 	want := &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "u", ResourceVersion: "7"},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n", Source: storagev1.VolumeAttachmentSource{PersistentVolumeName: &volume}},
+		Spec:       storagev1.VolumeAttachmentSpec{NodeName: "n", Source: source},
 		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
 	}
 	got, err := SlimAttachment(fat)

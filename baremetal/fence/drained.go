@@ -66,8 +66,8 @@ type podsOf struct {
 	// left are the names of those that have to move, uids theirs.
 	left []string
 	uids []types.UID
-	// staying are the claims to volumes of those that need not, and run.
-	staying map[client.ObjectKey]bool
+	// staying are those with volumes that need not, and run.
+	staying []*corev1.Pod
 }
 
 // podsLeft are the pods of a node, as the API server has them, not as a cache does. found are those that were there when it was
@@ -75,16 +75,14 @@ type podsOf struct {
 // node replaces each that is evicted by one on that node: kubernetes/kubernetes#75913.) Of a list that does not end it returns what
 // it found; if that is nothing, an error, for pods may follow.
 func podsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, found []types.UID) (podsOf, error) {
-	pods := podsOf{staying: map[client.ObjectKey]bool{}}
+	var pods podsOf
 	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
 		switch {
 		case hasToMove(pod, taint) && (found == nil || slices.Contains(found, pod.UID)):
 			pods.left = append(pods.left, fmt.Sprintf("Pod %s/%s", pod.Namespace, pod.Name))
 			pods.uids = append(pods.uids, pod.UID)
-		case !finished(pod):
-			for _, claim := range claimsOf(pod) {
-				pods.staying[claim] = true
-			}
+		case !finished(pod) && len(pod.Spec.Volumes) > 0:
+			pods.staying = append(pods.staying, pod)
 		}
 	}, client.MatchingFields{nodeNameField: node})
 	if err == nil && !whole && len(pods.left) == 0 {
@@ -111,19 +109,6 @@ func eachPod(ctx context.Context, live client.Reader, do func(*corev1.Pod), of .
 		}
 	}
 	return false, nil
-}
-
-// claimsOf are the claims by which a pod has its volumes.
-func claimsOf(pod *corev1.Pod) (claims []client.ObjectKey) {
-	for i := range pod.Spec.Volumes {
-		switch v := &pod.Spec.Volumes[i]; {
-		case v.PersistentVolumeClaim != nil:
-			claims = append(claims, client.ObjectKey{Namespace: pod.Namespace, Name: v.PersistentVolumeClaim.ClaimName})
-		case v.Ephemeral != nil:
-			claims = append(claims, client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name + "-" + v.Name})
-		}
-	}
-	return claims
 }
 
 func finished(pod *corev1.Pod) bool {

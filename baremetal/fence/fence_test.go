@@ -89,21 +89,6 @@ func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Objec
 
 func nodesOf(w *fakeCluster) *Nodes { return NewNodes(w, func(Place) {}) }
 
-// looker is who can look at a node.
-type looker interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error)
-}
-
-// lookers are all who look at the nodes of w: they see the same.
-func lookers(w *fakeCluster) map[string]looker {
-	return map[string]looker{
-		"who fences": nodesOf(w),
-		"an onlooker": Reader{Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-			return w.GetUncachedClient(ctx, cluster)
-		}},
-	}
-}
-
 func node(changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}
 	for _, change := range changes {

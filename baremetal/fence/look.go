@@ -75,49 +75,17 @@ func (s Seen) Waits() bool { return (s.Fenced || s.Presence == Absent) && !s.Dra
 // A cluster that cannot be asked is no error: the node is Unseen. An error means that the cluster gave an answer that is of no use, such
 // as a refusal; the look that comes with it is of a node Unseen as well, so that a caller can carry on, and tell of the error.
 func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
-	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
-		live, err := n.clusters.GetUncachedClient(ctx, cluster)
-		if err == nil {
-			// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
-			_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
-		}
-		return live, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
-			return n.attachmentsLeft(ctx, live, cluster, node, ask)
-		}, err
-	})
-}
-
-// Reader looks at nodes as Nodes does, and keeps nothing: no connection, no cache and no watch.
-type Reader struct {
-	// Reader returns a reader of a workload cluster. Of pods it has to select those of a node, by the field spec.nodeName.
-	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
-}
-
-// Look is that of Nodes.
-func (r Reader) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
-	return look(ctx, cluster, node, by, func() (client.Reader, volumes, error) {
-		reader, err := r.Reader(ctx, cluster)
-		return reader, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
-			if !ask {
-				return nil, nil
-			}
-			return listAttachments(ctx, reader, node)
-		}, err
-	})
-}
-
-// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
-type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
-
-// look looks at a node of a cluster that connect connects to.
-func look(ctx context.Context, cluster client.ObjectKey, name string, by Owner, connect func() (client.Reader, volumes, error)) (Seen, error) {
-	if name == "" {
+	if node == "" {
 		return Seen{Presence: Absent, Drained: true}, nil
 	}
 	var seen Seen
-	live, attached, err := connect()
+	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		seen, err = lookAt(ctx, live, name, by, attached)
+		// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
+		_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
+		seen, err = lookAt(ctx, live, node, by, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
+			return n.attachmentsLeft(ctx, live, cluster, node, ask)
+		})
 	}
 	switch {
 	case err == nil:
@@ -125,9 +93,12 @@ func look(ctx context.Context, cluster client.ObjectKey, name string, by Owner, 
 	case !errors.Is(ctx.Err(), context.Canceled) && outOfReach(err): // a deadline that has passed is the cluster's silence
 		return Seen{Cause: err}, nil
 	default:
-		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", name, cluster, err)
+		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
 	}
 }
+
+// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
+type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
 
 func lookAt(ctx context.Context, live client.Reader, name string, by Owner, attached volumes) (Seen, error) {
 	node := &corev1.Node{}

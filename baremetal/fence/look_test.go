@@ -108,17 +108,15 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 			if tc.what != nil {
 				objs = append(objs, tc.what)
 			}
-			for who, looker := range lookers(clusterOf(interceptor.Funcs{}, objs...)) {
-				seen, err := looker.Look(t.Context(), cluster, "n", us)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
-					t.Errorf("%s: left (-want +got):\n%s", who, diff)
-				}
-				if seen.Drained != (len(tc.want) == 0) || seen.Count != len(tc.want) {
-					t.Errorf("%s: drained: %t, %d left; want %d", who, seen.Drained, seen.Count, len(tc.want))
-				}
+			seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
+				t.Errorf("left (-want +got):\n%s", diff)
+			}
+			if seen.Drained != (len(tc.want) == 0) || seen.Count != len(tc.want) {
+				t.Errorf("drained: %t, %d left; want %d", seen.Drained, seen.Count, len(tc.want))
 			}
 		})
 	}
@@ -248,18 +246,16 @@ func TestLook(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			for who, looker := range lookers(tc.fakeCluster) {
-				seen, err := looker.Look(t.Context(), cluster, tc.name, us)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if (seen.Node != nil) != (seen.Presence == Present) || (seen.Cause != nil) != (seen.Presence == Unseen) {
-					t.Errorf("%s: presence %d, node %v, cause %v", who, seen.Presence, seen.Node, seen.Cause)
-				}
-				seen.Node, seen.Cause = nil, nil
-				if diff := cmp.Diff(tc.want, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
-					t.Errorf("%s: Look() (-want +got):\n%s", who, diff)
-				}
+			seen, err := nodesOf(tc.fakeCluster).Look(t.Context(), cluster, tc.name, us)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (seen.Node != nil) != (seen.Presence == Present) || (seen.Cause != nil) != (seen.Presence == Unseen) {
+				t.Errorf("presence %d, node %v, cause %v", seen.Presence, seen.Node, seen.Cause)
+			}
+			seen.Node, seen.Cause = nil, nil
+			if diff := cmp.Diff(tc.want, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
+				t.Errorf("Look() (-want +got):\n%s", diff)
 			}
 		})
 	}
@@ -290,18 +286,16 @@ func TestALookThatFailsConcludesNothing(t *testing.T) {
 			"attachments": {List: failing[*storagev1.VolumeAttachmentList](tc.err)},
 		} {
 			t.Run(name+", asked for the "+what, func(t *testing.T) {
-				for who, looker := range lookers(clusterOf(broken, node(outage, marked("us")))) {
-					seen, err := looker.Look(t.Context(), cluster, "n", us)
-					if (err != nil) != tc.fails || (seen.Cause != nil) == tc.fails {
-						t.Errorf("%s: error %v, cause %v, fails: want %t", who, err, seen.Cause, tc.fails)
-					}
-					if !errors.Is(errors.Join(err, seen.Cause), tc.err) {
-						t.Errorf("%s: the cause is lost: %v, %v", who, err, seen.Cause)
-					}
-					seen.Cause = nil
-					if diff := cmp.Diff(Seen{Presence: Unseen}, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
-						t.Errorf("%s: Look() (-want +got):\n%s", who, diff)
-					}
+				seen, err := nodesOf(clusterOf(broken, node(outage, marked("us")))).Look(t.Context(), cluster, "n", us)
+				if (err != nil) != tc.fails || (seen.Cause != nil) == tc.fails {
+					t.Errorf("error %v, cause %v, fails: want %t", err, seen.Cause, tc.fails)
+				}
+				if !errors.Is(errors.Join(err, seen.Cause), tc.err) {
+					t.Errorf("the cause is lost: %v, %v", err, seen.Cause)
+				}
+				seen.Cause = nil
+				if diff := cmp.Diff(Seen{Presence: Unseen}, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
+					t.Errorf("Look() (-want +got):\n%s", diff)
 				}
 			})
 		}

@@ -166,7 +166,7 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 			continue
 		}
 		id := ids[other.Name]
-		if id == "" && annotatedHost(other) == "" {
+		if id == "" {
 			var err error
 			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
@@ -180,9 +180,8 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 	return "", nil
 }
 
-// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one without the
-// annotation whose Machine is not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its
-// kind.
+// ownProviderID is spec.providerID of a Metal3Machine. It is read past the cache, which has metadata alone, and only of one whose Machine
+// is not there or has none: Cluster API copies it to the Machine. An item of a list of metadata does not say its kind.
 func (h *Hosts) ownProviderID(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) (string, error) {
 	whole := &unstructured.Unstructured{}
 	whole.SetGroupVersionKind(kind)

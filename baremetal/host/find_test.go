@@ -61,6 +61,9 @@ func listed(ctx context.Context, c client.WithWatch, into client.ObjectList, opt
 }
 
 func TestOf(t *testing.T) {
+	const twice = "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it"
+	const differs = "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
+		"and spec.providerID of the Machine is "
 	cases := map[string]struct {
 		machine *clusterv1.Machine
 		objects []client.Object
@@ -115,34 +118,40 @@ func TestOf(t *testing.T) {
 		"the annotation names one host, and the provider ID another": {
 			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
 			is: powercycle.HostForeign, host: "host-1",
-			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-2/m3m-1",
+			why: differs + "metal3://ns/host-2/m3m-1",
 		},
 		"also if the host of the annotation does not exist": {
 			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostForeign,
-			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-2/m3m-1",
+			why: differs + "metal3://ns/host-2/m3m-1",
 		},
 		"the provider ID names another Metal3Machine": {
 			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
 			is: powercycle.HostForeign, host: "host-1",
-			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, and spec.providerID of the Machine is metal3://ns/host-1/m3m-2",
+			why: differs + "metal3://ns/host-1/m3m-2",
 		},
 		"a host that two Metal3Machines name": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+			is:      powercycle.HostForeign, host: "host-1", why: twice,
 		},
 		"or one by its Machine's provider ID alone": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother, provided("metal3://ns/host-1/m3m-2")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+			is:      powercycle.HostForeign, host: "host-1", why: twice,
 		},
 		"or by its own, without a Machine": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+			is:      powercycle.HostForeign, host: "host-1", why: twice,
 		},
 		"also if its Machine has none yet": {
 			objects: []client.Object{
 				aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aMachine(onAnother), aHost(),
 			},
-			is: powercycle.HostForeign, host: "host-1", why: "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it",
+			is: powercycle.HostForeign, host: "host-1", why: twice,
+		},
+		"or if its annotation names another host": {
+			objects: []client.Object{
+				aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("ns/host-2")), "metal3://ns/host-1/m3m-2"), aHost(),
+			},
+			is: powercycle.HostForeign, host: "host-1", why: twice,
 		},
 		"a Metal3Machine that waits for a host beside it": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother), aHost()}, is: powercycle.HostOurs, host: "host-1",

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -111,7 +112,8 @@ func TestPowerOf(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			got := PowerOf(aHost(tc.change))
-			if got.Unmanaged != tc.deaf || got.Trouble != tc.say {
+			setAside := strings.Contains(tc.deaf, "paused") || strings.Contains(tc.deaf, "detached")
+			if got.Unmanaged != tc.deaf || got.SetAside != setAside || got.Trouble != tc.say {
 				t.Errorf("PowerOf() = %+v, want deaf %q, trouble %q", got, tc.deaf, tc.say)
 			}
 		})

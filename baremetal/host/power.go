@@ -19,8 +19,8 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 		Fails:    host.Status.ErrorType == bmov1alpha1.PowerManagementError,
 	}
 	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
-	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]
-	p.SetAside = paused || detached
+	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation] // the status shows one that is being attached again
+	p.SetAside = paused || detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached
 	if at := host.Status.LastUpdated; at != nil {
 		p.Said = at.Time
 	}

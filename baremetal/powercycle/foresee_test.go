@@ -72,7 +72,7 @@ func TestWhatIsForeseenHappensThenAndNotBefore(t *testing.T) {
 // foresees checks the foresight of facts. It returns how many waits it saw, one or none, and how many of them end by time alone.
 func foresees(t *rapid.T, f Facts) (timed, waits int) {
 	step := Next(f, policy, noon)
-	at, next := Foresee(f, policy, noon)
+	at, next := foresee(f, policy, noon)
 	if step.Do != Wait {
 		if !at.IsZero() {
 			t.Fatalf("it foresees something after a step that acts: %s", step.Do)
@@ -95,4 +95,26 @@ func foresees(t *rapid.T, f Facts) (timed, waits int) {
 		}
 	}
 	return timed, 1
+}
+
+// foresee returns the first moment after now at which time alone changes the step for f, and that step: nothing happens to the facts until
+// then, and of what is remembered only what a reconcile at now stores. The moment is zero if only an event changes anything, and also if
+// the step does not wait: what comes of it is not foreseen.
+func foresee(f Facts, p Policy, now time.Time) (at time.Time, next Step) {
+	step := Next(f, p, now)
+	if step.Do != Wait {
+		return time.Time{}, Step{}
+	}
+	f.Memory = After(f, step, now)
+	for at = step.Again; !at.IsZero(); at = next.Again {
+		if next = Next(f, p, at); !next.same(step) {
+			return at, next
+		}
+	}
+	return time.Time{}, Step{}
+}
+
+// same reports whether two steps are one, whenever they look again.
+func (s Step) same(as Step) bool {
+	return s.Do == as.Do && s.Next == as.Next && s.Reason == as.Reason && s.Detail == as.Detail
 }

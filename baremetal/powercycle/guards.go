@@ -31,27 +31,6 @@ func (s situation) past(at time.Time) bool { return !s.now.Before(at) }
 // deadline is the end of the attempt, until its power-on was asked for.
 func (s situation) deadline() time.Time { return s.Memory.Deadline(s.Policy) }
 
-// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
-// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
-// switched off and on for nothing.
-func (m Memory) Deadline(p Policy) time.Time {
-	began := m.Began
-	if m.Acted.After(began) {
-		began = m.Acted
-	}
-	end, least := began.Add(p.Timeout), time.Time{}
-	switch {
-	case m.State == PoweringOff && m.WasOff:
-		least = began.Add(2*p.Settle + p.Doubt)
-	case m.State == MovingWorkload:
-		least = m.Since.Add(p.Move)
-	}
-	if least.After(end) {
-		return least
-	}
-	return end
-}
-
 // lost is when a person is asked about a host that cannot be found. An administrator who may not change a BMC's address deletes it and
 // registers it anew, which takes a quarter of an hour by hand; a machine that was replaced meanwhile would have its disks
 // cleaned. (baremetal-operator#1458)
@@ -86,14 +65,14 @@ func (f Facts) powerFails() bool {
 
 // livedOn says that the node has given a sign of life since its host was proven off. Only one that is seen to come is: the clock
 // of the node may be ahead, or that of the operator behind (a machine's clock is not set before its network is up).
-func (s situation) livedOn() bool {
+func (f Facts) livedOn() bool {
 	switch {
-	case !s.Looked || s.Node != NodePresent:
+	case !f.Looked || f.Node != NodePresent:
 		return false
-	case s.NewBoot:
+	case f.NewBoot:
 		return true
 	}
-	return s.Facts.Sign.After(s.Memory.Sign)
+	return !f.SignSeen.IsZero() && f.Sign.After(f.Memory.Sign)
 }
 
 // over says that there is no more need of the power cycle.
@@ -101,7 +80,7 @@ func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != Mac
 
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
-	off := s.moving() && !s.Drained && !s.Discarded && !s.PoweredOn && !s.HostAnew && !s.Serviced && s.Host != HostForeign && !s.livedOn()
+	off := s.moving() && s.workloadStays()
 	switch s.Node {
 	case NodeUnseen: // it may be that the API of its cluster runs on a control-plane host
 		return off && !s.FencedAt.IsZero() && !s.ControlPlane
@@ -120,11 +99,15 @@ func (s situation) provenOff() bool {
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
 // stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release the host, whatever
-// its attempts may take: who waits for it to be gone would wait as long.
+// its attempts may take: who waits for it to be gone would wait as long. A fence that had to stay until the deadline is removed after it.
 func (s situation) stateDeadline() time.Time {
 	switch {
 	case s.State.Final():
-		return s.Since.Add(min(s.Timeout, s.Releasing))
+		end, unfencing := s.Since.Add(min(s.Timeout, s.Releasing)), s.deadline().Add(s.Unreachable)
+		if s.fencedHere() && unfencing.After(end) {
+			return unfencing
+		}
+		return end
 	case s.State == Booting:
 		return s.bootDeadline()
 	}
@@ -145,11 +128,24 @@ func (s situation) keptOff() bool     { return s.Host == HostOurs && s.KeptOffBy
 // fencedHere says that there is something of ours on a node that can be seen.
 func (s situation) fencedHere() bool { return s.FencedByUs && s.Node == NodePresent }
 
+// mayUnfence says that there is, and that nothing has to move any more, or in time, before it is removed.
+func (s situation) mayUnfence() bool {
+	return s.fencedHere() && (!s.keepsFence() || s.past(s.deadline()))
+}
+
+// unfenceableUntil is when the answer of unfenceable may change: the fence may be removed, or the patience with that is over.
+func (s situation) unfenceableUntil() time.Time {
+	if s.keepsFence() && !s.past(s.deadline()) {
+		return s.deadline()
+	}
+	return s.stateDeadline()
+}
+
 // unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
 // in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host shows.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
-	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.fencedHere():
+	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.mayUnfence():
 		return false
 	case s.State == PoweringOff, s.State == MovingWorkload, s.State == PoweringOn:
 		return s.PoweredOn || s.livedOn() || row.do == waitForPerson && s.Host == HostGone
@@ -262,7 +258,7 @@ var (
 	alive       = is("node shows life", situation.livedOn)
 	aliveFenced = impatient("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
 	refuted     = is("node shows life after it was fenced", func(s situation) bool {
-		return s.livedOn() && !s.NewBoot && (s.Lived || !s.FencedAt.IsZero())
+		return s.livedOn() && !s.NewBoot && (s.Lived || s.State == MovingWorkload && !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
 	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
 	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
@@ -296,6 +292,10 @@ var (
 		name: "host fails soon after each power cycle", until: func(s situation) time.Time { return s.LoopUntil },
 		holds: func(s situation) bool { return !s.past(s.LoopUntil) && !s.KeptOff && !s.HasPowerAnnotations },
 	}
+	loopUnknown = guard{
+		name: "power cycles of before not known", until: func(s situation) time.Time { return s.LoopUntil },
+		holds: func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 },
+	}.tells(RecordsUnread)
 	notFirst               = is("not first in the queue", situation.queued)
 	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
@@ -328,6 +328,7 @@ var (
 		func(s situation) bool { return s.last() && s.faulty() })
 	lateUnreachable = timed("out of time, workload cluster out of reach", situation.stateDeadline,
 		func(s situation) bool { return s.OutOfReach && (!s.ControlPlane || s.ClusterChanged) })
+	clusterChanged     = is("another workload cluster answers", func(s situation) bool { return s.ClusterChanged })
 	powerUnmanagedLong = timed("power not managed for too long", situation.stateDeadline, func(s situation) bool { return s.Unmanaged != "" })
 
 	keptOffByOthers = is("host kept powered off by others", situation.keptOff)
@@ -346,8 +347,10 @@ var (
 
 	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
 	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
-	pausedFenced          = is("paused, node fenced by us", func(s situation) bool { return s.Paused && s.fencedHere() })
-	pausedNow             = is("paused", func(s situation) bool { return s.Paused })
+	pausedFenced          = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
+		return s.Paused && s.mayUnfence()
+	}}
+	pausedNow = is("paused", func(s situation) bool { return s.Paused })
 
 	nodeAbsent             = is("node gone", func(s situation) bool { return s.Node == NodeAbsent }).tells(NodeIsGone)
 	nodeAbsentEmpty        = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
@@ -365,9 +368,14 @@ var (
 	notFenced          = is("node not fenced", func(s situation) bool { return !s.Fenced })
 	notDrained         = is("workload still there", func(s situation) bool { return !s.Drained })
 	drainedIdle        = is("volumes attached that nothing waits for", func(s situation) bool { return s.Idle }).tells(VolumesIdle)
-	unfenceable        = impatient("node fenced by us", situation.fencedHere)
-	onAndFenced        = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
-	fenceToBeSeen      = impatient("node fenced by us, out of reach", func(s situation) bool {
+	unfenceable        = guard{name: "node fenced by us", until: situation.unfenceableUntil, holds: func(s situation) bool {
+		return s.patient() && s.mayUnfence()
+	}}
+	fenceKept = is("node fenced by us, workload of a host that is off not moved", func(s situation) bool {
+		return s.keepsFence() && !s.past(s.deadline())
+	}).tells(WorkloadLeaving)
+	onAndFenced   = impatient("host on, node fenced by us", func(s situation) bool { return s.PoweredOn && s.fencedHere() })
+	fenceToBeSeen = impatient("node fenced by us, out of reach", func(s situation) bool {
 		return s.ours() && s.Node != NodePresent && s.Machine != MachineDeleting
 	}).tells(FenceUnseen)
 	stillFenced     = is("node still fenced by us", situation.fencedHere)

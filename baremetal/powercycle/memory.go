@@ -9,7 +9,7 @@ import (
 func After(f Facts, step Step, now time.Time) Memory {
 	f.Paused = f.stands()
 	before := f.Memory
-	f.Memory = f.awake(f.Paused, now)
+	f.Memory = f.awake(f.frozen(), now)
 	m := f.Memory
 	if m.State != step.Next || m.Since.IsZero() || step.Do == Advance {
 		m.State, m.Since = step.Next, now
@@ -19,7 +19,7 @@ func After(f Facts, step Step, now time.Time) Memory {
 	m.Cause = causeOf(f, step)
 	m = m.withFence(f, step, now)
 	m = m.withHost(f, step, now)
-	if goesOn := f.Paused && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
+	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
 		m.restore(before) // the same is remembered
 	}
 	return m
@@ -108,17 +108,22 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case f.Node == NodePresent && !f.FencedByUs && f.Looked:
 		m.Fencing = false
 	}
-	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
-	case step.Next != MovingWorkload:
-		m.FencedAt = time.Time{}
-	case m.FencedAt.IsZero() && fenced:
-		m.FencedAt = now
-	}
 	switch {
 	case step.Next != MovingWorkload || f.Node != NodeUnseen:
 		m.Unseen = time.Time{}
 	case m.Unseen.IsZero():
 		m.Unseen = now
+	}
+	return m.withFencedAt(f, step, now)
+}
+
+// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
+func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
+	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
+	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
+		m.FencedAt = time.Time{}
+	case step.Next == MovingWorkload && m.FencedAt.IsZero() && fenced:
+		m.FencedAt = now
 	}
 	return m
 }
@@ -149,7 +154,7 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 // kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
-	switch lived := step.Do == Unfence && !f.SignSeen.IsZero() && (situation{Facts: f}).livedOn(); {
+	switch lived := step.Do == Unfence && f.livedOn(); {
 	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
 		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
 	case f.NewBoot:
@@ -167,9 +172,45 @@ func (f Facts) stands() bool {
 	return f.Paused && !f.moving() && !noticing
 }
 
+// frozen says that the clocks stand still. They go on while a fence has to stay, which would else last as long as the pause.
+func (f Facts) frozen() bool { return f.stands() && !f.keepsFence() }
+
 // moving says that the workload of a fenced node is on its way, or may be. To let the host on before it has arrived could run it twice.
 func (f Facts) moving() bool {
 	return f.State == MovingWorkload && f.KeptOff && (f.Fenced || f.Node != NodePresent)
+}
+
+// keepsFence says that the fence on the node may not be removed before the attempt's deadline: the host is off, by all that is known, and
+// its workload has not moved. On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the host is
+// off.
+func (f Facts) keepsFence() bool {
+	return f.FencedByUs && f.Fenced && f.Node == NodePresent && f.workloadStays()
+}
+
+// workloadStays says that the workload of a fenced node can move, has not, and that nothing shows that the host is on, or about to be.
+func (f Facts) workloadStays() bool {
+	return !f.Drained && !f.Discarded && !f.PoweredOn && !f.HostAnew && !f.Serviced && f.Host != HostForeign && !f.livedOn()
+}
+
+// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
+// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
+// switched off and on for nothing.
+func (m Memory) Deadline(p Policy) time.Time {
+	began := m.Began
+	if m.Acted.After(began) {
+		began = m.Acted
+	}
+	end, least := began.Add(p.Timeout), time.Time{}
+	switch {
+	case m.State == PoweringOff && m.WasOff:
+		least = began.Add(2*p.Settle + p.Doubt)
+	case m.State == MovingWorkload:
+		least = m.Since.Add(p.Move)
+	}
+	if least.After(end) {
+		return least
+	}
+	return end
 }
 
 // clocks are the moments that patience is counted from.

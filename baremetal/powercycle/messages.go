@@ -15,7 +15,8 @@ type Cycle struct {
 	// After is what the remediation remembers after the step.
 	After Memory
 
-	Pause Pause
+	// Pause is what pauses the remediation, as a clause.
+	Pause string
 	// Ahead is what is ahead in the queue.
 	Ahead []Ahead
 	// Undoers are the clients that may have undone what was done.
@@ -28,13 +29,6 @@ type Cycle struct {
 	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
 	Left      []string
 	LeftCount int
-}
-
-// Pause is what pauses a remediation, as a clause, and what a person has to do to end that. The zero value says that nothing does.
-type Pause struct {
-	By, Fix string
-	// Cluster is the Cluster that pauses it; empty if another object does.
-	Cluster string
 }
 
 // endReasons are the reasons whose messages say how a remediation has ended, by its state.
@@ -60,6 +54,8 @@ func (s Step) Message() string {
 		return ended + "; the fence is removed from the node"
 	case s.Detail == FenceUnseen:
 		return ended + "; waiting for the node, to remove the fence"
+	case s.Detail == WorkloadLeaving:
+		return ended + "; waiting for the workload to leave the node, to remove the fence"
 	}
 	return ended
 }
@@ -187,8 +183,11 @@ func (c *Cycle) queue() string {
 	return strings.Join(texts, "; ")
 }
 
-// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin.
+// loop is how often the host was power-cycled and failed again, and when the next power cycle may begin; empty before that is known.
 func (c *Cycle) loop() string {
+	if c.Facts.Loop.Times == 0 {
+		return ""
+	}
 	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }

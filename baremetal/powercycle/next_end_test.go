@@ -5,6 +5,7 @@ import "testing"
 func TestNextInRequestingOwner(t *testing.T) {
 	testNext(t, RequestingOwner, []nextCase{
 		{"no owner is asked where two nodes have the provider ID", facts{nodeTwins}, AskPerson, RequestingOwner, "NodeMismatch"},
+		{"nor where another workload cluster answers", facts{changed}, AskPerson, RequestingOwner, "ClusterUnreachable"},
 		{"a mark that another client removes again and again asks a person",
 			facts{stateOver, func(f *Facts) { f.Did = Did{Do: MarkHost, Times: 9, At: noon} }}, AskPerson, RequestingOwner, "StepUndone"},
 		{"no owner is asked during a teardown", facts{leavingNow}, Advance, Ended, "Teardown"},
@@ -58,6 +59,12 @@ func TestNextInEnded(t *testing.T) {
 		{"a paused remediation that is deleted stays", facts{paused, deleting}, Wait, Ended, "Paused"},
 		{"N2: the host is released first", facts{deleting, heldOff, fenced}, Release, Ended, "Releasing"},
 		{"the fence is removed next", facts{deleting, fenced}, Unfence, Ended, "Unfenced"},
+		{"the fence of a host that is off stays until the workload has moved", facts{deleting, fenced, off}, Wait, Ended, "Releasing"},
+		{"also if its machine is deleted and another client keeps it off",
+			facts{machineGoing, fenced, off, heldElsewhere}, Wait, Ended, "Releasing"},
+		{"or for the deadline", facts{deleting, fenced, off, attemptOver}, Unfence, Ended, "Unfenced"},
+		{"or until the node boots", facts{deleting, fenced, off, anotherBoot}, Unfence, Ended, "Unfenced"},
+		{"or until the node is deleted", facts{deleting, fenced, off, discarded}, Unfence, Ended, "Unfenced"},
 		{"a node that cannot be seen is waited for", facts{deleting, fenced, blind}, Wait, Ended, "Releasing"},
 		{"a node that cannot be seen is waited for until the timeout",
 			facts{deleting, fenced, blind, stateOver}, DropFinalizer, Ended, "UnfenceTimedOut"},

@@ -354,7 +354,7 @@ type Step struct {
 // Next returns the step for f. It is total: every state ends in a row that always matches.
 func Next(f Facts, p Policy, now time.Time) Step {
 	f.Paused = f.stands()
-	f.Memory = f.awake(f.Paused, now)
+	f.Memory = f.awake(f.frozen(), now)
 	if f.State == "" {
 		f.State = Pending
 	}

@@ -72,8 +72,6 @@ const (
 type Ahead struct {
 	// Text is what it waits for, as a clause.
 	Text string
-	// Kind and Name are those of an object that it waits for; empty if it waits for none. A BareMetalHost is its own, and has no Name here.
-	Kind, Name string
 	// Until is when to look again; zero if an event tells.
 	Until time.Time
 	// Manager says that it waits for the manager to run elsewhere.
@@ -87,12 +85,11 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	case q.Unasked != "":
 		return []Ahead{{Text: q.Unasked, Until: now.Add(unreadRecheck)}}
 	case q.KeptOffFor != "":
-		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor, Kind: "BareMetalHost"}}
+		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor}}
 	}
 	for _, other := range q.SameMachine {
 		if other.before(q.Self) {
-			kind, name, _ := strings.Cut(other.Name, " ")
-			return []Ahead{{Text: other.Name + " is under way", Kind: kind, Name: name}}
+			return []Ahead{{Text: other.Name + " is under way"}}
 		}
 	}
 	if q.Plane != nil {
@@ -106,14 +103,14 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	}
 	if q.ManagerHere {
 		const text = "no other replica is ready elsewhere, or it is about to take over"
-		return []Ahead{{Text: text, Kind: "BareMetalHost", Until: now.Add(replicaRecheck), Manager: true}}
+		return []Ahead{{Text: text, Until: now.Add(replicaRecheck), Manager: true}}
 	}
 	return nil
 }
 
 // ahead says why a member of a control plane, "it", has to wait.
 func (p *Plane) ahead(o controlplane.Objection, now time.Time) Ahead {
-	ahead := Ahead{Kind: "Machine", Name: o.Member, Until: o.Until}
+	ahead := Ahead{Until: o.Until}
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
 		ahead.Text = fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
@@ -215,6 +212,11 @@ func (m Memory) MayQueue() bool {
 	default:
 		return false
 	}
+}
+
+// Condemns reports whether s asks the owner to replace the machine, or is taken since its node is unhealthy still.
+func (s Step) Condemns() bool {
+	return s.Do == MarkHost || s.Do == RequestOwner || s.Reason == NodeStillUnhealthyReason
 }
 
 // Begins reports whether s begins something that of several remediations in a queue only one may begin at a time.

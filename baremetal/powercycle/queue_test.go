@@ -67,7 +67,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		}
 	}
 	forbidden := func(by string) Ahead {
-		return Ahead{Text: "b is being remediated (" + by + ")", Kind: "Machine", Name: "b"}
+		return Ahead{Text: "b is being remediated (" + by + ")"}
 	}
 	keptOff := Disrupted(memberAs("b"), "BareMetalHost b", true, nil)
 	deaf := Disrupted(controlplane.Member{Name: "b", Node: controlplane.Silent}, "", false, []Queued{queuedAs("r", Memory{State: Pending})})
@@ -82,8 +82,8 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		return is
 	}
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
-	first := Ahead{Text: "b is ahead in the queue", Kind: "Machine", Name: "b"}
-	here := Ahead{Kind: "BareMetalHost", Until: noon.Add(replicaRecheck), Manager: true}
+	first := Ahead{Text: "b is ahead in the queue"}
+	here := Ahead{Until: noon.Add(replicaRecheck), Manager: true}
 	here.Text = "no other replica is ready elsewhere, or it is about to take over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
@@ -91,8 +91,8 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}{
 		"a worker alone waits for nothing":                  {func(*Queue) {}, nil},
 		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why", Until: noon.Add(unreadRecheck)}}},
-		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Text: "the host is kept powered off for remediation x", Kind: "BareMetalHost"}}},
-		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Text: "HostRemediation x is under way", Kind: "HostRemediation", Name: "x"}}},
+		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Text: "the host is kept powered off for remediation x"}}},
+		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Text: "HostRemediation x is under way"}}},
 		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere = true }, []Ahead{here}},
 		"members that are healthy keep none waiting":        {plane(memberAs("b"), memberAs("c")), nil},
 		"a member that is being power-cycled does":          {plane(memberAs("b", queuedAs("r", begunAt(PoweringOff, began)))), []Ahead{forbidden("HostRemediation r")}},

@@ -98,8 +98,10 @@ const (
 	ProofWrong          Detail = "ProofWrong"
 	ReceiptContradicted Detail = "ReceiptContradicted"
 	ReceiptLate         Detail = "ReceiptLate"
+	RecordsUnread       Detail = "RecordsUnread" // of the host, since the manager has just started
 	StatusOutdated      Detail = "StatusOutdated"
 	VolumesIdle         Detail = "VolumesIdle"
+	WorkloadLeaving     Detail = "WorkloadLeaving" // the node is fenced until then
 )
 
 // Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.

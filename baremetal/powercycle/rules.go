@@ -1,7 +1,5 @@
 package powercycle
 
-import "time"
-
 // Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
 type Rule struct {
 	Reason Reason
@@ -12,29 +10,13 @@ type Rule struct {
 	detail func(*Cycle) string
 	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
 	Fix string
-	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node. Without is what the facts
-	// would be if that wait was over; nil if it cannot be known what comes then.
-	Blocks  bool
-	Without func(*Facts)
-	// Object is what blocks.
-	Object Object
+	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node.
+	Blocks bool
 	// Passes says that a remediation which waits for it has no place under a limit of its check: it may take days, and is nobody's fault.
 	Passes bool
-	// Late says that something was not done by its deadline.
-	Late bool
 	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
 	OnHost, OnMachine, Warns bool
 }
-
-// Object is the kind of object that blocks a power cycle.
-type Object string
-
-// What may block a power cycle.
-const (
-	TheHost    Object = "Host"
-	TheQueue   Object = "Queue"
-	TheCluster Object = "Cluster"
-)
 
 const (
 	seeToTheBMC   = "see to the BMC: its address, credentials, network"
@@ -62,30 +44,35 @@ var rules = []Rule{
 			{do: Release, message: "The remediation is paused; the host is released"},
 			{do: Unfence, message: "The remediation is paused; the fence is removed from the node"},
 		},
-		detail: func(c *Cycle) string { return c.Pause.By }, Fix: "end the pause when it may go on",
-		Blocks: true, Without: func(f *Facts) { f.Paused = false }, Object: TheCluster, Passes: true, OnHost: true,
+		detail: func(c *Cycle) string { return c.Pause },
+		Fix:    "when it may go on, remove the annotation cluster.x-k8s.io/paused, or set spec.paused of the Cluster to false",
+		Blocks: true, Passes: true, OnHost: true,
 	},
 
 	{
 		Reason: WaitingInQueueReason, Message: "Waiting in its queue", detail: (*Cycle).queue,
-		Blocks: true, Without: func(f *Facts) { f.First = true }, Object: TheQueue,
+		Blocks: true,
 	},
 	{
 		Reason: QueueTimedOutReason, Message: "It has waited in its queue for too long, and goes on waiting",
 		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
-		Blocks: true, Without: func(f *Facts) { f.First = true }, Object: TheQueue, Late: true, OnMachine: true,
+		Blocks: true, OnMachine: true,
 	},
 	{
 		Reason:  RemediationLoopReason,
 		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",
-		detail:  (*Cycle).loop,
-		Fix:     "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
-		Blocks:  true, Without: func(f *Facts) { f.LoopUntil = time.Time{} }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
+		variants: []variant{{
+			detail:  RecordsUnread,
+			message: "How often the host was power-cycled before is not known yet, as the manager has just started",
+		}},
+		detail: (*Cycle).loop,
+		Fix:    "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
+		Blocks: true, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,
 		Fix:    "run two replicas, on two nodes, with --leader-elect",
-		Blocks: true, Without: func(f *Facts) { f.First, f.ManagerHere = true, false },
+		Blocks: true,
 	},
 	{
 		Reason: AttemptBeganReason, Message: "An attempt has begun",
@@ -102,14 +89,14 @@ var rules = []Rule{
 			{from: []State{Pending, Preparing}, message: "The machine has no host that could be power-cycled"},
 		},
 		detail: func(c *Cycle) string { return c.Mismatch }, Fix: "register the host again, or delete the Machine",
-		Blocks: true, Without: func(f *Facts) { f.Host = HostOurs }, Late: true, OnMachine: true,
+		Blocks: true, OnMachine: true,
 	},
 	{
 		Reason: HostMismatchReason, Message: "The host does not belong to the machine any more",
 		variants: []variant{{from: []State{Pending, Preparing}, message: "The host does not belong to the machine"}},
 		detail:   func(c *Cycle) string { return c.Mismatch },
 		Fix:      "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
-		Blocks:   true, Without: func(f *Facts) { f.Host = HostOurs }, Object: TheHost, OnMachine: true,
+		Blocks:   true, OnMachine: true,
 	},
 	{
 		Reason: HostSwitchedOffReason, Message: "The host is switched off by its owner; waiting until it is switched on again",
@@ -118,7 +105,7 @@ var rules = []Rule{
 			{do: Advance, message: "The host was switched off by its owner; the power cycle goes on when it is switched on again"},
 		},
 		Fix:    "set spec.online of the host to true when it is repaired, or delete the Machine",
-		Blocks: true, Without: func(f *Facts) { f.Wanted = true }, Object: TheHost, Passes: true, OnMachine: true,
+		Blocks: true, Passes: true, OnMachine: true,
 	},
 	{
 		Reason: HostKeptOffReason, Message: "Another client keeps the host powered off; waiting until it does not",
@@ -128,7 +115,7 @@ var rules = []Rule{
 		},
 		detail: func(c *Cycle) string { return "annotation " + c.Facts.KeptOffBy },
 		Fix:    "remove the annotation when the host is to be on again",
-		Blocks: true, Without: func(f *Facts) { f.KeptOffBy = "" }, Object: TheHost, Passes: true, OnMachine: true,
+		Blocks: true, Passes: true, OnMachine: true,
 	},
 	{Reason: HostReleasedByOthersReason, Message: "Nobody else keeps the host powered off, paused or detached any more"},
 	{
@@ -138,7 +125,7 @@ var rules = []Rule{
 			{do: Advance, message: "The power of the host is not managed now; the power cycle goes on when it is"},
 		},
 		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
-		Blocks: true, Without: func(f *Facts) { f.Unmanaged = "" }, Object: TheHost, Passes: true, OnHost: true, OnMachine: true,
+		Blocks: true, Passes: true, OnHost: true, OnMachine: true,
 	},
 	{
 		Reason: HostServicedReason, Message: firmwareWritten,
@@ -147,7 +134,7 @@ var rules = []Rule{
 			{do: Release, message: firmwareWritten + "; the host is released, since it boots after that"},
 		},
 		Fix:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
-		Blocks: true, Without: func(f *Facts) { f.Serviced = false }, Object: TheHost, Passes: true, OnMachine: true,
+		Blocks: true, Passes: true, OnMachine: true,
 	},
 	{
 		Reason: OperatorSilentReason, Message: "The host was not seen on in time" + noFault,
@@ -156,7 +143,7 @@ var rules = []Rule{
 			{from: []State{Rebooting}, message: "The host was not rebooted in time" + noFault},
 		},
 		Fix:    "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
-		Blocks: true, Late: true, OnHost: true, OnMachine: true,
+		Blocks: true, OnHost: true, OnMachine: true,
 	},
 	{Reason: RecoveredReason, Message: "The machine became healthy; its host is not touched"},
 
@@ -184,14 +171,14 @@ var rules = []Rule{
 			return "likely " + c.Undoers
 		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
-		Blocks: true, Without: func(f *Facts) { f.Did = Did{} }, Object: TheHost, OnMachine: true,
+		Blocks: true, OnMachine: true,
 	},
 	{
 		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
-		Blocks: true, Without: func(f *Facts) { f.Fails = false }, Object: TheHost,
+		Blocks: true,
 	},
 	{
-		Reason: PowerOffTimedOutReason, Message: "The host was not seen off in time", Fix: seeToTheBMC, Late: true,
+		Reason: PowerOffTimedOutReason, Message: "The host was not seen off in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen off in time; one more attempt has begun"}},
 	},
 	{
@@ -201,12 +188,12 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerSettlingReason, Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
-		Blocks: true, Without: func(f *Facts) { f.WasOff = false },
+		Blocks: true,
 	},
 	{Reason: ReceiptRequestedReason, Message: "The host was off before it was asked; its operator is asked to read the hardware"},
 	{
 		Reason: AwaitingReceiptReason, Message: "The host was off before it was asked; waiting for its operator to read the hardware",
-		Blocks: true, Without: func(f *Facts) { f.ReceiptGiven = true },
+		Blocks: true,
 	},
 	{
 		Reason: ReceiptGivenReason, Message: "The operator of the host has read the hardware", Blocks: true,
@@ -225,7 +212,7 @@ var rules = []Rule{
 		detail: (*Cycle).unproven,
 		Fix: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
 			"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
-		Blocks: true, Late: true, OnHost: true, OnMachine: true, Warns: true,
+		Blocks: true, OnHost: true, OnMachine: true, Warns: true,
 	},
 	{Reason: PoweredOffReason, Message: "The host is off"},
 	{Reason: PoweredOnAgainReason, Message: "The host came on before the workload had moved", Fix: "find out who powers it on"},
@@ -253,7 +240,7 @@ var rules = []Rule{
 			"cannot be believed, and the host is not power-cycled until a person resets it",
 		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
 			"then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
-		Blocks: true, Without: func(f *Facts) { f.Disproved = false }, Object: TheHost, OnHost: true, OnMachine: true,
+		Blocks: true, OnHost: true, OnMachine: true,
 	},
 
 	{
@@ -262,7 +249,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: WatchingForLifeReason, Message: "The node was heard of after its host was proven off; watching whether it is again",
-		Blocks: true, Without: func(f *Facts) { f.Sign = time.Time{} },
+		Blocks: true,
 	},
 	{
 		Reason: NodeMismatchReason, Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
@@ -272,28 +259,28 @@ var rules = []Rule{
 		},
 		detail: func(c *Cycle) string { return c.Twin },
 		Fix:    "see which machine the node belongs to: its spec.providerID, and those of the Machines",
-		Blocks: true, Without: func(f *Facts) { f.Twins = false },
+		Blocks: true,
 	},
 	{
 		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",
 		variants: []variant{
 			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
 				"it is powered on, and its node was not fenced"},
-			{from: []State{Booting}, message: "The workload cluster cannot be asked whether the machine is healthy"},
+			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
 		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,
 	},
 	{
 		Reason: WorkloadMovingReason, Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
 		variants: []variant{{detail: NodeIsGone, message: "The node is gone; waiting for its workload to go as well"}},
-		Blocks:   true, Without: func(f *Facts) { f.Drained = true },
+		Blocks:   true,
 	},
 	{
 		Reason: WorkloadStuckReason, Message: "The workload did not move in time; the host is powered on all the same", detail: (*Cycle).LeftOnNode,
 		variants: []variant{
 			{do: Unfence, message: "The workload did not move in time; the fence is removed from the node before its host is powered on"},
 		},
-		Fix: "check the finalizers of what is left, and the CSI driver's detach", Late: true,
+		Fix: "check the finalizers of what is left, and the CSI driver's detach",
 	},
 	{Reason: NodeGoneReason, Message: "There is no node any more, and nothing is left of its workload"},
 	{
@@ -312,10 +299,10 @@ var rules = []Rule{
 	{Reason: PowerOnRequestedReason, Message: "The host is asked to power on"},
 	{
 		Reason: PowerOnFailedReason, Message: "The host could not be powered on so far", Fix: seeToTheBMC,
-		Blocks: true, Without: func(f *Facts) { f.Fails = false }, Object: TheHost,
+		Blocks: true,
 	},
 	{
-		Reason: PowerOnTimedOutReason, Message: "The host was not seen on in time", Fix: seeToTheBMC, Late: true,
+		Reason: PowerOnTimedOutReason, Message: "The host was not seen on in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen on in time; one more attempt has begun"}},
 	},
 	{Reason: PoweringOnReason, Message: "Waiting for the host to be on"},
@@ -337,7 +324,7 @@ var rules = []Rule{
 		Message: "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted",
 	},
 	{
-		Reason: RebootTimedOutReason, Message: "The host did not reboot in time", Fix: seeToTheBMC, Late: true,
+		Reason: RebootTimedOutReason, Message: "The host did not reboot in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
 	},
 	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
@@ -348,7 +335,7 @@ var rules = []Rule{
 	{
 		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",
 		variants: []variant{{do: BeginAttempt, message: "The machine did not become healthy in time; one more attempt has begun"}},
-		Fix:      "look at the host's console", Late: true,
+		Fix:      "look at the host's console",
 	},
 
 	{
@@ -394,6 +381,6 @@ var rules = []Rule{
 			"nothing waits for that any longer, and it may have to be done by hand",
 		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; " +
 			"see why it was refused",
-		Late: true, OnMachine: true, Warns: true,
+		OnMachine: true, Warns: true,
 	},
 }

@@ -117,6 +117,7 @@ var table = map[State][]row{
 		{managerHere, Wait, Pending, ManagerRunsHereReason},
 		{hostLost, waitForPerson, Pending, HostGoneReason},
 		{hostMissing, Wait, Pending, HostGoneReason},
+		{loopUnknown, Wait, Pending, RemediationLoopReason},
 		{looping, Wait, Pending, RemediationLoopReason},
 		{notFirst, Wait, Pending, WaitingInQueueReason},
 		{always, BeginAttempt, Preparing, AttemptBeganReason},
@@ -295,6 +296,7 @@ var table = map[State][]row{
 		{hostAway, Wait, RequestingOwner, HostGoneReason},
 		{hostAnew, waitForPerson, RequestingOwner, HostGoneReason},
 		{twins, waitForPerson, RequestingOwner, NodeMismatchReason},
+		{clusterChanged, waitForPerson, RequestingOwner, ClusterUnreachableReason},
 		{notMarked, MarkHost, RequestingOwner, RequestingOwnerReason},
 		{notAskedOwner, RequestOwner, OwnerRequested, OwnerRequestedReason},
 		{always, Advance, OwnerRequested, OwnerRequestedReason},
@@ -310,10 +312,12 @@ var table = map[State][]row{
 func withdrawn(state State, reason Reason) row { return row{healthyAfterAll, Withdraw, state, reason} }
 
 // ending are the rows of a final state, which releases host and node before its finalizer goes: releasing is its reason until
-// then. What was asked of the owner of a machine that is healthy after all is withdrawn.
+// then. The fence of a host that is off all the same stays until the workload has moved, or for the deadline. What was asked of the
+// owner of a machine that is healthy after all is withdrawn.
 func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 	rows := append([]row{{hasPowerAnnotations, Release, state, releasing}, {unfenceable, Unfence, state, UnfencedReason}}, withdraw...)
 	return append(rows,
+		row{fenceKept, Wait, state, releasing},
 		row{fenceToBeSeen, Wait, state, releasing},
 		row{finalizerFenced, DropFinalizer, state, UnfenceTimedOutReason},
 		row{finalizer, DropFinalizer, state, reason},
@@ -368,6 +372,10 @@ func (s situation) step(row row) Step {
 // it holds no longer.
 func (s situation) again(chosen row) time.Time {
 	var first time.Time
+	due := s
+	if due.now = s.deadline(); !s.past(due.now) && due.unfencesFirst(chosen) {
+		first = due.now
+	}
 	for _, r := range rowsOf[s.State] {
 		if r.when.until == nil {
 			if r.when.name == chosen.when.name {

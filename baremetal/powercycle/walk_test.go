@@ -252,6 +252,9 @@ func wrong(s scene, step Step) string {
 	case step.Next.Final() && step.Reason != HostMismatchReason && f.State == MovingWorkload && f.moving() && f.Fenced && !f.Drained && f.Node == NodePresent &&
 		!f.PoweredOn && !f.Serviced && !f.NewBoot && !f.HostAnew && f.Host != HostForeign && noon.Before(f.Memory.Deadline(walked)):
 		return "2: ends while the workload of a host that is off is on its way"
+	case step.Do == Unfence && f.Fenced && !f.Drained && !f.PoweredOn && !f.Serviced && !f.NewBoot && f.Sign.Equal(f.Memory.Sign) &&
+		!f.HostAnew && f.Host != HostForeign && noon.Before(f.awake(false, noon).Deadline(walked)):
+		return "2: removes the fence while the workload of a host that is off is on its way"
 	case step.Do == KeepOff && f.State == PoweringOff && situation{Facts: f}.provenOff() && !f.HostAnew && !f.KeptOff:
 		return "2: holds a host off again that was proven off and released"
 	case (step.Do == KeepOff || step.Do == Reboot) && !f.First:

@@ -44,7 +44,7 @@ func (r *Remediation) Answer() Answer {
 	switch final, ended := finals[state]; {
 	case ended:
 		a.State, a.Implied = final, r.Reason == r.State
-	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !r.Acts && !inCourse[powercycle.Reason(r.Reason)]:
+	case r.Reason == NoManager, r.Reason == NotServed, r.Next.Manual, len(r.Blockers) > 0 && !inCourse[powercycle.Reason(r.Reason)]:
 		a.State = IsBlocked
 	}
 	return a

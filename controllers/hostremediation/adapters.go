@@ -36,14 +36,9 @@ type Hosts interface {
 	Disprove(ctx context.Context, h metav1.Object, now time.Time) error
 }
 
-// NodeReader reads the nodes of hosts; fence.Reader implements it, and fence.Nodes.
-type NodeReader interface {
-	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
-}
-
-// Nodes fences the nodes of hosts, and watches what leaves them; fence.Nodes implements it.
+// Nodes reads and fences the nodes of hosts, and watches what leaves them; fence.Nodes implements it.
 type Nodes interface {
-	NodeReader
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
@@ -59,8 +54,7 @@ type Clusters interface {
 }
 
 var (
-	_ Hosts      = (*host.Hosts)(nil)
-	_ Nodes      = (*fence.Nodes)(nil)
-	_ NodeReader = fence.Reader{}
-	_ Clusters   = (*workload.Clusters)(nil)
+	_ Hosts    = (*host.Hosts)(nil)
+	_ Nodes    = (*fence.Nodes)(nil)
+	_ Clusters = (*workload.Clusters)(nil)
 )

@@ -43,7 +43,7 @@ func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string) err
 func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 	k := fixtureOf(t)
 	there := &deadlines{Nodes: k.nodes}
-	k.r.Nodes, k.r.Fencer, k.r.Clusters = there, there, there
+	k.r.Nodes, k.r.Clusters = there, there
 	k.expects(powersOff, fences)
 	most := 0
 	for i := range 8 {

@@ -67,9 +67,13 @@ func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercyc
 	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
 	case apierrors.IsNotFound(storeErr):
 		return false, nil // the remediation for which to do it is gone
-	case storeErr != nil && step.Do == powercycle.Release && !apierrors.IsConflict(storeErr):
-		// A host must not stay off for as long as its remediation cannot be written: what cannot be stored is kept here until it can. The
-		// mark that stays on the host until then is one of the remediation: it has not released the host, and no other one may start.
+	case apierrors.IsConflict(storeErr) && !w.kept.conflicted: // what was decided on was stale
+		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) { k.uid, k.conflicted = w.rem.GetUID(), true })
+		return false, storeErr
+	case storeErr != nil && step.Do == powercycle.Release:
+		// A host must not stay off for as long as its remediation cannot be written, be it that another client rewrites it in a loop: what
+		// cannot be stored is kept here until it can. The mark that stays on the host until then is one of the remediation: it has not
+		// released the host, and no other one may start.
 		r.keep(w, w.stored.Annotations)
 		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt))
 	case storeErr != nil:
@@ -147,7 +151,7 @@ func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step)
 	case powercycle.Unfence:
 		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
 		defer end()
-		err = r.Fencer.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
 	case powercycle.Withdraw:
@@ -188,7 +192,7 @@ func (r *Reconciler) fence(ctx context.Context, w *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Fencer.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
 }
 
 // unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was decided.

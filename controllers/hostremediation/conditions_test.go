@@ -160,7 +160,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 	} {
 		tc.observed.rem = remediation.Own.New()
 		tc.observed.rem.SetAnnotations(tc.annotations)
-		if got := tc.observed.pause().By; got != tc.want {
+		if got := tc.observed.pause(); got != tc.want {
 			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
 		}
 	}

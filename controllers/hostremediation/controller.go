@@ -13,6 +13,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -63,8 +64,7 @@ type Reconciler struct {
 	Live     client.Reader
 	Hosts    Hosts
 	Clusters Clusters
-	Nodes    NodeReader
-	Fencer   Nodes                           // nil: the Reconciler only explains
+	Nodes    Nodes
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
 	Gate     *begin.Gate                     // of all kinds
 	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it
@@ -74,6 +74,10 @@ type Reconciler struct {
 
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package shard)
 	WatchFilterValue string
+	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
+	Verify func(ctx context.Context, cluster client.ObjectKey) error
+	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known. It may be nil.
+	Finds func(check client.ObjectKey, machine types.UID) (healthy, known bool)
 	// Reader returns a reader of a workload cluster that reads past all caches. If nil, the leases of API servers are not read.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 	// Self is where the manager runs.
@@ -172,8 +176,8 @@ const mostRemembered = 10
 // decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since what has to be
 // read depends on what is remembered.
 func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, error) {
-	step := w.next()
-	for n := 0; step.Do.Remembered() && n < mostRemembered; n++ {
+	step, err := r.verified(ctx, w, w.next())
+	for n := 0; err == nil && step.Do.Remembered() && n < mostRemembered; n++ {
 		if err := r.observeUndoers(ctx, w, step); err != nil {
 			return step, err
 		}
@@ -183,9 +187,27 @@ func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, 
 		if err := r.stateFacts(ctx, w); err != nil {
 			return step, err
 		}
-		step = w.next()
+		step, err = r.verified(ctx, w, w.next())
+	}
+	if err != nil {
+		return step, err
 	}
 	return step, r.observeUndoers(ctx, w, step)
+}
+
+// verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by
+// now.
+func (r *Reconciler) verified(ctx context.Context, w *observed, step powercycle.Step) (powercycle.Step, error) {
+	if r.Verify == nil || w.cluster == nil || w.facts.ClusterChanged || !step.Condemns() {
+		return step, nil
+	}
+	asking, done := w.answering(ctx)
+	defer done()
+	if r.Verify(asking, client.ObjectKeyFromObject(w.cluster)) == nil {
+		return step, nil
+	}
+	err := r.stateFacts(ctx, w)
+	return w.next(), err
 }
 
 // next is the step that follows from what is observed.

@@ -2,139 +2,126 @@ package hostremediation
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// ErrUnasked is in the errors of Clusters and Nodes where a workload cluster cannot be asked at all, such as in a record of the management cluster alone. That
-// is no fact about the cluster: the controller may reach it.
-var ErrUnasked = errors.New("the workload cluster cannot be asked from here")
+// Acts reports whether a manager with these flags acts on rem, whose Machine is of that cluster; nil if that does not exist.
+func Acts(kind remediation.Kind, rem remediation.Object, cluster *clusterv1.Cluster, filter string, teardown bool) bool {
+	record, _ := remediation.RecordOf(rem)
+	r := &Reconciler{Kind: kind, WatchFilterValue: filter, Teardown: teardown}
+	return r.actsOn(&observed{rem: rem, cluster: cluster, record: record})
+}
 
-// Explain returns what a reconcile of the remediation called key observes at now, and the step that it takes first. It writes nothing and watches
-// nothing. It returns nil if there is no such remediation, or if kubemend does not act on it. Of r it needs Kind, Installed, Client and Live to read
-// from, Hosts, Clusters, Nodes, and the settings.
-//
-// Where the node or the queue cannot be read (ErrUnasked), Explain repeats the remediation's last condition; where a reconcile would
-// fail, because the host or the machine cannot be read, that is all there is. Trouble has both.
-func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Remediation, error) {
-	if r.Kind.New == nil {
-		return nil, fmt.Errorf("read %s %s: only the metadata of %s is known", r.Kind.Kind, key, r.Kind.GroupVersion())
+// Explain tells what the manager wrote on rem, and what comes when its state times out. Nothing is read, and nothing is decided.
+func Explain(kind remediation.Kind, rem remediation.Object) *explain.Remediation {
+	record, _ := remediation.RecordOf(rem) // one that cannot be read is that of a failed remediation
+	memory, policy := record.Memory, policyOf(rem.Strategy(), record.BootSeconds)
+	state, namespace := cmp.Or(memory.State, powercycle.Pending), rem.GetNamespace()
+	explained := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
+		Reference: explain.Ref{Kind: kind.Kind, Namespace: namespace, Name: rem.GetName()}, Node: record.Node, Host: record.Host,
+		State: string(state), StateSince: cliv1.Moment(memory.Since), RemediationPhase: string(phases[memory.State]),
+		Attempt: memory.Attempt, Attempts: policy.Attempts(), AttemptStarted: cliv1.Moment(memory.Began),
+		Deadline: cliv1.Moment(deadlineOf(memory, policy)), Evidence: evidenceOf(rem.GetConditions()),
+	}, Conditions: rem.GetConditions()}
+	if by, known := explain.AttributionOf(rem, mendv1.RequestedAnnotation); known {
+		explained.Requested = by.Text()
 	}
-	w := &observed{now: now, rem: r.Kind.New(), explains: true}
-	if found, err := r.read(ctx, key, w); err != nil || !found {
-		return nil, err
+	if owner := remediation.OwnerOf(rem); owner != nil {
+		explained.Machine = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
-	acts, err := r.survey(ctx, w)
+	cond := conditions.Get(rem, nhcv1.ProcessingCondition)
+	if cond == nil {
+		explained.Reason, explained.Message = string(state), "It was not reconciled yet"
+		return explained
+	}
+	explained.Reason, explained.Message = cond.Reason, cond.Message
+	if memory.State == powercycle.Pending {
+		explained.RemediationPhase = string(infrav1.PhaseRunning)
+	}
+	rule := powercycle.RuleOf(powercycle.Reason(cond.Reason))
+	if memory.State == "" || rule.Blocks && !state.Final() {
+		text := strings.TrimPrefix(cond.Message, fmt.Sprintf("Attempt %d of %d: ", memory.Attempt, policy.Attempts()))
+		explained.Blockers = []explain.Blocker{{Reason: cond.Reason, Text: text, Fix: rule.Fix}}
+	}
+	explained.Next = nextOf(explained, memory, policy)
+	return explained
+}
+
+// evidenceOf are the steps of a power cycle that were done, or given up, in the order in which that was written.
+func evidenceOf(written []metav1.Condition) []string {
+	done := slices.DeleteFunc(slices.Clone(written), func(cond metav1.Condition) bool {
+		whole := cond.Type == nhcv1.ProcessingCondition || cond.Type == nhcv1.SucceededCondition
+		return whole || cond.Status == metav1.ConditionUnknown
+	})
+	slices.SortStableFunc(done, func(a, b metav1.Condition) int { return a.LastTransitionTime.Compare(b.LastTransitionTime.Time) })
+	evidence := make([]string, 0, len(done))
+	for _, cond := range done {
+		at := cond.LastTransitionTime.UTC().Format(time.RFC3339)
+		evidence = append(evidence, fmt.Sprintf("%s %s=%s (%s)", at, cond.Type, cond.Status, cond.Reason))
+	}
+	return evidence
+}
+
+// nextOf is what comes when the state of a power cycle times out; else what a person has to do.
+func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy powercycle.Policy) explain.Step {
+	begins := memory.State == powercycle.Pending || memory.State == powercycle.Preparing
+	fixed := len(explained.Blockers) > 0 && explained.Blockers[0].Fix != ""
+	if at := deadlineOf(memory, policy); !at.IsZero() && !(begins && fixed) {
+		return explain.Step{At: at, Reason: explained.Reason, Text: afterDeadline(memory, policy)}
+	}
+	fix := ""
 	switch {
-	case err != nil && ctx.Err() != nil:
-		return nil, err
-	case err != nil:
-		return r.unread(w, err), nil
-	case !acts:
-		return nil, nil
+	case fixed:
+		fix = explained.Blockers[0].Fix
+	case explained.Reason == string(powercycle.UnfenceTimedOutReason):
+		fix = powercycle.RuleOf(powercycle.UnfenceTimedOutReason).Fix
+	case memory.State == powercycle.OwnerRequested && explained.Host != "":
+		fix = powercycle.RuleOf(powercycle.OwnerRequestedReason).Fix
+		fix = fmt.Sprintf("%s: kubectl mend reset host/%s -n %s", fix, explained.Host, explained.Namespace)
+	case memory.State == powercycle.Failed:
+		fix = powercycle.RuleOf(memory.Cause.Reason).Fix
 	}
-	return r.explain(w), nil
+	if fix == "" {
+		return explain.Step{}
+	}
+	return explain.Step{Reason: explained.Reason, Text: fix, Manual: true}
 }
 
-// explain explains what was observed: the progress before the step is taken, and the message once it is.
-func (r *Reconciler) explain(w *observed) *explain.Remediation {
-	result, step, last := r.names(w), w.next(), ""
-	if len(w.unasked) > 0 {
-		if cond := conditions.Get(w.rem, nhcv1.ProcessingCondition); cond != nil && step.Do == powercycle.Wait {
-			last, step.Reason, step.Detail = cond.Message, powercycle.Reason(cond.Reason), ""
-		}
-		if step.Reason == powercycle.WorkloadMovingReason { // the node is fenced then
-			w.facts.Node, w.facts.Fenced, w.facts.FencedByUs = powercycle.NodePresent, true, true
-		}
-		result.ReadErrors = unaskedTexts(w.unasked, last != "")
+// afterDeadline is what a state has its deadline for, and what comes of it after that.
+func afterDeadline(memory powercycle.Memory, policy powercycle.Policy) string {
+	const asks, orElse = "a warning asks you to act", "; if it is not done by then: "
+	again := "the owner of the machine is asked to replace it"
+	if memory.Attempt < policy.Attempts() {
+		again = fmt.Sprintf("the next attempt begins (%d of %d)", memory.Attempt+1, policy.Attempts())
 	}
-	before, after, state := *w, *w, cmp.Or(w.facts.State, powercycle.Pending)
-	if w.idle == "" {
-		before.record.Memory = powercycle.After(w.facts, powercycle.Step{Do: powercycle.Wait, Next: state}, w.now)
-		after.remember(step)
+	power := asks
+	if memory.Faulted {
+		power = again
 	}
-	memory := before.record.Memory
-	result.State, result.Attempt, result.Attempts, result.AttemptStarted = string(state), memory.Attempt, w.policy.Attempts(), cliv1.Moment(memory.Began)
-	result.RemediationPhase, result.StateSince = string(reportOf(&before, step, "").Phase), cliv1.Moment(w.facts.Since)
-	if w.facts.State != "" || step.Do == powercycle.Wait {
-		result.StateSince, result.Deadline = cliv1.Moment(memory.Since), cliv1.Moment(deadlineOf(memory, w.policy))
+	switch memory.State {
+	case powercycle.PoweringOff:
+		return "deadline for the host to be proven off" + orElse + power + "; a host that is off is powered on, and its node not fenced"
+	case powercycle.MovingWorkload:
+		return "deadline for the workload to leave the node" + orElse + "the host is powered on all the same"
+	case powercycle.PoweringOn, powercycle.Rebooting:
+		return "deadline for the host to be on" + orElse + power
+	case powercycle.Booting:
+		return "deadline for the machine to be healthy" + orElse + again
 	}
-	result.Reason, result.Acts, result.Message = string(step.Reason), step.Do != powercycle.Wait, cmp.Or(last, after.cycle().Message("", step))
-	result.Evidence, result.Blockers = w.evidence(), w.blockers(step)
-	if last != "" && len(result.Blockers) > 1 {
-		result.Blockers = result.Blockers[:1] // what comes after it is not known
-	}
-	result.Next = w.explainNext(step, result.Blockers)
-	return result
-}
-
-// names are the names of the remediation, its host, node and machine.
-func (r *Reconciler) names(w *observed) *explain.Remediation {
-	namespace := w.rem.GetNamespace()
-	result := &explain.Remediation{HostRemediation: cliv1.HostRemediation{
-		Reference: explain.Ref{Kind: r.Kind.Kind, Namespace: namespace, Name: w.rem.GetName()},
-		Node:      w.nodeName(), Host: w.record.Host,
-	}, Conditions: w.rem.GetConditions()}
-	if by, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
-		result.Requested = by.Text()
-	}
-	if w.found.Host != nil {
-		result.Host = w.found.Host.Name
-	}
-	if owner := remediation.OwnerOf(w.rem); owner != nil {
-		result.Machine = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
-	}
-	return result
-}
-
-// unread is what is known of a remediation that cannot be reconciled, for err.
-func (r *Reconciler) unread(w *observed, err error) *explain.Remediation {
-	result, memory := r.names(w), w.record.Memory
-	result.State, result.StateSince = string(cmp.Or(memory.State, powercycle.Pending)), cliv1.Moment(memory.Since)
-	result.Attempt, result.Attempts, result.AttemptStarted = memory.Attempt, w.policy.Attempts(), cliv1.Moment(memory.Began)
-	result.RemediationPhase, result.Deadline = string(phases[memory.State]), cliv1.Moment(deadlineOf(memory, w.policy))
-	if cond := conditions.Get(w.rem, nhcv1.ProcessingCondition); cond != nil {
-		result.Reason, result.Message = cond.Reason, cond.Message
-	}
-	result.ReadErrors = unaskedTexts([]error{err}, result.Message != "")
-	return result
-}
-
-// unaskedTexts say what could not be read for a decision, and what is shown instead: the last condition, if there is one, or the decision without the answer.
-func unaskedTexts(errs []error, last bool) []string {
-	without := "; this is what a reconcile decides that cannot read it either"
-	if last {
-		without = "; the last condition of the remediation is repeated"
-	}
-	var texts []string
-	for _, err := range errs {
-		if text := workload.Plain(err) + without; !slices.Contains(texts, text) {
-			texts = append(texts, text)
-		}
-	}
-	return texts
-}
-
-// cycle is the power cycle as its messages tell it.
-func (w *observed) cycle() *powercycle.Cycle {
-	return &powercycle.Cycle{
-		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
-		Mismatch: w.found.Why, Undoers: w.undoers,
-		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
-	}
+	return "deadline for it to go on" + orElse + asks
 }

@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // act is something that is done to a host or a node.
@@ -178,4 +180,33 @@ func (f *fakeNodes) Unfence(ctx context.Context, _ client.ObjectKey, _ *corev1.N
 
 func (f *fakeNodes) Disown(context.Context, client.ObjectKey, *corev1.Node, fence.Owner) error {
 	return f.k.does(disowns)
+}
+
+// answering are workload clusters that have these nodes, or of which nothing can be asked.
+type answering struct {
+	nodes []*corev1.Node
+	err   error
+}
+
+func (a answering) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+	return workload.Seen(workload.Up, a), a.err
+}
+
+// GetByKey makes it what nodes are kept in.
+func (a answering) GetByKey(name string) (any, bool, error) {
+	for _, n := range a.nodes {
+		if n.Name == name {
+			return n, true, nil
+		}
+	}
+	return nil, false, nil
+}
+
+// List makes it what nodes are kept in.
+func (a answering) List() []any {
+	var all []any
+	for _, n := range a.nodes {
+		all = append(all, n)
+	}
+	return all
 }

@@ -102,7 +102,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	k.host.Spec.Online, k.host.Status.PoweredOn, k.host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
-		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Fencer: k.nodes, Clusters: silent{},
+		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
 		Gate: &begin.Gate{Clock: k.clock}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock,
 	}
 	var none controller.Controller

@@ -64,15 +64,19 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 
 // The owner of a machine of the control plane is asked when its last boot takes too long, but not because of what another cluster says.
 func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *testing.T) {
+	changed := &workload.ChangedError{Kept: "a", Found: "b"}
 	for name, row := range map[string]struct {
-		changed error
-		want    powercycle.State
+		state             string
+		changed, verified error
+		want              powercycle.State
 	}{
-		"its own does not answer": {nil, powercycle.OwnerRequested},
-		"another answers":         {&workload.ChangedError{Kept: "a", Found: "b"}, powercycle.Booting},
+		"its own does not answer":                       {"Booting", nil, nil, powercycle.OwnerRequested},
+		"another answers":                               {"Booting", changed, nil, powercycle.Booting},
+		"another answers by now":                        {"Booting", nil, changed, powercycle.Booting},
+		"another answers before the owner can be asked": {"RequestingOwner", nil, changed, powercycle.RequestingOwner},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, remembers(`{"state":"Booting","since":"`+noon.Add(-time.Hour).Format(time.RFC3339)+
+			k := fixtureOf(t, remembers(`{"state":"`+row.state+`","since":"`+noon.Add(-time.Hour).Format(time.RFC3339)+
 				`","attempt":2,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
 			k.obeyed = true
 			m := k.machine(t.Context())
@@ -81,9 +85,15 @@ func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *test
 				t.Fatal(err)
 			}
 			k.r.Clusters = silent{row.changed}
+			k.r.Verify = func(context.Context, client.ObjectKey) error {
+				if row.verified != nil {
+					k.r.Clusters = silent{row.verified}
+				}
+				return row.verified
+			}
 			status := k.pass()
 			record := remediation.Remembered(k.remediation())
-			if record.State != row.want || (record.Person != "") != (row.changed != nil) {
+			if record.State != row.want || (record.Person != "") != (row.want != powercycle.OwnerRequested) {
 				t.Errorf("it is %s, and a person is asked for %q: %s", record.State, record.Person, status.Message)
 			}
 		})

@@ -25,6 +25,8 @@ type kept struct {
 	record string
 	// restored is how often what somebody had removed of them was stored again.
 	restored powercycle.Did
+	// conflicted says that the last write met a conflict.
+	conflicted bool
 
 	// progress is what is exported of it, watched the node that is watched for it, until another one is.
 	progress progress
@@ -49,7 +51,7 @@ func (r *Reconciler) update(key client.ObjectKey, change func(*kept)) {
 func (r *Reconciler) drop(key client.ObjectKey) {
 	value, _ := r.kept.LoadAndDelete(key)
 	if current, _ := value.(kept); current.watched.Node != "" {
-		r.Fencer.Unwatch(current.watched.Cluster, current.watched.Node)
+		r.Nodes.Unwatch(current.watched.Cluster, current.watched.Node)
 	}
 }
 

@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"context"
 	"slices"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -14,9 +15,13 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// observeLoop finds out from the records of the host whether its power cycles did not last. A person does not wait for that.
+// observeLoop finds out from the records of the host whether its power cycles did not last, once they can be read after a start. A person
+// does not wait for that.
 func (r *Reconciler) observeLoop(ctx context.Context, w *observed) {
 	if w.machine == nil || w.found.Host == nil || w.record.Attempt > 0 || w.byPerson() {
+		return
+	}
+	if w.loopUntil = r.Records.Awaited(ctx); w.now.Before(w.loopUntil) {
 		return
 	}
 	carried, _ := records.CarriedBy(w.rem)
@@ -28,6 +33,7 @@ func (r *Reconciler) observeLoop(ctx context.Context, w *observed) {
 		failed = ready.LastTransitionTime
 	}
 	w.loop = repeats.Of(former, failed.Time)
+	w.loopUntil = w.loop.Until(w.rem.GetCreationTimestamp().Time, time.Hour)
 }
 
 // byPerson reports whether a person has asked for the remediation, and no check: by kubectl mend, by the annotation of the Machine, or by

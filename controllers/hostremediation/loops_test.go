@@ -1,15 +1,18 @@
 package hostremediation
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // byCheck is a remediation that a check has just requested.
@@ -48,6 +51,25 @@ func TestAHostThatFailsSoonAfterEachPowerCycleWaits(t *testing.T) {
 	k.expects(powersOff)
 	if status := k.wait(4 * time.Minute); status.Step != string(powercycle.PoweringOff) {
 		t.Errorf("after that it is in %s: %s", status.Step, status.Message)
+	}
+}
+
+// A manager that has just started does not know the records yet.
+func TestAHostWaitsAfterAStartUntilItsRecordsAreKnown(t *testing.T) {
+	k := fixtureOf(t, byCheck)
+	k.r.Records = &records.Records{
+		Client: k.client, Live: k.client, Clock: k.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}
+	if status := k.pass(); status.Step != string(powercycle.Pending) || !strings.Contains(status.Message, "not known yet") {
+		t.Errorf("it is in %s: %s", status.Step, status.Message)
+	}
+	result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})
+	if err != nil || result.RequeueAfter != retry {
+		t.Errorf("it looks again in %s: %v", result.RequeueAfter, err)
+	}
+	k.expects(powersOff)
+	if status := k.wait(30 * time.Second); status.Step != string(powercycle.PoweringOff) {
+		t.Errorf("after 30 s it is in %s: %s", status.Step, status.Message)
 	}
 }
 

@@ -3,7 +3,6 @@ package hostremediation
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -19,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -71,16 +71,16 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 	cluster := client.ObjectKeyFromObject(w.cluster)
 	switch {
 	case w.facts.State != powercycle.MovingWorkload:
-		r.Fencer.Unwatch(cluster, name)
+		r.Nodes.Unwatch(cluster, name)
 	case w.seen.Waits():
 		ctx, done := w.answering(ctx)
 		defer done()
-		if err := r.Fencer.Watch(ctx, cluster, name); err != nil {
+		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
 			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
 		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) {
 			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-				r.Fencer.Unwatch(former.Cluster, former.Node)
+				r.Nodes.Unwatch(former.Cluster, former.Node)
 			}
 			k.watched = fence.Place{Cluster: cluster, Node: name}
 		})
@@ -89,7 +89,7 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
-	cluster, drains := client.ObjectKeyFromObject(w.cluster), w.facts.State == powercycle.MovingWorkload
+	cluster := client.ObjectKeyFromObject(w.cluster)
 	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
@@ -105,7 +105,8 @@ func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
 	w.facts.Discarded = w.facts.Discarded || seen.Deleting
 	w.facts.Looked = seen.Presence != fence.Unseen
 	w.facts.Sign, w.facts.NewBoot = w.signOfLife()
-	if drains && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
+	moving := w.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
+	if moving && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
 		w.recheckAfter(drainRecheck)
 	}
 }
@@ -134,11 +135,7 @@ func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Se
 		return
 	}
 	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
-	if err != nil {
-		w.unasked = append(w.unasked, err)
-		return
-	}
-	if existing.Has(seen.Mark) {
+	if err != nil || existing.Has(seen.Mark) {
 		return
 	}
 	w.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
@@ -166,7 +163,7 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 	key := client.ObjectKeyFromObject(w.cluster)
 	var watches []clustercache.Watcher
 	w.facts.BootUnread = w.record.BootID == ""
-	if !w.explains && !r.Unwatched {
+	if !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
 			w.recheckAfter(consistency.Wait(1))
 			return
@@ -220,11 +217,22 @@ func (r *Reconciler) judge(ctx context.Context, w *observed) {
 	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
 	w.unhealthy = r.unhealthyFor(ctx, w)
 	w.facts.Healthy = w.booted() && w.unhealthy == ""
-	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) {
+	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) && !r.healthyToCheck(w) {
 		judged, err := remediation.Judged(ctx, r.Client, w.machine)
 		w.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
 	}
 	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
+}
+
+// healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False
+// also if another check alone says so.
+func (r *Reconciler) healthyToCheck(w *observed) bool {
+	made, marked := remediationrequest.MadeBy(w.rem)
+	if r.Finds == nil || !marked {
+		return false
+	}
+	healthy, known := r.Finds(client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: made.Name}, w.machine.UID)
+	return healthy && known
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
@@ -286,9 +294,6 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 func (w *observed) unreadable(err error) {
 	w.unseenBecause = workload.Plain(err)
 	w.recheckAfter(unreachableRecheck)
-	if errors.Is(err, ErrUnasked) {
-		w.unasked = append(w.unasked, err)
-	}
 }
 
 // recheckAfter enqueues the remediation after d at the latest.

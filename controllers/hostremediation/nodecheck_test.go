@@ -1,11 +1,13 @@
 package hostremediation
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -154,6 +156,43 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 				node.Status.Conditions = append(node.Status.Conditions, corev1.NodeCondition{Type: of, Status: status})
 			}
 			k.r.Clusters = answering{nodes: []*corev1.Node{node}}
+			k.pass()
+			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
+				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
+			}
+		})
+	}
+}
+
+// Two checks select the machine, of which one finds it unhealthy: HealthCheckSucceeded is False for that.
+func TestAPowerCycleHasSucceededByTheRulesOfTheCheckThatMadeIt(t *testing.T) {
+	for name, row := range map[string]struct{ healthy, known, well bool }{
+		"which finds the machine healthy":   {true, true, true},
+		"which finds it unhealthy":          {false, true, false},
+		"not if it does not know it anyway": {true, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, byCheck, remembers(`{"state":"Booting","since":"`+noon.Format(time.RFC3339)+
+				`","attempt":1,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "another"}}
+			check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"of": "both"}
+			m := k.machine(t.Context())
+			m.Labels = check.Spec.Selector.MatchLabels
+			if err := errors.Join(k.client.Create(t.Context(), check), k.client.Update(t.Context(), m)); err != nil {
+				t.Fatal(err)
+			}
+			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "another"})
+			if err := k.client.Status().Update(t.Context(), m); err != nil {
+				t.Fatal(err)
+			}
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
+			node.Status.NodeInfo.BootID = "after"
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+			k.r.Clusters = answering{nodes: []*corev1.Node{node}}
+			k.r.Finds = func(check client.ObjectKey, machine types.UID) (healthy, known bool) {
+				ours := check == client.ObjectKey{Namespace: "ns", Name: "workers"} && machine == m.UID
+				return row.healthy && ours, row.known
+			}
 			k.pass()
 			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
 				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)

@@ -38,8 +38,6 @@ type observed struct {
 	now  time.Time
 	rem  remediation.Object
 	kind remediation.Kind
-	// explains says that nothing acts on what is observed: so nothing is watched.
-	explains bool
 
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
@@ -60,8 +58,7 @@ type observed struct {
 	queue    *powercycle.Queue
 	existing remediation.Existing
 	members  []planeMember
-	// queueErr is why the queue could not be read, connected when it is known whether the API of the control plane answers; zero if it is.
-	queueErr  error
+	// connected is when it is known whether the API of the control plane answers; zero if it is.
 	connected time.Time
 	// confirms says that what may go first is read past the cache, as the remediation is about to begin, and member that its machine was
 	// seen to be of a control plane when that was decided.
@@ -70,7 +67,9 @@ type observed struct {
 	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
-	loop   repeats.Loop // of the power cycles of the host before this one
+	// loop is that of the power cycles of the host before this one, loopUntil until when this one waits for it, or for it to be known.
+	loop      repeats.Loop
+	loopUntil time.Time
 
 	// idle is why nothing is done for the remediation and nothing was; empty if something is.
 	idle powercycle.Reason
@@ -94,8 +93,6 @@ type observation struct {
 	unseenBecause, twin string
 	// recheck is when to reconcile again although no event came.
 	recheck time.Time
-	// unasked is why node or queue could not be read.
-	unasked []error
 }
 
 // taken is a step, with the observed state as it was: the facts that the step was decided on, and the record after it.
@@ -189,18 +186,15 @@ func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
 	if w.unverified {
 		w.recheckAfter(unreachableRecheck)
 	}
+	if w.now.Before(w.loopUntil) && w.loop.Times == 0 {
+		w.recheckAfter(retry) // nothing tells that the records can be read
+	}
 	r.observeNode(ctx, w)
 	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
 	if err := r.observeMembership(ctx, w); err != nil {
 		return err
 	}
-	r.placeInQueue(ctx, w)
-	for _, err := range w.unasked {
-		if errors.Is(err, consistency.ErrStale) {
-			return err // the cache of hosts will have another member's host in a moment
-		}
-	}
-	return nil
+	return r.placeInQueue(ctx, w)
 }
 
 // idleFor is why nothing is done for the remediation; empty if something is or was. Without a strategy nothing is done, as in CAPM3. If the
@@ -230,25 +224,22 @@ func (r *Reconciler) untouched(w *observed) bool {
 	return w.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
 }
 
-// pause is what pauses the remediation; zero if nothing does.
-func (w *observed) pause() powercycle.Pause {
-	const removeFrom = "when it may go on, remove the annotation " + clusterv1.PausedAnnotation + " from the "
-	const with, annotated = "with its ", ", by the annotation " + clusterv1.PausedAnnotation
+// pause is what pauses the remediation, as a clause; empty if nothing does.
+func (w *observed) pause() string {
 	if _, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl deletes it, and has removed its other annotations
-		return powercycle.Pause{By: "because clusterctl has moved it to another management cluster, and deletes it here"}
+		return "because clusterctl has moved it to another management cluster, and deletes it here"
 	}
 	switch {
 	case annotations.HasPaused(w.rem):
-		return powercycle.Pause{By: "by its annotation " + clusterv1.PausedAnnotation, Fix: removeFrom + "remediation"}
+		return "by its annotation " + clusterv1.PausedAnnotation
 	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
-		name := w.cluster.Name
-		return powercycle.Pause{By: "with Cluster " + name, Fix: "when it may go on, set spec.paused of Cluster " + name + " to false", Cluster: name}
+		return "with Cluster " + w.cluster.Name
 	case w.machine != nil && annotations.HasPaused(w.machine):
-		return powercycle.Pause{By: with + "Machine" + annotated, Fix: removeFrom + "Machine"}
+		return "with its Machine, by the annotation " + clusterv1.PausedAnnotation
 	case w.found.Paused:
-		return powercycle.Pause{By: with + "Metal3Machine" + annotated, Fix: removeFrom + "Metal3Machine"}
+		return "with its Metal3Machine, by the annotation " + clusterv1.PausedAnnotation
 	}
-	return powercycle.Pause{}
+	return ""
 }
 
 // asked reports whether the remediation asks for a power cycle.
@@ -297,7 +288,7 @@ func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
 	switch {
 	case err == nil:
 		w.found = found
-	case errors.Is(err, consistency.ErrStale), !leaving && (w.explains || !w.record.Touched):
+	case errors.Is(err, consistency.ErrStale), !leaving && !w.record.Touched:
 		return err
 	default: // that it cannot be read whose the host is must not keep it off, nor the remediation
 		w.found.Why, w.found.Named, w.unverified = workload.Plain(err), w.record.Touched, true
@@ -349,13 +340,13 @@ func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
 		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
 		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pause().By != "" && !r.Teardown, // nothing goes on later
+		Paused:    w.pause() != "" && !r.Teardown, // nothing goes on later
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
 		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
 		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
-		Loop:      w.loop, LoopUntil: w.loop.Until(w.rem.GetCreationTimestamp().Time, time.Hour),
+		Loop:      w.loop, LoopUntil: w.loopUntil,
 	}
 	if w.machine == nil {
 		return f

@@ -34,35 +34,36 @@ import (
 const queueRecheck = 5 * time.Minute
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it.
-func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) {
+// The error is ErrStale: the cache of hosts will have another member's host in a moment.
+func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) error {
 	w.facts.First = true
 	if !w.facts.Queues() || w.machine == nil {
-		return
+		return nil
 	}
 	if w.queue == nil {
-		r.readQueue(ctx, w)
+		if err := r.readQueue(ctx, w); errors.Is(err, consistency.ErrStale) {
+			return err
+		}
 	}
 	w.queue.Self = w.queued()
 	w.queue.ManagerHere = r.Self.on(w)
 	ahead := w.queue.Ahead(w.now)
 	if len(ahead) == 0 {
-		return
+		return nil
 	}
 	w.facts.First, w.facts.ManagerHere = false, ahead[0].Manager
 	w.ahead = ahead
-	if w.queueErr != nil {
-		w.unasked = append(w.unasked, w.queueErr)
-	}
 	w.recheckAfter(queueRecheck)
 	for _, other := range ahead {
 		if !other.Until.IsZero() {
 			w.recheckAfter(other.Until.Sub(w.now))
 		}
 	}
+	return nil
 }
 
 // readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
-func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
+func (r *Reconciler) readQueue(ctx context.Context, w *observed) error {
 	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem))}
 	reader := client.Reader(r.Client)
 	if w.confirms {
@@ -80,10 +81,11 @@ func (r *Reconciler) readQueue(ctx context.Context, w *observed) {
 		}
 	}
 	if err != nil {
-		w.queue.Unasked, w.queueErr = workload.Plain(err), err
-		return
+		w.queue.Unasked = workload.Plain(err)
+		return err
 	}
 	r.readLeases(ctx, w)
+	return nil
 }
 
 // isOlderThan reports whether rem is a later version of the remediation of w: the answer to a write of it was lost.
@@ -122,7 +124,7 @@ func (r *Reconciler) observeMembership(ctx context.Context, w *observed) error {
 	switch {
 	case w.facts.ControlPlane || w.node != nil:
 		w.record.MayControl = false
-	case w.machine != nil && w.unseenBecause != "" && w.record.NodeUID == "" && w.facts.Queues() && !w.explains:
+	case w.machine != nil && w.unseenBecause != "" && w.record.NodeUID == "" && w.facts.Queues():
 		list := &clusterv1.MachineList{}
 		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace), client.MatchingLabels{
 			clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName,
@@ -139,10 +141,8 @@ func (w *observed) inPlane() bool { return w.facts.ControlPlane || w.record.MayC
 
 // readPlane reads the control plane of w's machine, but for the leases of its API servers.
 func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Plane, error) {
-	view, api, err := r.planeAPI(ctx, w)
-	if err != nil {
-		return nil, err
-	}
+	view, api := r.planeAPI(ctx, w)
+	var err error
 	if w.members, err = r.membersOf(ctx, w, view, api); err != nil {
 		return nil, err
 	}
@@ -165,23 +165,21 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 
 // planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as silent: no member is known
 // to be alive then, and no majority can be counted.
-func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API, error) {
+func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API) {
 	if w.cluster == nil {
-		return workload.View{}, controlplane.NoAnswer, nil
+		return workload.View{}, controlplane.NoAnswer
 	}
 	ctx, done := w.answering(ctx)
 	defer done()
 	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(w.cluster), w.now)
 	switch {
-	case errors.Is(err, ErrUnasked):
-		return view, controlplane.Connecting, fmt.Errorf("read the control plane: %w", err)
 	case err != nil || view.Link == workload.Down:
-		return view, controlplane.NoAnswer, nil // that it could not be read is the answer
+		return view, controlplane.NoAnswer // that it could not be read is the answer
 	case view.Link == workload.Up:
-		return view, controlplane.Answers, nil
+		return view, controlplane.Answers
 	}
 	w.connected = w.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
-	return view, controlplane.Connecting, nil
+	return view, controlplane.Connecting
 }
 
 // planeMember is a machine of a control plane, with its node; nil if that was not seen.

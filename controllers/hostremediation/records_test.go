@@ -21,11 +21,15 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// recording makes the reconciler of k write records.
+// recording makes the reconciler of k write records, some time after a start.
 func (k *fixture) recording() *fixture {
+	now := k.clock.Now()
 	k.r.Records = &records.Records{
 		Client: k.r.Client, Live: k.r.Live, Clock: k.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 	}
+	k.clock.SetTime(now.Add(-time.Minute))
+	k.r.Records.Awaited(k.t.Context())
+	k.clock.SetTime(now)
 	return k
 }
 

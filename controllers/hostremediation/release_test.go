@@ -9,11 +9,13 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -21,36 +23,50 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// A webhook of remediations that is down must keep no host off; nor may the host be powered off again because it is not stored that it was released.
+// A webhook of remediations that is down must keep no host off, nor a client that rewrites its remediation in a loop; nor may the host be powered off
+// again because it is not stored that it was released.
 func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
-	k := fixtureOf(t)
-	k.reaches(powercycle.MovingWorkload)
-	k.seen.Drained = true
-	refused, refuses := errors.New("no endpoints available for the webhook"), true
-	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
-		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			if refuses {
-				return refused
-			}
-			return c.Patch(ctx, o, patch, opts...)
+	down := errors.New("no endpoints available for the webhook")
+	for name, tc := range map[string]struct {
+		refusal, returned error
+		does              []act
+	}{
+		"by a webhook that is down": {down, down, []act{releasesUnstored, releasesUnstored}},
+		"but not by one write of another client": {
+			apierrors.NewConflict(mendv1.GroupVersion.WithResource("hostremediations").GroupResource(), "m", nil), nil, []act{releasesUnstored},
 		},
-	})
-	k.expects(powersOff, fences, releasesUnstored, releasesUnstored)
-	for range 2 {
-		k.clock.SetTime(k.clock.Now().Add(time.Minute))
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, refused) {
-			t.Fatalf("Reconcile() = %v", err)
-		}
-	}
-	k.power(true)
-	k.r.kept.Clear() // it is restarted
-	refuses = false
-	k.expects(releases, unfences)
-	if status := k.pass(); status.Step != string(powercycle.Booting) {
-		t.Errorf("in %s: %s", status.Step, status.Message)
-	}
-	if got := remediation.Remembered(k.remediation()); got.State != powercycle.Booting || got.Attempt != 1 {
-		t.Errorf("it remembers %+v", got)
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.reaches(powercycle.MovingWorkload)
+			k.seen.Drained = true
+			refuses := true
+			k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+				Patch: func(ctx context.Context, c client.WithWatch, o client.Object, patch client.Patch, opts ...client.PatchOption) error {
+					if refuses {
+						return tc.refusal
+					}
+					return c.Patch(ctx, o, patch, opts...)
+				},
+			})
+			k.expects(append([]act{powersOff, fences}, tc.does...)...)
+			for range 2 {
+				k.clock.SetTime(k.clock.Now().Add(time.Minute))
+				if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); !errors.Is(err, tc.returned) {
+					t.Fatalf("Reconcile() = %v", err)
+				}
+			}
+			k.power(true)
+			k.r.kept.Clear() // it is restarted
+			refuses = false
+			k.expects(releases, unfences)
+			if status := k.pass(); status.Step != string(powercycle.Booting) {
+				t.Errorf("in %s: %s", status.Step, status.Message)
+			}
+			if got := remediation.Remembered(k.remediation()); got.State != powercycle.Booting || got.Attempt != 1 {
+				t.Errorf("it remembers %+v", got)
+			}
+		})
 	}
 }
 
@@ -205,6 +221,31 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
+	}
+}
+
+// On a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while its host is off.
+func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.T) {
+	k := fixtureOf(t)
+	k.seen.Pods = []types.UID{"old"}
+	k.expects(powersOff, fences)
+	k.reaches(powercycle.MovingWorkload)
+	k.host.Annotations = map[string]string{infrav1.RebootAnnotation + "/another": ""}
+	k.pass()
+	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
+		t.Fatal(err)
+	}
+	status, record := k.pass(), remediation.Remembered(k.remediation())
+	if status.Step != string(powercycle.Ended) || !strings.Contains(status.Message, "waiting for the workload to leave the node") {
+		t.Errorf("in %s: %s", status.Step, status.Message)
+	}
+	if !slices.Equal(record.Pods, k.seen.Pods) || record.FencedAt.IsZero() {
+		t.Errorf("it remembers of the fence %+v", record)
+	}
+	k.seen.Drained = true
+	k.expects(unfences)
+	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -3,11 +3,7 @@ package hostremediation
 import (
 	"context"
 
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // Self is where the manager runs, and what it does about it when that is to be switched off. The zero value runs nowhere.
@@ -20,11 +16,8 @@ type Self struct {
 	StandDown func()
 }
 
-// on reports whether the manager runs on the host of w, as far as its node is known. Explain cannot know that, and believes the last condition.
+// on reports whether the manager runs on the host of w, as far as its node is known.
 func (s Self) on(w *observed) bool {
-	if c := conditions.Get(w.rem, nhcv1.ProcessingCondition); w.explains && c != nil && c.Reason == string(powercycle.ManagerRunsHereReason) {
-		return true
-	}
 	if s.Node == "" || s.BootID == "" || w.nodeName() != s.Node {
 		return false
 	}

@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -43,6 +44,15 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *observed, step powercyc
 		r.written.Note(next)
 	}
 	return nil
+}
+
+// cycle is the power cycle as its messages tell it.
+func (w *observed) cycle() *powercycle.Cycle {
+	return &powercycle.Cycle{
+		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
+		Mismatch: w.found.Why, Undoers: w.undoers,
+		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+	}
 }
 
 // milestones are the conditions of an attempt, in order, each with the state that waits for it.

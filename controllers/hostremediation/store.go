@@ -43,7 +43,7 @@ func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence || step.Next.Final() {
+	if step.Do == powercycle.Unfence || step.Next.Final() && !w.record.Fencing {
 		w.record.Pods = nil
 	}
 	content, err := w.record.Encode()
@@ -148,6 +148,7 @@ func (r *Reconciler) store(ctx context.Context, w *observed) error {
 	if removed {
 		w.kept.restored = w.kept.restored.Again(powercycle.Wait, w.now)
 	}
+	w.kept.conflicted = false
 	r.keep(w, next.Annotations)
 	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
 	w.stored = metadataOf(w.rem, r.Kind)
@@ -205,7 +206,7 @@ func (r *Reconciler) disown(ctx context.Context, w *observed) error {
 		return fmt.Errorf("disown node %q of cluster %s: %w", w.nodeName(), cluster, seen.Cause)
 	}
 	if seen.Ours {
-		if err := r.Fencer.Disown(ctx, cluster, seen.Node, by); err != nil {
+		if err := r.Nodes.Disown(ctx, cluster, seen.Node, by); err != nil {
 			return err
 		}
 	}

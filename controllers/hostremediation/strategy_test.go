@@ -1,7 +1,6 @@
 package hostremediation
 
 import (
-	"context"
 	"testing"
 	"time"
 
@@ -12,7 +11,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // H-11: 0 retries can be asked for where the wire has room for that, and no number makes a remediation wait for ever.
@@ -73,10 +71,7 @@ func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 		}
 	}
 	for last, want := range map[int64]time.Duration{0: 20 * time.Minute, 900: 30 * time.Minute, 7200: time.Hour} {
-		k := fixtureOf(t, func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.BootTimeoutSeconds = 0 })
-		k.r.Records = &records.Records{
-			Client: k.client, Live: k.client, Clock: k.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
-		}
+		k := fixtureOf(t, func(rem *mendv1.HostRemediation) { rem.Spec.Strategy.BootTimeoutSeconds = 0 }).recording()
 		k.obeys()
 		before := booted(mendv1.RecordHealed, ago(time.Hour), last)
 		before.Namespace, before.Name, before.Labels = "ns", "before", map[string]string{mendv1.RecordHostLabel: "h"}

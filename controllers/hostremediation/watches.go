@@ -162,7 +162,7 @@ func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler 
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.Fencer.Forget(client.ObjectKeyFromObject(e.Object))
+			r.Nodes.Forget(client.ObjectKeyFromObject(e.Object))
 			next.Delete(ctx, e, q)
 		},
 	}

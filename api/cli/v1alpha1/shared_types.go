@@ -311,7 +311,7 @@ type HostRemediation struct {
 	Phase            Phase  `json:"phase"`
 	Attempt          int    `json:"attempt"`
 	Attempts         int    `json:"attempts"`
-	// Reason is that of the step that a reconcile at this moment takes; Acts reports that the step does something, and does not wait.
+	// Reason is that of the step which the manager wrote last. Acts is false.
 	Reason         string       `json:"reason"`
 	Acts           bool         `json:"acts"`
 	AttemptStarted *metav1.Time `json:"attemptStarted,omitempty"`
@@ -319,9 +319,9 @@ type HostRemediation struct {
 	// Deadline is when the state times out.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	Blockers []Blocker    `json:"blockers,omitempty"`
-	// Evidence is what the step was decided on, for people.
+	// Evidence are the steps that were done, or given up, in the order in which the manager wrote that, for people.
 	Evidence []string `json:"evidence,omitempty"`
-	// ReadErrors are what could not be read.
+	// ReadErrors is empty.
 	ReadErrors []string `json:"readErrors,omitempty"`
 	Next       *Step    `json:"next,omitempty"`
 	// Message is the step for people.

@@ -26,6 +26,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
@@ -268,8 +269,9 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	}
 	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
 	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
+	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
 	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
-		is := explain.Remediation{HostRemediation: cliv1.HostRemediation{Host: "h1"}}
+		is := explain.Remediation{}
 		for _, edit := range edits {
 			edit(&is)
 		}
@@ -297,6 +299,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"a machine of a check with another template": {remediationFacts{machine: owned(), template: "TheirRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			tc.facts.host = its
 			got := planRemediation(&tc.facts)
 			if got.outcome != tc.want.outcome || !strings.Contains(got.text, tc.want.text) || got.outcome == changes && tc.facts.cycles() != strings.HasPrefix(got.text, "HostRemediation ") {
 				t.Errorf("got %+v, want %+v", got, tc.want)

@@ -17,6 +17,7 @@ import (
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
@@ -108,6 +109,8 @@ type remediationFacts struct {
 	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
 	request   *mendv1.HostRemediation
 	cyclePage *page.Explanation
+	// host is what the machine names as its host.
+	host host.Found
 }
 
 // cycles reports whether a power cycle is what is asked for: of a host, or of a machine whose check asks for one.
@@ -119,11 +122,11 @@ func (f *remediationFacts) cycles() bool {
 func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*clusterv1.Machine, error) {
 	switch named.kind {
 	case hostKind:
-		host := &bmov1alpha1.BareMetalHost{}
-		if err := b.read(ctx, named.key(), host, hostKind); err != nil {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		if err := b.read(ctx, named.key(), bmh, hostKind); err != nil {
 			return nil, err
 		}
-		return a.Hosts().MachineOf(ctx, host)
+		return a.Hosts().MachineOf(ctx, bmh)
 	case nodeKind:
 		machine, _, err := page.NodeNamed(ctx, a, named.namespace, cluster, named.name)
 		return machine, err
@@ -197,6 +200,9 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	f.request = requestByHand(f.machine, list.Items)
 	if err := a.Snapshot.Add(f.request); err != nil {
 		return err
+	}
+	if f.host, err = a.Hosts().Of(ctx, f.machine); err != nil && !meta.IsNoMatchError(err) {
+		return fmt.Errorf("find the host of Machine %s: %w", f.machine.Name, err)
 	}
 	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
 	return err

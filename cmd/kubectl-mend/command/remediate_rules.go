@@ -118,8 +118,10 @@ func planCycle(facts *remediationFacts) plan {
 			fix = text.Capital(cycle.Next.Text)
 		}
 		return refuse(cycle.Message, fix)
-	case facts.named.kind == hostKind && facts.named.name != cycle.Host:
-		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, explain.Clause(cycle.Message)), "")
+	case facts.named.kind == hostKind && facts.host.Host == nil:
+		return refuse(fmt.Sprintf("Machine %s does not name this host as its own: %s", machine.Name, facts.host.Why), "")
+	case facts.named.kind == hostKind && facts.named.name != facts.host.Host.Name:
+		return refuse(fmt.Sprintf("Machine %s does not name this host as its own, but %s", machine.Name, facts.host.Host.Name), "")
 	}
 	if len(facts.after.Checks) > 0 {
 		check := &facts.after.Checks[0]

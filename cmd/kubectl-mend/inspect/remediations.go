@@ -4,17 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -22,7 +18,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // Hosts reads the bare-metal hosts of the snapshot.
@@ -100,34 +95,35 @@ func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind
 	return explained, nil
 }
 
-// remediation explains one with the flags of the manager that acts on it, or with none; nil if it does not exist or asks for nothing.
+// remediation explains one by what the manager that acts on it wrote, and says if none does; nil if it does not exist.
 func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key client.ObjectKey) (*explain.Remediation, error) {
+	rem := kind.New()
+	if err := a.reader.Get(ctx, key, rem.Unwrapped()); err != nil {
+		if err = client.IgnoreNotFound(err); err != nil {
+			err = fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+		}
+		return nil, err
+	}
+	explained, cluster := hostremediation.Explain(kind, rem), a.clusterOf(rem)
 	served, unserved := a.Managers.serves(crdOf(kind))
 	if served || unserved == nil {
 		for _, manager := range a.Managers.serving(crdOf(kind), key.Namespace) {
-			if explained, err := a.remediations(kind, manager).Explain(ctx, key, a.Now); explained != nil || err != nil {
-				return explained, err // what it has begun it ends, whatever it would begin
+			if hostremediation.Acts(kind, rem, cluster, manager.WatchFilter, manager.Teardown) {
+				return explained, nil // what it has begun it ends, whatever it would begin
 			}
 		}
 	}
-	explained, err := a.remediations(kind, managerlease.Announcement{}).Explain(ctx, key, a.Now)
 	switch {
-	case explained == nil || err != nil:
-		return explained, err
 	case !served && unserved != nil:
 		_, explained.Next = otherwise(unserved)
-		explained.Acts, explained.Reason, explained.Message = false, explain.NotServed, explain.KindNotServed(unserved.Because)
+		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
 		explained.Blockers, explained.Evidence = nil, nil
 		return explained, nil
 	case a.Managers.Unknown != "":
 		return explained, nil
 	}
-	offs, err := a.offsOf(ctx, kind, key)
-	if err != nil {
-		return nil, err
-	}
-	because, person := explain.NoManagerActs(a.Managers.All, offs)
-	explained.Acts, explained.Reason, explained.Message, explained.Deadline = false, explain.NoManager, because, nil
+	because, person := explain.NoManagerActs(a.Managers.All, a.Managers.offs(rem.Unwrapped(), cluster))
+	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
 	return explained, nil
 }
@@ -147,55 +143,17 @@ func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
 	return all
 }
 
-// offsOf are why managers do not act on a remediation, whose own label counts as well as its Cluster's.
-func (a *Asker) offsOf(ctx context.Context, kind remediation.Kind, key client.ObjectKey) ([]managerlease.Off, error) {
-	rem := kind.New().Unwrapped()
-	if err := a.reader.Get(ctx, key, rem); err != nil {
-		return nil, fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
+// clusterOf is the Cluster of the Machine that owns a remediation, whose label counts as well as its own; an empty one if there is none.
+func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
+	owner := remediation.OwnerOf(rem)
+	if owner == nil {
+		return &clusterv1.Cluster{}
 	}
-	cluster := &clusterv1.Cluster{} // without a label, if there is none
-	for _, owner := range rem.GetOwnerReferences() {
-		machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: key.Namespace, Name: owner.Name})
-		if owner.Kind == "Machine" && machine != nil {
-			cluster = a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
-		}
+	machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: rem.GetNamespace(), Name: owner.Name})
+	if machine == nil {
+		return &clusterv1.Cluster{}
 	}
-	return a.Managers.offs(rem, cluster), nil
-}
-
-// remediations is the reconciler of a kind, with the flags that a manager has announced.
-func (a *Asker) remediations(kind remediation.Kind, by managerlease.Announcement) *hostremediation.Reconciler {
-	return &hostremediation.Reconciler{
-		WatchFilterValue: by.WatchFilter, Teardown: by.Teardown,
-		Kind: kind, Client: a.reader, Live: a.reader, Hosts: a.Hosts(), Clusters: asked{a.clusters()},
-		Installed: func() ([]remediation.Kind, error) { return remediation.InstalledKinds(a.Snapshot.RESTMapper()) },
-		Nodes:     fence.Reader{Reader: a.live}, Reader: a.live,
-		Clock: clock.RealClock{},
-	}
-}
-
-// live reads a workload cluster itself, if the user can.
-func (a *Asker) live(_ context.Context, cluster client.ObjectKey) (client.Reader, error) {
-	reader, err := a.Snapshot.Live(cluster)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
-	}
-	return reader, nil
-}
-
-// asked are workload clusters of which one that the user cannot read is not taken for one that the manager cannot reach.
-type asked struct{ asTheManager }
-
-// View implements hostremediation.Clusters.
-func (c asked) View(ctx context.Context, cluster client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
-	if why, _, unseen := c.asker.Snapshot.Unseen(cluster); unseen {
-		return workload.View{}, fmt.Errorf("%w: %s", hostremediation.ErrUnasked, why)
-	}
-	view, err := c.asTheManager.View(ctx, cluster, now)
-	if err != nil { // the user may not read whether the manager reaches it
-		return workload.View{}, fmt.Errorf("%w: %w", hostremediation.ErrUnasked, err)
-	}
-	return view, nil
+	return a.cluster(client.ObjectKey{Namespace: rem.GetNamespace(), Name: machine.Spec.ClusterName})
 }
 
 // crdOf is the name of the CustomResourceDefinition of a kind.

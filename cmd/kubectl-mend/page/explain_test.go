@@ -166,13 +166,23 @@ func TestExplanations(t *testing.T) {
 		"a host without a power cycle":     {aScene(powerCycled("")), host("rack-w1")},
 		"a host that does not exist":       {aScene(powerCycled("")), host("rack-w9")},
 		"a host whose power-on has an error": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOn,
-			func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+			func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 				h.Status.PoweredOn, h.Status.ErrorType, h.Status.ErrorMessage = false, bmov1alpha1.PowerManagementError, "BMC does not answer"
+				remembers(r, powercycle.Memory{
+					State: powercycle.PoweringOn, Since: noon.Add(-time.Minute), Attempt: 1, Began: noon.Add(-2 * time.Minute), Faulted: true,
+				})
+				says(r, powercycle.PowerOnFailedReason, powercycle.Cycle{Facts: powercycle.Facts{
+					Power: powercycle.Power{Trouble: "power management error: BMC does not answer"},
+				}})
 			})), remediation("w1")},
 		"a host of the control plane that waits for another one": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Pending), controlPlane), machine("w1")},
 		"a remediation that is paused": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Booting,
 			func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 				r.Annotations[clusterv1.PausedAnnotation] = ""
+				remembers(r, powercycle.Memory{
+					State: powercycle.Booting, Since: noon.Add(-2 * time.Minute), Attempt: 1, Began: noon.Add(-2 * time.Minute), Paused: noon.Add(-time.Minute),
+				})
+				says(r, powercycle.PausedReason, powercycle.Cycle{Pause: "by its annotation " + clusterv1.PausedAnnotation})
 			})), remediation("w1")},
 		"a remediation of a kind that others serve": {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff),
 			func(s *scene) {

@@ -108,6 +108,7 @@ func untouched(s *scene) {
 		if o.GetName() == "w1" && o.GetUID() == "rem-w1" {
 			o.SetAnnotations(nil)
 			o.SetFinalizers(nil)
+			o.(*mendv1.HostRemediation).Status.Conditions = nil
 		}
 	}
 }

@@ -57,6 +57,7 @@ func moreHosts() map[string]story {
 		r.Name, r.Finalizers = "w1-by-hand", nil
 		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Touched: true,
 			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded}})
+		says(r, powercycle.MachineHealthyReason, powercycle.Cycle{})
 	}
 	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
 	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
@@ -64,10 +65,10 @@ func moreHosts() map[string]story {
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
 		remembers(r, powercycle.Memory{State: powercycle.OwnerRequested, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
 			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner}})
+		says(r, powercycle.OwnerRequestedReason, powercycle.Cycle{})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
-		r.Status.Conditions = append(r.Status.Conditions, metav1.Condition{Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: "WorkloadMoving",
-			Message: "Attempt 1 of 2: Waiting for the workload to leave the node (Pod default/database-0)", LastTransitionTime: at(time.Minute)})
+		says(r, powercycle.WorkloadMovingReason, powercycle.Cycle{Left: []string{"Pod default/database-0"}, LeftCount: 1})
 		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"

@@ -112,7 +112,7 @@ func (p *page) cycle(r *explain.Remediation) [][]string {
 	return rows
 }
 
-// remediation is that of the subject's host, or the subject itself. What it is decided on is printed with -o wide.
+// remediation is that of the subject's host, or the subject itself. What was done is printed with -o wide.
 func (p *page) remediation(r *explain.Remediation) {
 	rows, state, does := p.cycle(r), r.State, r.Message
 	switch attempt := fmt.Sprintf("ttempt %d of %d", r.Attempt, r.Attempts); {
@@ -144,10 +144,9 @@ func (p *page) remediation(r *explain.Remediation) {
 	if !inCourse {
 		p.blockers(nil, r.Blockers)
 	}
-	p.readErrors(r.ReadErrors)
 }
 
-// evidence is what r is decided on, but for what stands in its message.
+// evidence is what was done of r, but for what stands in its message.
 func (p *page) evidence(r *explain.Remediation) {
 	for _, e := range r.Evidence {
 		if !strings.Contains(r.Message, e) {

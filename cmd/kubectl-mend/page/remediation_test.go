@@ -2,7 +2,6 @@ package page
 
 import (
 	"bytes"
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -14,11 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	hostremediation "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
@@ -52,8 +54,10 @@ func TestARemediationThatEndedAtNoKnownTimeIsAFact(t *testing.T) {
 // A host that cannot be held off is rebooted: the page says that it was not proven off.
 func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	rem := aRemediation("w1", powercycle.Booting)
-	for i := range rem.Status.Conditions[:2] {
-		rem.Status.Conditions[i].Status, rem.Status.Conditions[i].Reason = metav1.ConditionFalse, "CannotBeProven"
+	for _, kind := range []string{infrav1.PoweredOffCondition, infrav1.WorkloadMovedCondition} {
+		cond := conditions.Get(rem, kind)
+		cond.Status, cond.Reason = metav1.ConditionFalse, "CannotBeProven"
+		conditions.Set(rem, *cond)
 	}
 	cycle := &explain.Remediation{Conditions: rem.Status.Conditions}
 	cycle.State, cycle.StateSince = "Booting", cliv1.Moment(noon.Add(-time.Second))
@@ -133,21 +137,38 @@ func aRemediation(worker string, state powercycle.State) *mendv1.HostRemediation
 	}
 	for i, kind := range []string{infrav1.PoweredOffCondition, infrav1.WorkloadMovedCondition, infrav1.PoweredOnCondition} {
 		if state == powercycle.Booting || state == powercycle.PoweringOn && i < 2 || state == powercycle.MovingWorkload && i == 0 {
-			rem.Status.Conditions = append(rem.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, LastTransitionTime: at(time.Minute)})
+			rem.Status.Conditions = append(rem.Status.Conditions, metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Done", LastTransitionTime: at(time.Minute)})
 		}
 	}
 	rem.Annotations = map[string]string{mendv1.MadeByAnnotation: "workers"}
 	remembers(rem, memory)
+	says(rem, map[powercycle.State]powercycle.Reason{
+		powercycle.Pending: powercycle.WaitingInQueueReason, powercycle.PoweringOff: powercycle.PoweringOffReason,
+		powercycle.MovingWorkload: powercycle.WorkloadMovingReason, powercycle.PoweringOn: powercycle.PoweringOnReason,
+		powercycle.Booting: powercycle.BootingReason, powercycle.OwnerRequested: powercycle.OwnerRequestedReason,
+		powercycle.Succeeded: powercycle.MachineHealthyReason,
+	}[state], powercycle.Cycle{Ahead: []powercycle.Ahead{{Text: "w2 is being remediated (HostRemediation w2)"}}})
 	return rem
 }
 
 // remembers writes down what a remediation remembers.
 func remembers(rem *mendv1.HostRemediation, memory powercycle.Memory) {
-	content, err := json.Marshal(memory)
+	worker := rem.OwnerReferences[0].Name
+	content, err := hostremediation.Record{Memory: memory, Host: "rack-" + worker, Node: "node-" + worker}.Encode()
 	if err != nil {
-		panic(err) // a memory is made to be stored
+		panic(err) // a record is made to be stored
 	}
-	rem.Annotations[mendv1.PowerCycleAnnotation] = string(content)
+	rem.Annotations[mendv1.PowerCycleAnnotation] = content
+}
+
+// says writes the condition of a remediation as a whole, as the manager does when it waits for that reason.
+func says(rem *mendv1.HostRemediation, reason powercycle.Reason, cycle powercycle.Cycle) {
+	cycle.After, cycle.Policy = hostremediation.Remembered(rem).Memory, powercycle.Policy{Retries: 1}
+	step := powercycle.Step{Do: powercycle.Wait, From: cycle.After.State, Next: cycle.After.State, Reason: reason}
+	conditions.Set(rem, metav1.Condition{
+		Type: nhcv1.ProcessingCondition, Status: metav1.ConditionTrue, Reason: string(reason), Message: cycle.Message("", step),
+		LastTransitionTime: at(time.Minute),
+	})
 }
 
 // controlPlane makes w1 and w2 machines of the control plane, whose hosts are remediated one after the other: w2's is under way.

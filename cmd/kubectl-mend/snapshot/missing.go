@@ -48,9 +48,6 @@ func (s *Snapshot) Lacks(what, why string) {
 	}
 }
 
-// errRecorded is the error of a live read of a workload cluster in a record.
-var errRecorded = errors.New("a record cannot be asked for more than was recorded")
-
 // errNoNodeCheck is why the nodes of the management cluster were not read.
 var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
 

@@ -73,9 +73,6 @@ func TestALoadedSnapshotIsTheOneThatWasSaved(t *testing.T) {
 	if why, since, unseen := loaded.Unseen(key("c3")); !unseen || why != "it was lost" || !since.Equal(noon.Add(-time.Hour)) {
 		t.Errorf("unseen %t since %s: %s", unseen, since, why)
 	}
-	if _, err := loaded.Live(key("c1")); !errors.Is(err, errRecorded) {
-		t.Errorf("a file can be asked: %v", err)
-	}
 	kcp := One[controlplanev1.KubeadmControlPlane](loaded, key("cp"))
 	if loaded.Node(key("c1"), "node-of-m") == nil || kcp == nil || *kcp.Spec.Remediation.MaxRetry != 3 {
 		t.Errorf("it has no nodes, or not the rules of a control plane: %v", kcp)

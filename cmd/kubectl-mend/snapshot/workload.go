@@ -35,9 +35,6 @@ type workloadCluster struct {
 	// Unseen is why its nodes were not seen, Since is since when; empty if they were.
 	Unseen string    `json:"unseen,omitempty"`
 	Since  time.Time `json:"since,omitzero"`
-
-	// live reads it itself; nil in a record, and if it cannot be reached.
-	live client.Reader
 }
 
 // SetNodes says that a workload cluster was seen, and that these are its nodes.
@@ -115,18 +112,6 @@ func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	return s.known(cluster).Nodes[name]
 }
 
-// Live reads a workload cluster itself, with the rights of the user, past what was seen of it. The error says why it cannot be asked.
-func (s *Snapshot) Live(cluster client.ObjectKey) (client.Reader, error) {
-	c := s.known(cluster)
-	switch {
-	case s.source == nil:
-		return nil, errRecorded
-	case c.live == nil:
-		return nil, unseenError(cluster, cmp.Or(c.Unseen, explain.NodesNotAsked))
-	}
-	return c.live, nil
-}
-
 // Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
 type Clusters struct{ snapshot *Snapshot }
 
@@ -185,7 +170,7 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	nodes, reader, err := r.nodes(ctx, cluster)
+	nodes, err := r.nodes(ctx, cluster)
 	if err != nil {
 		since := time.Time{} // since when the management cluster cannot reach it either
 		probe := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRemoteConnectionProbeCondition)
@@ -197,28 +182,25 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 		return
 	}
 	r.snapshot.SetNodes(key, nodes)
-	r.snapshot.mu.Lock()
-	defer r.snapshot.mu.Unlock()
-	r.snapshot.workload(key).live = reader
 }
 
-// nodes reads the nodes of a workload cluster, and returns how it can be read.
-func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, client.Reader, error) {
+// nodes reads the nodes of a workload cluster.
+func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
 	key := client.ObjectKeyFromObject(cluster)
 	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	list, err := r.nodesWith(ctx, reader, key)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if kept := workload.Kept(cluster); kept != "" {
 		if found, err := workload.UIDOf(ctx, reader); err == nil && kept != found { // what cannot be read says nothing
-			return nil, nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
+			return nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
 		}
 	}
-	return list, reader, nil
+	return list, nil
 }
 
 // nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another

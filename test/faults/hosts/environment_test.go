@@ -267,7 +267,7 @@ func (e *environment) start() {
 	}
 	e.controller = &hostremediation.Reconciler{
 		Kind: e.Kind, Client: behind, Live: live, Hosts: &host.Hosts{Client: behind, Live: live}, Clusters: view,
-		Nodes: nodes, Fencer: nodes, Gate: &begin.Gate{Clock: e.clock}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
+		Nodes: nodes, Gate: &begin.Gate{Clock: e.clock}, Records: written, Recorder: &events.FakeRecorder{}, Clock: e.clock,
 		Unwatched: true,
 		Installed: func() ([]remediation.Kind, error) {
 			return []remediation.Kind{remediation.Metal3, remediation.Own}, nil
