@@ -340,3 +340,40 @@ func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatIsRememberedWhileTheWorkloadMoves(t *testing.T) {
+	var never time.Time
+	moves, goesOn := Step{Do: Wait, Next: MovingWorkload}, Step{Do: Advance, Next: PoweringOn}
+	fencedAt := func(m Memory) any { return m.FencedAt }
+	unseen := func(m Memory) any { return m.Unseen }
+	held := func(m Memory) any { return m.Held }
+	waited := func(m Memory) any { return m.Waited }
+	notLooked := func(f *Facts) { f.Looked = false }
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		of    func(Memory) any
+		want  any
+	}{
+		"the node is fenced":                        {in(MovingWorkload), Step{Do: Fence, Next: MovingWorkload}, fencedAt, noon},
+		"another client has fenced it":              {in(MovingWorkload, fencedByOthers), moves, fencedAt, noon},
+		"it is gone":                                {in(MovingWorkload, noNode), moves, fencedAt, noon},
+		"so it was before its cluster was lost":     {in(MovingWorkload, noNode, notLooked), moves, fencedAt, never},
+		"it is not fenced":                          {in(MovingWorkload), moves, fencedAt, never},
+		"it was fenced before":                      {in(MovingWorkload, fenced, fencedBefore), moves, fencedAt, ago(time.Minute)},
+		"the workload has moved":                    {in(MovingWorkload, fenced, fencedBefore), goesOn, fencedAt, never},
+		"its cluster is out of reach":               {in(MovingWorkload, blind), moves, unseen, noon},
+		"it stays out of reach":                     {in(MovingWorkload, blindLong), moves, unseen, ago(time.Minute)},
+		"it answers again":                          {in(MovingWorkload, blindLong, func(f *Facts) { f.Node = NodePresent }), moves, unseen, never},
+		"it is not asked any more":                  {in(MovingWorkload, blindLong), goesOn, unseen, never},
+		"the host is kept off":                      {in(PoweringOff), moves, held, true},
+		"the attempt waits in its queue again":      {in(PoweringOff), Step{Do: Advance, Next: Preparing}, held, false},
+		"a host that is kept off later was not yet": {in(MovingWorkload), moves, held, false},
+		"a person is asked about its owner":         {in(PoweringOn), Step{Do: AskPerson, Next: PoweringOn, Reason: HostKeptOffReason}, waited, true},
+		"it is left to its owner":                   {in(Booting), Step{Do: Advance, Next: PoweringOn, Reason: HostKeptOffReason}, waited, false},
+	} {
+		if got := tc.of(After(tc.given, tc.step, noon)); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
+		}
+	}
+}

@@ -89,9 +89,28 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 		seen[rule.Reason] = true
 	}
 	for _, step := range Steps() {
-		if text := step.Message(); text == "" || text == string(step.Reason) {
+		text := step.Message()
+		if text == "" || text == string(step.Reason) {
 			t.Errorf("%+v has no message", step)
 		}
+		if step.Do == Withdraw && strings.Contains(text, "marked as unhealthy") != (step.From == Succeeded) {
+			t.Errorf("%+v says %q", step, text)
+		}
+	}
+}
+
+func TestWhatIsMissingToProveThatAHostIsOffIsSaid(t *testing.T) {
+	for want, facts := range map[string]Facts{
+		"the host has no condition Manageable":           in(PoweringOff, oldBMO),
+		"PowerFailure":                                   in(PoweringOff, contradicted),
+		"its annotation reboot.metal3.io is still there": in(PoweringOff),
+	} {
+		if got := (&Cycle{Facts: facts}).unproven(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+	if got := (&Cycle{Mismatch: "two hosts", Facts: in(PoweringOff, oldBMO)}).unproven(); got != "two hosts" {
+		t.Errorf("got %q", got)
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -91,6 +93,14 @@ func TestWhatIsAheadInTheQueueIsAnObject(t *testing.T) {
 		if got := w.blockedBy(powercycle.TheQueue); got != (explain.Ref{}) && got.String() != tc.want || got == (explain.Ref{}) && tc.want != "" {
 			t.Errorf("%+v: the object is %q, want %q", tc.ahead, got, tc.want)
 		}
+	}
+	w.ahead, w.cluster = nil, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}}
+	w.cluster.Spec.Paused = ptr.To(true)
+	if got := w.blockedBy(powercycle.TheCluster); got.String() != "Cluster ns/c" {
+		t.Errorf("of a pause the object is %q", got)
+	}
+	if got := w.blockedBy(""); got != (explain.Ref{}) {
+		t.Errorf("where none is named the object is %q", got)
 	}
 }
 
