@@ -172,6 +172,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"and before others that wait": {
 			facts(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
 		},
+		"and not one that waits for others of a provider that calls all failed": {
+			facts(is(health.Pending), bad(saidToFail), bad(saidToFail)).with(atOnce(2)), []Reason{WithinTimeout},
+		},
+		"nor one that waits for a host": {
+			facts(is(health.Pending), bad(onHost)).with(atOnce(1), waitsFor(time.Hour, nil, []string{})), []Reason{WithinTimeout},
+		},
 		"a request in the way of one that is pending": {
 			facts(is(health.Pending, hasRequest(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay},
 		},

@@ -226,6 +226,8 @@ func TestWhichMachinesStart(t *testing.T) {
 		"as many as the limit may be":                                          {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
 		"of machines that a provider calls failed and that are Ready one":      {facts(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
 		"none while the one before is remediated":                              {facts(bad(saidToFail, asked), bad(saidToFail)), ""},
+		"also if its node cannot be seen, and was Ready":                       {facts(bad(saidToFail, asked), bad(saidToFail, nodeIs(health.NodeUnseen))), ""},
+		"but not if it is gone, and was":                                       {facts(bad(saidToFail, asked), bad(saidToFail, nodeIs(health.NodeGone))), "b"},
 		"nor before the one in its place has a node":                           {facts(bad(saidToFail), is(health.Starting, awaited)), ""},
 		"nor while a record says that capacity is missing":                     {facts(bad(saidToFail)).with(capacityMissing), ""},
 		"nor as long as the one before cannot be replaced":                     {facts(bad(saidToFail, refuses), bad(saidToFail)), ""},

@@ -187,6 +187,26 @@ func TestAHealthyMachineIsMarkedHealthyWhoeverAskedItsOwner(t *testing.T) {
 }
 
 // The owner says that it cannot remediate the machine, or never answers: another check may have a template.
+func TestTheCheckThatHasMostToSayOfAMachineSpeaks(t *testing.T) {
+	older := func(state health.State) func(*givenMachine) {
+		return besideCheck(Opinion{Heard: true, State: state, Older: true})
+	}
+	for name, tc := range map[string]struct {
+		given  givenMachine
+		speaks bool
+	}{
+		"one that finds it unhealthy, before one that is pending": {bad(older(health.Pending)), true},
+		"but not before an older one that finds it so, too":       {bad(older(health.Unhealthy)), false},
+		"one that is pending, before one that finds it healthy":   {is(health.Pending, older(health.Healthy)), true},
+		"but not before one that finds it unhealthy":              {is(health.Pending, older(health.Unhealthy)), false},
+	} {
+		d := Decide(facts(tc.given).with(atOnce(0))).Decisions[0]
+		if d.Sets(mendv1.Remediation, metav1.ConditionFalse) != tc.speaks {
+			t.Errorf("%s: it sets %v", name, d.Conditions)
+		}
+	}
+}
+
 func TestOfAStuckOwnerTheOldestCheckSpeaks(t *testing.T) {
 	for _, older := range []bool{false, true} {
 		d := Decide(facts(bad(refuses, besideCheck(Opinion{Heard: true, State: health.Unhealthy, Older: older})))).Decisions[0]

@@ -34,7 +34,7 @@ var targets = []target{
 	{folder: "controllers/remediationrecord", least: 85},
 	{folder: "controllers/capacity", least: 85, also: []string{"controllers/remediationrecord", "test/inmemory/machines"}},
 	{folder: "baremetal/powercycle", least: 95, also: []string{"controllers/hostremediation"}},
-	{folder: "controllers/machinehealthcheck", least: 85, also: []string{"test/inmemory/machines"}},
+	{folder: "controllers/machinehealthcheck", least: 85, also: []string{"test/inmemory/machines", "cmd/kubectl-mend/command"}},
 	{folder: "controllers/nodehealthcheck", least: 85, also: []string{"test/inmemory/nodes"}},
 	{folder: "controllers/hostremediation", least: 85},
 }
