@@ -100,17 +100,15 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 }
 
 func TestWhatIsMissingToProveThatAHostIsOffIsSaid(t *testing.T) {
-	for want, facts := range map[string]Facts{
-		"the host has no condition Manageable":           in(PoweringOff, oldBMO),
-		"PowerFailure":                                   in(PoweringOff, contradicted),
-		"its annotation reboot.metal3.io is still there": in(PoweringOff),
+	for want, cycle := range map[string]Cycle{
+		"two hosts":                            {Mismatch: "two hosts", Facts: in(PoweringOff, oldBMO)},
+		"the host has no condition Manageable": {Facts: in(PoweringOff, oldBMO)},
+		"PowerFailure":                         {Facts: in(PoweringOff, contradicted)},
+		"its annotation reboot.metal3.io is still there": {Facts: in(PoweringOff)},
 	} {
-		if got := (&Cycle{Facts: facts}).unproven(); !strings.HasPrefix(got, want) {
+		if got := cycle.unproven(); !strings.HasPrefix(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
-	}
-	if got := (&Cycle{Mismatch: "two hosts", Facts: in(PoweringOff, oldBMO)}).unproven(); got != "two hosts" {
-		t.Errorf("got %q", got)
 	}
 }
 

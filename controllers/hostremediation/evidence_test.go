@@ -99,9 +99,6 @@ func TestWhatIsAheadInTheQueueIsAnObject(t *testing.T) {
 	if got := w.blockedBy(powercycle.TheCluster); got.String() != "Cluster ns/c" {
 		t.Errorf("of a pause the object is %q", got)
 	}
-	if got := w.blockedBy(""); got != (explain.Ref{}) {
-		t.Errorf("where none is named the object is %q", got)
-	}
 }
 
 func TestAPersonLearnsWhatIsLeftToDoAfterTheEnd(t *testing.T) {

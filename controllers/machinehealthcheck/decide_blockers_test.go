@@ -53,6 +53,10 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a machine that another check has not judged yet": {facts(bad(besideCheck(Opinion{}))), []Reason{JustSeen}},
 		"which it has not for ten minutes":                {facts(bad(besideCheck(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
 		"a check that is not acted on":                    {facts(bad()).with(observe), []Reason{NotActing}},
+		"also where a place is free":                      {facts(bad(), bad(asked)).with(observe, atOnce(2)), []Reason{NotActing}},
+		"and a place that is taken": {
+			facts(bad(), bad(asked)).with(observe, atOnce(1)), []Reason{NotActing, RemediationsInProgress},
+		},
 		"an update in place that has failed": {
 			facts(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,
 		},

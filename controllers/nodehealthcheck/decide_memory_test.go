@@ -398,7 +398,8 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 	blocked := func(reason string, ago time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			f.Check.Status.Conditions = []metav1.Condition{{
-				Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: reason, LastTransitionTime: metav1.NewTime(at(ago)),
+				Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: reason,
+				LastTransitionTime: metav1.NewTime(at(ago)),
 			}}
 		}
 	}
@@ -417,11 +418,13 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 		"from the end of the last outage on":                          {of(lost()).with(since(time.Hour), outage(30*time.Minute, 20*time.Minute), outage(time.Minute, 10*time.Second)), 40 * time.Second},
 		"from the start, after all outages":                           {of(lost()).with(since(10*time.Second), outage(time.Hour, time.Minute)), 40 * time.Second},
 		"by managers that start again and again, three times as long": {of(lost()).with(since(0), announced(3*grace-1)), grace},
-		"whatever blocked the check before":                           {of(lost()).with(since(0), blocked("TooManyUnhealthy", time.Hour)), grace},
-		"and not without end":                                         {of(lost()).with(since(0), announced(3*grace)), 0},
-		"but for outages":                                             {of(lost()).with(since(0), announced(3*grace), outage(time.Minute, 10*time.Second)), 40 * time.Second},
-		"for a pending node":                                          {of(pending).with(since(0)), grace},
-		"for an unhealthy one and a pending one":                      {of(lost(), pending).with(since(0)), grace},
+		"whatever blocked the check before": {
+			of(lost()).with(since(0), blocked("TooManyUnhealthy", time.Hour)), grace,
+		},
+		"and not without end":                    {of(lost()).with(since(0), announced(3*grace)), 0},
+		"but for outages":                        {of(lost()).with(since(0), announced(3*grace), outage(time.Minute, 10*time.Second)), 40 * time.Second},
+		"for a pending node":                     {of(pending).with(since(0)), grace},
+		"for an unhealthy one and a pending one": {of(lost(), pending).with(since(0)), grace},
 		"if all nodes are healthy there is none for which it matters": {of(healthy()).with(since(0)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {

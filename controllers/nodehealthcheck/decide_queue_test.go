@@ -78,7 +78,8 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		},
 		"not one whose request was refused a moment ago": {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
 		"not one that waits since its requests are deleted again and again": {
-			of(due(10), due(20, deletedBefore(3), deleted(was(0, 3*time.Minute)))).with(plane("ab")), "; NotFirstInQueue a, RemediationLoop",
+			of(due(10), due(20, deletedBefore(3), deleted(was(0, 3*time.Minute)))).with(plane("ab")),
+			"; NotFirstInQueue a, RemediationLoop",
 		},
 		"one whose request was deleted once": {
 			of(due(10), due(20, deletedBefore(1), deleted(was(0, 30*time.Second)))).with(plane("ab")), "NotFirstInQueue b; RequestDeleted",
@@ -189,7 +190,9 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			"yyy", machine("m3", "", time.Time{}, false), "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
 		},
 		"one that is ready when the third has a node": {"yyy", machine("m2", "", time.Time{}, false), ""},
-		"while it is not known":                       {"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out"},
+		"while it is not known": {
+			"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for i := len(tc.ready) - 1; i >= 0; i-- { // m0 is not the first one that is read

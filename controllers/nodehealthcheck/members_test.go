@@ -189,7 +189,8 @@ func TestALeaseOfAnotherHolderIsAReasonToWait(t *testing.T) {
 	for owner, want := range map[types.UID][]string{"node-b": nil, "node-b-of-before": {"Reboot/b"}} {
 		k := partnered(t, byOne(refTo("Reboot", "reboot")), &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{
-				Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b"), OwnerReferences: []metav1.OwnerReference{{Kind: "Node", UID: owner}},
+				Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b"),
+				OwnerReferences: []metav1.OwnerReference{{Kind: "Node", UID: owner}},
 			},
 			Spec: coordinationv1.LeaseSpec{
 				HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &at, RenewTime: &at,

@@ -40,8 +40,8 @@ func readFaults(path string) ([]fault, error) {
 	return faults, nil
 }
 
-// tryFaults tries each fault whose title contains only, and prints which packages' tests fail. It fails if one is noticed by none.
-func tryFaults(ctx context.Context, work, only string, args []string) error {
+// tryFaults tries each fault whose title only matches, and prints which packages' tests fail. It fails if one is noticed by none.
+func tryFaults(ctx context.Context, work string, only *regexp.Regexp, args []string) error {
 	faults, err := readFaults(filepath.Join("hack", "mutate", "faults.txt"))
 	if err != nil {
 		return err
@@ -55,8 +55,11 @@ func tryFaults(ctx context.Context, work, only string, args []string) error {
 		return err
 	}
 	var problems []error
+	if len(without) > 0 {
+		problems = append(problems, fmt.Errorf("these fail without a fault, and notice none: %s", strings.Join(without, " ")))
+	}
 	for _, f := range faults {
-		if !strings.Contains(f.title, only) {
+		if !only.MatchString(f.title) {
 			continue
 		}
 		noticed, err := f.try(ctx, work, args)
@@ -92,8 +95,8 @@ func (f fault) try(ctx context.Context, work string, args []string) ([]string, e
 		}
 		return f.test(ctx, ".", slices.Insert(slices.Clone(args), 1, "-overlay="+overlay))
 	}
-	tree := filepath.Join(work, "tree")
-	if err := copyTree(ctx, tree); err != nil {
+	tree, err := copyTree(ctx, work)
+	if err != nil {
 		return nil, err
 	}
 	if err := os.WriteFile(filepath.Join(tree, f.file), changed, 0o644); err != nil { //nolint:gosec // as any file of the user
@@ -122,11 +125,12 @@ func (f fault) test(ctx context.Context, dir string, args []string) (noticed []s
 	return slices.Compact(noticed), nil
 }
 
-// copyTree copies what git knows or would add, with changes that are not committed.
-func copyTree(ctx context.Context, to string) error {
+// copyTree copies what git knows or would add, with changes that are not committed. What was built is that of the tree itself.
+func copyTree(ctx context.Context, work string) (string, error) {
+	to := filepath.Join(work, "tree")
 	out, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
 	if err != nil {
-		return fmt.Errorf("list the files: %w", err)
+		return "", fmt.Errorf("list the files: %w", err)
 	}
 	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
 		content, err := os.ReadFile(name)
@@ -134,15 +138,24 @@ func copyTree(ctx context.Context, to string) error {
 			continue // deleted, and not committed
 		}
 		if err != nil {
-			return fmt.Errorf("copy the tree: %w", err)
+			return "", fmt.Errorf("copy the tree: %w", err)
 		}
 		at := filepath.Join(to, name)
 		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // as any folder of the user
-			return fmt.Errorf("copy the tree: %w", err)
+			return "", fmt.Errorf("copy the tree: %w", err)
 		}
 		if err := os.WriteFile(at, content, 0o644); err != nil { //nolint:gosec // as any file of the user
-			return fmt.Errorf("copy the tree: %w", err)
+			return "", fmt.Errorf("copy the tree: %w", err)
 		}
 	}
-	return nil
+	for _, built := range []string{".tools", "bin"} {
+		from, err := filepath.Abs(built)
+		if err == nil {
+			err = os.Symlink(from, filepath.Join(to, built))
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("copy the tree: %w", err)
+		}
+	}
+	return to, nil
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"syscall"
 )
 
@@ -32,7 +33,7 @@ var targets = []target{
 	{folder: "controllers/decide/health", least: 95, also: []string{"controllers/machinehealthcheck", "controllers/nodehealthcheck"}},
 	{folder: "controllers/decide/repeats", least: 95, also: []string{"controllers/remediationrecord", "controllers/nodehealthcheck"}},
 	{folder: "controllers/remediationrecord", least: 85},
-	{folder: "controllers/capacity", least: 85, also: []string{"controllers/remediationrecord", "test/inmemory/machines"}},
+	{folder: "controllers/capacity", least: 85, also: []string{"controllers/remediationrecord"}},
 	{folder: "baremetal/powercycle", least: 95, also: []string{"controllers/hostremediation"}},
 	{folder: "controllers/machinehealthcheck", least: 85, also: []string{"test/inmemory/machines", "cmd/kubectl-mend/command"}},
 	{folder: "controllers/nodehealthcheck", least: 85, also: []string{"test/inmemory/nodes"}},
@@ -43,11 +44,12 @@ var targets = []target{
 var impure = []string{"context", "github.com/prometheus/client_golang/prometheus"}
 
 func main() {
-	only := flag.String("only", "", "mutate only the files whose path contains this, or try the faults whose title does")
+	only := regexp.MustCompile("")
+	flag.TextVar(only, "only", only, "mutate only the files whose path this matches, or try the faults whose title it does")
 	faults := flag.Bool("faults", false, "try the faults of faults.txt instead, with the tests that the arguments name as go test does")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, *only, *faults)
+	err := run(ctx, only, *faults)
 	stop()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "mutate:", err)
@@ -55,7 +57,7 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, faults bool) (err error) {
+func run(ctx context.Context, only *regexp.Regexp, faults bool) (err error) {
 	work, err := os.MkdirTemp("", "mutate-")
 	if err != nil {
 		return fmt.Errorf("make a folder to work in: %w", err)

@@ -30,8 +30,8 @@ type suite struct {
 	patience time.Duration
 }
 
-// mutate tries the mutants of the files of the package whose path contains only.
-func (t target) mutate(ctx context.Context, work, only string) ([]*mutant, error) {
+// mutate tries the mutants of the files of the package whose path only matches.
+func (t target) mutate(ctx context.Context, work string, only *regexp.Regexp) ([]*mutant, error) {
 	files, err := t.files(only)
 	if err != nil || len(files) == 0 {
 		return nil, err
@@ -61,17 +61,20 @@ func (t target) mutate(ctx context.Context, work, only string) ([]*mutant, error
 var imported = regexp.MustCompile(`(?m)^(?:import)?\s*(?:\w+ )?"([^"]+)"$`)
 
 // files are those of the package that are mutated.
-func (t target) files(only string) ([]string, error) {
+func (t target) files(only *regexp.Regexp) ([]string, error) {
 	files, err := filepath.Glob(filepath.Join(t.folder, "*.go"))
 	if err != nil {
 		return nil, fmt.Errorf("list the files of the package: %w", err)
 	}
 	return slices.DeleteFunc(files, func(path string) bool {
 		content, err := os.ReadFile(path)
-		return err != nil || strings.HasSuffix(path, "_test.go") || !strings.Contains(filepath.ToSlash(path), only) ||
+		return err != nil || strings.HasSuffix(path, "_test.go") || !only.MatchString(filepath.ToSlash(path)) ||
 			slices.ContainsFunc(imported.FindAllSubmatch(content, -1), func(found [][]byte) bool { return slices.Contains(impure, string(found[1])) })
 	}), nil
 }
+
+// needsConstant is what the compiler says where a constant is a variable, and is needed for another one or as the length of an array.
+var needsConstant = regexp.MustCompile(`is not constant|must be constant`)
 
 var failedLine = regexp.MustCompile(`(?m)^(?:\./)?([\w./-]+\.go):(\d+):\d+: `)
 
@@ -87,15 +90,14 @@ func (t target) compileMutants(ctx context.Context, work string, files []string)
 		if err == nil {
 			return mutants, overlay, nil
 		}
+		if constants && needsConstant.MatchString(out) {
+			constants = false
+			continue
+		}
 		failed := map[string]bool{} // a line may have several errors
 		for _, at := range failedLine.FindAllStringSubmatch(out, -1) {
 			path := filepath.Join(t.folder, filepath.Base(at[1]))
 			line, _ := strconv.Atoi(at[2])
-			if !slices.Contains(files, path) { // a test that needs a constant
-				constants = false
-				failed[path] = true
-				continue
-			}
 			if failures[path] == nil {
 				failures[path] = map[int]int{}
 			}

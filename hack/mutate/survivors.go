@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 )
 
@@ -37,7 +38,7 @@ func readSurvivors(path string) (map[string]string, error) {
 
 // compare prints how many mutants of the package were killed, and returns what differs from the part of the list that is about the files whose
 // path contains only. One that timed out counts as killed if the list says that it never ends; on a busy computer others may time out, too.
-func (t target) compare(mutants []*mutant, listed map[string]string, only string) error {
+func (t target) compare(mutants []*mutant, listed map[string]string, only *regexp.Regexp) error {
 	var problems []error
 	count := map[string]int{}
 	survived := map[string]bool{}
@@ -60,7 +61,7 @@ func (t target) compare(mutants []*mutant, listed map[string]string, only string
 	}
 	for name := range listed {
 		path, _, _ := strings.Cut(name, ":")
-		if strings.HasPrefix(path, t.folder+"/") && strings.Contains(path, only) && !survived[name] {
+		if strings.HasPrefix(path, t.folder+"/") && only.MatchString(path) && !survived[name] {
 			problems = append(problems, fmt.Errorf("listed and does not survive: %s", name))
 		}
 	}
