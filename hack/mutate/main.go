@@ -33,9 +33,9 @@ var targets = []target{
 	{folder: "controllers/decide/health", least: 95, also: []string{"controllers/machinehealthcheck", "controllers/nodehealthcheck"}},
 	{folder: "controllers/decide/repeats", least: 95, also: []string{"controllers/remediationrecord", "controllers/nodehealthcheck"}},
 	{folder: "controllers/remediationrecord", least: 85},
-	{folder: "controllers/capacity", least: 85, also: []string{"controllers/remediationrecord"}},
+	{folder: "controllers/capacity", least: 85},
 	{folder: "baremetal/powercycle", least: 95, also: []string{"controllers/hostremediation"}},
-	{folder: "controllers/machinehealthcheck", least: 85, also: []string{"test/inmemory/machines", "cmd/kubectl-mend/command"}},
+	{folder: "controllers/machinehealthcheck", least: 85, also: []string{"test/inmemory/machines"}},
 	{folder: "controllers/nodehealthcheck", least: 85, also: []string{"test/inmemory/nodes"}},
 	{folder: "controllers/hostremediation", least: 85},
 }
