@@ -78,7 +78,6 @@ func TestNextInServicing(t *testing.T) {
 		{"the host is released", facts{beingServiced, heldOff}, Release, Servicing, "HostServiced"},
 		{"a host that is gone is waited for", facts{hostVanished}, Wait, Servicing, "HostGone"},
 		{"the fence is removed before the host boots", facts{fenced}, Unfence, Servicing, "Unfenced"},
-		{"the fence is removed while the host is off", facts{beingServiced, fenced, off}, Unfence, Servicing, "Unfenced"},
 		{"no owner is asked in the meantime", facts{beingServiced, stateOver, second}, Wait, Servicing, "HostServiced"},
 		{"a person is asked after two hours", facts{beingServiced, long}, AskPerson, Servicing, "HostServiced"},
 		{"the host boots when the service has ended", nil, Advance, Booting, "Serviced"},

@@ -28,10 +28,13 @@ type target struct {
 var targets = []target{
 	{folder: "controllers/claims", least: 95},
 	{folder: "controllers/decide/budget", least: 95},
-	{folder: "controllers/decide/controlplane", least: 95, also: []string{"baremetal/powercycle", "controllers/nodehealthcheck", "controllers/hostremediation"}},
+	{
+		folder: "controllers/decide/controlplane", least: 95,
+		also: []string{"baremetal/powercycle", "controllers/nodehealthcheck", "controllers/hostremediation"},
+	},
 	{folder: "controllers/decide/escalation", least: 95, also: []string{"controllers/nodehealthcheck"}},
 	{folder: "controllers/decide/health", least: 95, also: []string{"controllers/machinehealthcheck", "controllers/nodehealthcheck"}},
-	{folder: "controllers/decide/repeats", least: 95, also: []string{"controllers/remediationrecord", "controllers/nodehealthcheck"}},
+	{folder: "controllers/decide/repeats", least: 95},
 	{folder: "controllers/remediationrecord", least: 85},
 	{folder: "controllers/capacity", least: 85},
 	{folder: "baremetal/powercycle", least: 95, also: []string{"controllers/hostremediation"}},

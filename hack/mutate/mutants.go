@@ -245,10 +245,13 @@ func (m *mutator) apply() []byte {
 	return out.Bytes()
 }
 
-// helpers is a file of the package called name, with the functions that its mutants call. A file with the name of the variable MUTANTS_REACHED
-// gets the numbers of those that are evaluated.
+// helpers is a file of the package called name, with the functions that its mutants call.
 func helpers(name string, mutants int) []byte {
-	return []byte(strings.NewReplacer("package mutated", "package "+name, "999999", strconv.Itoa(mutants)).Replace(`package mutated
+	return []byte(strings.NewReplacer("package mutated", "package "+name, "999999", strconv.Itoa(mutants)).Replace(helpersFile))
+}
+
+// A file with the name of the variable MUTANTS_REACHED gets the numbers of those that are evaluated.
+const helpersFile = `package mutated
 
 import (
 	"fmt"
@@ -335,5 +338,4 @@ func mutantRem[T mutantNumber](n int, x, y T) T {
 	}
 	return T(int64(x) % int64(y))
 }
-`))
-}
+`

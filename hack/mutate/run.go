@@ -165,17 +165,18 @@ func newSuite(ctx context.Context, work, folder, overlay string) (*suite, error)
 	if out, err := goCommand(ctx, "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", overlay, "-o", s.binary, "./"+folder); err != nil {
 		return nil, fmt.Errorf("compile the tests of %s: %w: %s", folder, err, out)
 	}
-	s.args = []string{"-test.short", "-test.failfast", "-test.skip=^TestAManager"}                                            // these start one, which takes seconds, and hold no decision
-	if help, _ := exec.CommandContext(ctx, s.binary, "-help").CombinedOutput(); bytes.Contains(help, []byte("-rapid.seed")) { //nolint:gosec // compiled above
+	// Tests that start a manager take seconds, and hold no decision.
+	s.args = []string{"-test.short", "-test.failfast", "-test.skip=^TestAManager"}
+	if help, _ := exec.CommandContext(ctx, s.binary, "-help").CombinedOutput(); bytes.Contains(help, []byte("-rapid.seed")) {
 		s.args = append(s.args, "-rapid.seed=1", "-rapid.shrinktime=0s", "-rapid.nofailfile")
 	}
 	log := filepath.Join(work, "reached")
 	_ = os.Remove(log)
-	began := time.Now()
+	began := time.Now() //nolint:forbidigo // the time that tests take
 	if out, err := s.run(ctx, "MUTANTS_REACHED="+log); err != nil {
 		return nil, fmt.Errorf("test %s without a mutant: %w: %s", folder, err, out)
 	}
-	s.patience = max(20*time.Second, 10*time.Since(began))
+	s.patience = max(20*time.Second, 10*time.Since(began)) //nolint:forbidigo // the time that tests take
 	content, err := os.ReadFile(log)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("read what the tests of %s reach: %w", folder, err)
@@ -189,7 +190,7 @@ func newSuite(ctx context.Context, work, folder, overlay string) (*suite, error)
 
 func (s *suite) run(ctx context.Context, env string) ([]byte, error) {
 	args := append([]string{"-c", "ulimit -v " + memory + `; exec "$0" "$@"`, s.binary, "-test.timeout=" + s.patience.String()}, s.args...)
-	cmd := exec.CommandContext(ctx, "sh", args...) //nolint:gosec // compiled here
+	cmd := exec.CommandContext(ctx, "sh", args...)
 	cmd.Dir = s.folder
 	cmd.Env = append(os.Environ(), env)
 	return cmd.CombinedOutput()
