@@ -172,11 +172,6 @@ test-fuzz: ## Try random input, half a minute for each function named Fuzz... (F
 test-unit: $(GOTESTSUM) ## Run the tests that need no control plane, of what has changed, in a minute (TEST_ARGS="-run Name", TEST_ARGS=-count=1 for all)
 	@$(GOTESTSUM) --format pkgname --format-hide-empty-pkg -- -short $(UNIT_FLAGS) -p $(PARALLEL) -timeout 5m $(TEST_ARGS) $(UNIT_PACKAGES)
 
-# gremlins and the program that compares what it finds with hack/mutate/survivors.txt have a module of their own, besides hack/tools: gremlins
-# needs another version of viper than golangci-lint has.
-GREMLINS := $(TOOLS)/gremlins
-$(GREMLINS): hack/mutate/go.mod hack/mutate/go.sum
-	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ github.com/go-gremlins/gremlins/cmd/gremlins
 $(TOOLS)/mutate: hack/mutate/go.mod $(wildcard hack/mutate/*.go)
 	$(GO) -C hack/mutate build -ldflags '-s -w' -o $(CURDIR)/$@ .
 
@@ -185,8 +180,8 @@ size: ## Print how many lines each package has, and all tests (ARGS=-update afte
 	@$(GO) test -count=1 -v -run '^TestSizesAreDocumented$$' ./test $(ARGS) | grep -vE '^(===|---|PASS|ok) '
 
 .PHONY: mutate
-mutate: $(GREMLINS) $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no unit test notices (ARGS="-only budget")
-	@mutate -gremlins $(CURDIR)/$(GREMLINS) $(ARGS)
+mutate: $(TOOLS)/mutate ## Change the deciding code, one operator at a time, and say which changes no test notices (ARGS="-only budget", ARGS=-faults)
+	@mutate $(ARGS)
 
 .PHONY: bench
 bench: build rig ## Measure speed and memory, and write docs/benchmarks.md (QUICK=1 for a short run, ARGS="-only power-cycles")

@@ -173,45 +173,6 @@ func TestAMachineIsSeenToBeBadUntilItsHostIsTouched(t *testing.T) {
 	}
 }
 
-// Conditions say for which reason the workload was no longer waited for, as long as the attempt lasts.
-func TestWhyTheWorkloadWasWaitedForNoLongerIsRemembered(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given Facts
-		step  Step
-		want  Reason
-	}{
-		"it has moved":                {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadMoved"}, "WorkloadMoved"},
-		"it has not moved in time":    {in(MovingWorkload), Step{Do: Advance, Next: PoweringOn, Reason: "WorkloadStuck"}, "WorkloadStuck"},
-		"it is still waited for":      {in(MovingWorkload), Step{Do: Wait, Next: MovingWorkload, Reason: "WorkloadMoving"}, ""},
-		"the host was not proven off": {in(PoweringOff), Step{Do: Advance, Next: PoweringOn, Reason: "FencingImpossible"}, "FencingImpossible"},
-		"the host is serviced":        {in(MovingWorkload), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, "HostServiced"},
-		"it was never to move":        {in(PoweringOn), Step{Do: Advance, Next: Servicing, Reason: "HostServiced"}, ""},
-	} {
-		if got := After(tc.given, tc.step, noon).Moved; got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
-	}
-}
-
-// An attempt has all of its time when its turn comes.
-func TestTheTimeOfAnAttemptBeginsWithItsTurn(t *testing.T) {
-	waits, goesOn := Step{Do: Wait, Next: Preparing}, Step{Do: Advance, Next: PoweringOff}
-	for name, tc := range map[string]struct {
-		given Facts
-		step  Step
-		want  bool
-	}{
-		"while it waits for its turn the time does not run": {in(Preparing, anothersTurn, attemptOver), waits, true},
-		"while it waits for its host it runs":               {in(Preparing, attemptOver), waits, false},
-		"it runs when the attempt goes on":                  {in(Preparing, anothersTurn, attemptOver), goesOn, false},
-		"it runs in later states":                           {in(Booting, anothersTurn, attemptOver), Step{Do: Wait, Next: Booting}, false},
-	} {
-		if got := After(tc.given, tc.step, noon).Began.Equal(noon); got != tc.want {
-			t.Errorf("%s: it begins now: %t, want %t", name, got, tc.want)
-		}
-	}
-}
-
 // A pause stops all clocks. What is remembered must not change with every reconcile.
 func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
 	given := in(Booting, paused, resumed, longAgo)
@@ -253,17 +214,6 @@ func TestASignOfLifeBeforeTheProofDisprovesNothing(t *testing.T) {
 	step := Next(given, policy, noon)
 	if got := After(given, step, noon); step.Do != Unfence || got.Lived {
 		t.Errorf("after %s it is remembered that the node lived on: %t", step.Do, got.Lived)
-	}
-}
-
-func TestAnAttemptBeginsWithNothingRememberedOfTheLastOne(t *testing.T) {
-	given := in(Preparing, wasOff)
-	given.Asked, given.Moved = ago(time.Minute), "WorkloadMoved"
-	if got := After(given, Step{Do: BeginAttempt, Next: Preparing}, noon); !got.Asked.IsZero() || got.WasOff || got.Moved != "" {
-		t.Errorf("the new attempt remembers %+v", got)
-	}
-	if got := After(given, Step{Do: Wait, Next: Preparing}, noon); got.Asked.IsZero() || !got.WasOff || got.Moved == "" {
-		t.Errorf("the same attempt has forgotten: %+v", got)
 	}
 }
 
@@ -337,6 +287,69 @@ func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
 	} {
 		if m := After(tc.given, tc.step, noon); m.Lived != tc.lived || m.SignSeen.IsZero() == tc.kept {
 			t.Errorf("%s: %+v", tc.name, m)
+		}
+	}
+}
+
+func TestWhatIsRemembered(t *testing.T) {
+	var never time.Time
+	to := func(next State, reason Reason) Step { return Step{Do: Advance, Next: next, Reason: reason} }
+	stay := func(state State) Step { return Step{Do: Wait, Next: state} }
+	moves, goesOn := stay(MovingWorkload), to(PoweringOn, "")
+	fencedAt := func(m Memory) any { return m.FencedAt }
+	unseen := func(m Memory) any { return m.Unseen }
+	held := func(m Memory) any { return m.Held }
+	waited := func(m Memory) any { return m.Waited }
+	moved := func(m Memory) any { return m.Moved }
+	began := func(m Memory) any { return m.Began }
+	asked := func(m Memory) any { return m.Asked }
+	off := func(m Memory) any { return m.WasOff }
+	lastOne := func(f *Facts) { f.Asked, f.Moved = ago(time.Minute), WorkloadMovedReason }
+	next := Step{Do: BeginAttempt, Next: Preparing}
+	asksPerson := Step{Do: AskPerson, Next: PoweringOn, Reason: HostKeptOffReason}
+	before := ago(10 * time.Minute)
+	answering := func(f *Facts) { f.Node = NodePresent }
+	notLooked := func(f *Facts) { f.Looked = false }
+	for name, tc := range map[string]struct {
+		given Facts
+		step  Step
+		of    func(Memory) any
+		want  any
+	}{
+		"the node is fenced":                     {in(MovingWorkload), Step{Do: Fence, Next: MovingWorkload}, fencedAt, noon},
+		"another client has fenced it":           {in(MovingWorkload, fencedByOthers), moves, fencedAt, noon},
+		"it is gone":                             {in(MovingWorkload, noNode), moves, fencedAt, noon},
+		"so it was before its cluster was lost":  {in(MovingWorkload, noNode, notLooked), moves, fencedAt, never},
+		"it is not fenced":                       {in(MovingWorkload), moves, fencedAt, never},
+		"it was fenced before":                   {in(MovingWorkload, fenced, fencedBefore), moves, fencedAt, ago(time.Minute)},
+		"the workload has moved":                 {in(MovingWorkload, fenced, fencedBefore), goesOn, fencedAt, never},
+		"its cluster is out of reach":            {in(MovingWorkload, blind), moves, unseen, noon},
+		"it stays out of reach":                  {in(MovingWorkload, blindLong), moves, unseen, ago(time.Minute)},
+		"it answers again":                       {in(MovingWorkload, blindLong, answering), moves, unseen, never},
+		"it is not asked any more":               {in(MovingWorkload, blindLong), goesOn, unseen, never},
+		"the host is kept off":                   {in(PoweringOff), moves, held, true},
+		"the attempt waits in its queue again":   {in(PoweringOff), to(Preparing, ""), held, false},
+		"one that is kept off later was not":     {in(MovingWorkload), moves, held, false},
+		"it is powered on as that has moved":     {in(MovingWorkload), to(PoweringOn, WorkloadMovedReason), moved, WorkloadMovedReason},
+		"or as it has not in time":               {in(MovingWorkload), to(PoweringOn, "WorkloadStuck"), moved, Reason("WorkloadStuck")},
+		"or as that was not proven":              {in(PoweringOff), to(PoweringOn, "Any"), moved, Reason("Any")},
+		"or as it is serviced":                   {in(MovingWorkload), to(Servicing, "HostServiced"), moved, Reason("HostServiced")},
+		"not while the workload is waited for":   {in(MovingWorkload), moves, moved, Reason("")},
+		"nor where none was to move":             {in(PoweringOn), to(Servicing, "HostServiced"), moved, Reason("")},
+		"the next attempt knows nothing of that": {in(Preparing, lastOne), next, moved, Reason("")},
+		"the same one does":                      {in(Preparing, lastOne), stay(Preparing), moved, WorkloadMovedReason},
+		"nor when the host was asked":            {in(Preparing, lastOne), next, asked, never},
+		"nor that it was off":                    {in(Preparing, wasOff), next, off, false},
+		"which the same one knows":               {in(Preparing, wasOff), stay(Preparing), off, true},
+		"its time does not run in its queue":     {in(Preparing, anothersTurn, attemptOver), stay(Preparing), began, noon},
+		"it runs while it waits for its host":    {in(Preparing, attemptOver), stay(Preparing), began, before},
+		"and when it goes on":                    {in(Preparing, anothersTurn, attemptOver), to(PoweringOff, ""), began, before},
+		"and in later states":                    {in(Booting, anothersTurn, attemptOver), stay(Booting), began, before},
+		"a person is asked about its owner":      {in(PoweringOn), asksPerson, waited, true},
+		"it is left to its owner":                {in(Booting), to(PoweringOn, HostKeptOffReason), waited, false},
+	} {
+		if got := tc.of(After(tc.given, tc.step, noon)); got != tc.want {
+			t.Errorf("%s: got %v, want %v", name, got, tc.want)
 		}
 	}
 }

@@ -88,8 +88,25 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 		seen[rule.Reason] = true
 	}
 	for _, step := range Steps() {
-		if text := step.Message(); text == "" || text == string(step.Reason) {
+		text := step.Message()
+		if text == "" || text == string(step.Reason) {
 			t.Errorf("%+v has no message", step)
+		}
+		if step.Do == Withdraw && strings.Contains(text, "marked as unhealthy") != (step.From == Succeeded) {
+			t.Errorf("%+v says %q", step, text)
+		}
+	}
+}
+
+func TestWhatIsMissingToProveThatAHostIsOffIsSaid(t *testing.T) {
+	for want, cycle := range map[string]Cycle{
+		"two hosts":                            {Mismatch: "two hosts", Facts: in(PoweringOff, oldBMO)},
+		"the host has no condition Manageable": {Facts: in(PoweringOff, oldBMO)},
+		"PowerFailure":                         {Facts: in(PoweringOff, contradicted)},
+		"its annotation reboot.metal3.io is still there": {Facts: in(PoweringOff)},
+	} {
+		if got := cycle.unproven(); !strings.HasPrefix(got, want) {
+			t.Errorf("got %q, want %q", got, want)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package powercycle
 
-import "testing"
+import (
+	"testing"
+	"time"
+)
 
 func TestNextInMovingWorkload(t *testing.T) {
 	testNext(t, MovingWorkload, []nextCase{
@@ -21,6 +24,8 @@ func TestNextInMovingWorkload(t *testing.T) {
 		{"a node under another boot is not fenced", facts{anotherBoot}, Advance, PoweringOff, "SignOfLife"},
 		{"a node that has reported since the request is watched before it is fenced",
 			facts{renewed}, Wait, MovingWorkload, "WatchingForLife"},
+		{"a report that clocks which differ explain is none",
+			facts{func(f *Facts) { f.Asked, f.Sign = ago(time.Minute), ago(55*time.Second) }}, Fence, MovingWorkload, "Fenced"},
 		{"the clocks of operator and node are not compared", facts{operatorBehind}, Fence, MovingWorkload, "Fenced"},
 		{"a node that shows life is unfenced", facts{fenced, renewedAgain}, Unfence, MovingWorkload, "SignOfLife"},
 		{"a node that shows life is unfenced also if its host is gone",

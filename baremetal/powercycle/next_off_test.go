@@ -30,6 +30,7 @@ func TestNextInPoweringOff(t *testing.T) {
 			facts{released, notAsked, anothersTurn}, Advance, Preparing, "WaitingInQueue"},
 		{"a host that was asked before a crash is noted as asked", facts{notAsked}, NoteAsked, PoweringOff, "PowerOffRequested"},
 		{"a host that is on is waited for", nil, Wait, PoweringOff, "PoweringOff"},
+		{"a fence stays while a host that is gone may be off", facts{fenced, off, hostVanished}, Wait, PoweringOff, "HostGone"},
 		{"N6: a host whose power fails is tried again", facts{attemptOver, hasFailed}, BeginAttempt, Preparing, "PowerOffTimedOut"},
 		{"the owner is asked when the power fails in the last attempt",
 			facts{attemptOver, second, failing}, Advance, RequestingOwner, "PowerOffTimedOut"},

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -52,7 +53,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"a machine that another check has not judged yet": {facts(bad(besideCheck(Opinion{}))), []Reason{OtherCheckUnheard}},
 		"which it has not for ten minutes":                {facts(bad(besideCheck(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
+		"a failure that the node contradicts":             {facts(bad(saidToFail)).with(capacityMissing), []Reason{FailureContradicted}},
 		"a check that is not acted on":                    {facts(bad()).with(observe), []Reason{NotActing}},
+		"also where a place is free":                      {facts(bad(), bad(asked)).with(observe, atOnce(2)), []Reason{NotActing}},
+		"and a place that is taken": {
+			facts(bad(), bad(asked)).with(observe, atOnce(1)), []Reason{NotActing, RemediationsInProgress},
+		},
 		"an update in place that has failed": {
 			facts(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,
 		},
@@ -171,6 +177,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"and before others that wait": {
 			facts(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
+		},
+		"and not one that waits for others of a provider that calls all failed": {
+			facts(is(health.Pending), bad(saidToFail), bad(saidToFail)).with(atOnce(2)), []Reason{WithinTimeout},
+		},
+		"nor one that waits for a host": {
+			facts(is(health.Pending), bad(onHost)).with(atOnce(1), waitsFor(time.Hour, nil, []string{})), []Reason{WithinTimeout},
 		},
 		"a request in the way of one that is pending": {
 			facts(is(health.Pending, hasRequest(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay},
@@ -298,6 +310,18 @@ func TestEveryRuleHasItsWords(t *testing.T) {
 		}
 		if words.Reason != users[r.Reason] {
 			t.Errorf("%s is told as %q, want %q", r.Reason, words.Reason, users[r.Reason])
+		}
+	}
+}
+
+func TestTheQueueIsToldWithItsNumbers(t *testing.T) {
+	for text, places := range map[string]int{
+		"1 remediation waits, 2 of at most 2 are in flight": 2,
+		"2 remediations wait, 1 of at most 1 is in flight":  1,
+	} {
+		b := Decide(facts(bad(), bad(), bad(asked)).with(atOnce(places))).Decisions[1].BlockedBy(RemediationsInProgress)
+		if b == nil || !strings.HasPrefix(b.Text, text) || !strings.HasPrefix(b.Detail, fmt.Sprintf("%d of at most %d", places, places)) {
+			t.Errorf("%+v, want %s", b, text)
 		}
 	}
 }

@@ -204,6 +204,14 @@ func saidToFail(t *givenMachine) {
 	t.Verdict.Findings = []health.Finding{{Reason: health.MachineFailed}}
 }
 
+// nodeIs is a machine whose node, which is not read, was Ready when Cluster API last saw it.
+func nodeIs(node health.Node) func(*givenMachine) {
+	return func(t *givenMachine) {
+		t.Node, t.Health.Node = nil, node
+		condOf(clusterv1.MachineNodeReadyCondition, metav1.ConditionTrue, "")(t)
+	}
+}
+
 func quiet(t *givenMachine) {
 	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.NodeCondition, Due: ago(time.Minute)})
 }

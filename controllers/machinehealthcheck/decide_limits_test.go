@@ -54,16 +54,6 @@ func TestWhatTheLimitsCount(t *testing.T) {
 	}
 }
 
-// An observed check explains what would block it if it were acted on: the machine itself takes no place of another one.
-func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
-	for places, want := range map[int]bool{1: false, 0: true} {
-		f := facts(bad(), bad(asked)).with(observe).with(atOnce(places + 1))
-		if got := Decide(f).Decisions[0].Blocked(RemediationsInProgress); got != want {
-			t.Errorf("%d places besides the one in flight: blocked %t", places, got)
-		}
-	}
-}
-
 func TestAllAreRequestedWhenNoneWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts
@@ -211,6 +201,8 @@ func TestWhichMachinesStart(t *testing.T) {
 		"one that is being deleted does":                                       {facts(bad(refuses, deleting), bad()).with(atOnce(1)), ""},
 		"a power cycle takes a place":                                          {facts(bad(cycled), bad()).with(atOnce(1)), ""},
 		"an owner that was asked before there was a template":                  {facts(bad(refuses)).with(external), "a"},
+		"one that never answers, for less than an hour":                        {facts(bad(askedAgo(59 * time.Minute))).with(external), ""},
+		"and for an hour":                                                      {facts(bad(askedAgo(time.Hour))).with(external), "a"},
 		"what is healthy again is not in flight for its owner":                 {facts(is(health.Healthy, asked), bad()).with(atOnce(1)), "b"},
 		"a request that was announced counts if it is not read":                {facts(is(health.Pending, announcedBefore)).with(unread), ""},
 		"of those that could not be begun the longest ago is first":            {facts(bad(tried(1)), bad(tried(2))).with(atOnce(1)), "b"},
@@ -226,12 +218,18 @@ func TestWhichMachinesStart(t *testing.T) {
 		"as many as the limit may be":                                          {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
 		"of machines that a provider calls failed and that are Ready one":      {facts(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
 		"none while the one before is remediated":                              {facts(bad(saidToFail, asked), bad(saidToFail)), ""},
-		"nor before the one in its place has a node":                           {facts(bad(saidToFail), is(health.Starting, awaited)), ""},
-		"nor while a record says that capacity is missing":                     {facts(bad(saidToFail)).with(capacityMissing), ""},
-		"nor as long as the one before cannot be replaced":                     {facts(bad(saidToFail, refuses), bad(saidToFail)), ""},
-		"but one that a person marked":                                         {facts(bad(saidToFail, asked), bad(saidToFail, byPerson)), "b"},
-		"and one that something else is held against":                          {facts(bad(saidToFail, asked), bad(saidToFail, quiet)), "b"},
-		"who has not read the others does not know whose turn it is":           {facts(bad(saidToFail)).with(counted(2)), ""},
+		"also if its node cannot be seen, and was Ready": {
+			facts(bad(saidToFail, asked), bad(saidToFail, nodeIs(health.NodeUnseen))), "",
+		},
+		"but not if it is gone, and was": {
+			facts(bad(saidToFail, asked), bad(saidToFail, nodeIs(health.NodeGone))), "b",
+		},
+		"nor before the one in its place has a node":                 {facts(bad(saidToFail), is(health.Starting, awaited)), ""},
+		"nor while a record says that capacity is missing":           {facts(bad(saidToFail)).with(capacityMissing), ""},
+		"nor as long as the one before cannot be replaced":           {facts(bad(saidToFail, refuses), bad(saidToFail)), ""},
+		"but one that a person marked":                               {facts(bad(saidToFail, asked), bad(saidToFail, byPerson)), "b"},
+		"and one that something else is held against":                {facts(bad(saidToFail, asked), bad(saidToFail, quiet)), "b"},
+		"who has not read the others does not know whose turn it is": {facts(bad(saidToFail)).with(counted(2)), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := tc.given.starting(); got != tc.want {

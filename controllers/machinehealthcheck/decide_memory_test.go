@@ -187,19 +187,25 @@ func TestAHealthyMachineIsMarkedHealthyWhoeverAskedItsOwner(t *testing.T) {
 }
 
 // The owner says that it cannot remediate the machine, or never answers: another check may have a template.
-func TestOfAStuckOwnerTheOldestCheckSpeaks(t *testing.T) {
-	for _, older := range []bool{false, true} {
-		d := Decide(facts(bad(refuses, besideCheck(Opinion{Heard: true, State: health.Unhealthy, Older: older})))).Decisions[0]
-		if speaks := d.Sets(mendv1.Remediation, metav1.ConditionFalse); speaks == older {
-			t.Errorf("beside a check that is older (%t): it speaks %t", older, speaks)
-		}
+func TestTheCheckThatHasMostToSayOfAMachineSpeaks(t *testing.T) {
+	younger := besideCheck(Opinion{Heard: true, State: health.Unhealthy})
+	older := func(state health.State) func(*givenMachine) {
+		return besideCheck(Opinion{Heard: true, State: state, Older: true})
 	}
-}
-
-func TestATemplateIsTheWayOutOfAnOwnerThatNeverAnswers(t *testing.T) {
-	for d, want := range map[time.Duration]string{59 * time.Minute: "", time.Hour: "a"} {
-		if got := facts(bad(askedAgo(d))).with(external).starting(); got != want {
-			t.Errorf("asked %s ago: %q starts", d, got)
+	for name, tc := range map[string]struct {
+		given  givenMachine
+		speaks bool
+	}{
+		"one that finds it unhealthy, before one that is pending": {bad(older(health.Pending)), true},
+		"but not before an older one that finds it so, too":       {bad(older(health.Unhealthy)), false},
+		"one that is pending, before one that finds it healthy":   {is(health.Pending, older(health.Healthy)), true},
+		"but not before one that finds it unhealthy":              {is(health.Pending, older(health.Unhealthy)), false},
+		"one whose owner is stuck, before a younger one":          {bad(refuses, younger), true},
+		"but not before an older one":                             {bad(refuses, older(health.Unhealthy)), false},
+	} {
+		d := Decide(facts(tc.given).with(atOnce(0))).Decisions[0]
+		if d.Sets(mendv1.Remediation, metav1.ConditionFalse) != tc.speaks {
+			t.Errorf("%s: it sets %v", name, d.Conditions)
 		}
 	}
 }

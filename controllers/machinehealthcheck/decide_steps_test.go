@@ -6,8 +6,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -210,6 +212,12 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		noUse      = "False RemediationRequestCreationFailed: it is odd"
 	)
 	named := func(f *Facts) { f.Check.Name, f.Template.Kind = "check", "Metal3Remediation" }
+	older := func(t *givenMachine) {
+		condOf(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation)(t)
+		t.SetV1Beta1Conditions(clusterv1.Conditions{{
+			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse, Message: "later",
+		}})
+	}
 	timeout := func(t *givenMachine) {
 		signal := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "Silent"}
 		t.Verdict.Findings = []health.Finding{{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: t.Verdict.Recheck, Signal: signal}}
@@ -236,6 +244,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"which is said once":                                       {facts(bad(ofSet, asked, before)), stands},
 		"also with its record":                                     {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+recorded+"a@1"))), stands},
 		"and with nothing else":                                    {facts(bad(ofSet, asked, told("True", "OwnerAsked", askedOwner+": and more"))), ownerAsked},
+		"one that says so in the older condition alone":            {facts(bad(ofSet, asked, older)), ownerAsked + ". It says: later"},
 		"one that cannot remediate it":                             {facts(bad(ofSet, refuses)), ownerRefuses},
 		"none that could":                                          {facts(bad(unowned)), ownerMissing},
 		"a request is made":                                        {facts(bad()).with(external), requestMade},

@@ -245,6 +245,7 @@ func TestWhatCannotBeReadInAnAnnotationBeginsNothingAndIsSaid(t *testing.T) {
 		annotation, value, reason, want string
 	}{
 		"a cooldown that is no duration":   {mendv1.StormCooldownAnnotation, "ten", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "ten" is no duration of zero or more, such as 10m`},
+		"a cooldown of 0":                  {mendv1.StormCooldownAnnotation, "0s", clusterv1.MachineHealthCheckRemediationAllowedReason, ""},
 		"a cooldown below zero":            {mendv1.StormCooldownAnnotation, "-1m", mendv1.InvalidLimitReason, `metadata.annotations[kubemend.io/storm-cooldown]: "-1m" is no duration`},
 		"none in flight is not one":        {mendv1.MaxInFlightAnnotation, "0", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0": none may be in flight`},
 		"nor is no percent":                {mendv1.MaxInFlightAnnotation, "0%", mendv1.NoneAtOnceReason, `metadata.annotations[kubemend.io/max-in-flight] is "0%"`},

@@ -320,9 +320,12 @@ func leased(l *Lease) func(*Node) { return func(n *Node) { n.Lease = l } }
 // deleted are requests for the node that somebody has deleted, and that the status lists.
 func deleted(all ...Listed) func(*Node) { return func(n *Node) { n.Gone = append(n.Gone, all...) } }
 
-// was is a request on a step that was made that long ago, as the status lists it.
-func deletedThrice(n *Node) { n.Loop = repeats.Loop{Times: 3} }
+// deletedBefore is that its requests were deleted so often.
+func deletedBefore(times int) func(*Node) {
+	return func(n *Node) { n.Loop = repeats.Loop{Times: times} }
+}
 
+// was is a request on a step that was made that long ago, as the status lists it.
 func was(step int, ago time.Duration) Listed {
 	return Listed{Step: step, Remediation: nhcv1.Remediation{Started: metav1.NewTime(epoch.Add(-ago))}}
 }

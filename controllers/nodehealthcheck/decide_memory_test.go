@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -162,7 +163,12 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		refusal.Unanswered = true
 		return refusal
 	}
+	onStep := func(step int, refusal Refusal) Refusal {
+		refusal.Step = step
+		return refusal
+	}
 	const tooLong, long, short = 6 * time.Minute, 5 * time.Minute, 4 * time.Minute
+	three := steps(reboot(0), host2(), reboot(0))
 	onSecond := lost(asked(on(1)))
 	for name, tc := range map[string]struct {
 		given Facts
@@ -177,12 +183,17 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		"for all that are refused":         {of(lost(), lost()).with(two, refusals(no(long), no(long))), []int{1, 1}},
 		"for the first while it is down":   {of(lost(), lost()).with(two, refusals(down(long), down(tooLong))), []int{0, 1}},
 		"for none while another is on it":  {of(lost(), onSecond).with(two, refusals(down(tooLong))), []int{0, -1}},
+		"also if another had a step that is no more": {
+			of(lost(), lost(deleted(givenUp(was(0, time.Hour))))).with(two, refusals(down(long), onStep(2, down(tooLong)))), []int{1, 1},
+		},
+		"also if a lower step has a request":   {of(lost(asked(failed))).with(three, refusals(onStep(1, no(long)))), []int{2}},
+		"is not taken once there is a request": {of(onSecond).with(three, refusals(onStep(1, no(long)))), []int{-1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			for i, want := range tc.want {
-				if got := p.Decisions[i].Start; got != want {
-					t.Errorf("node %d: step %d starts, want %d", i, got, want)
+				if d := &p.Decisions[i]; d.Start != want || len(d.GiveUp) > 0 {
+					t.Errorf("node %d: step %d starts, want %d; %v are given up", i, d.Start, want, d.GiveUp)
 				}
 			}
 		})
@@ -199,11 +210,14 @@ func host2() Template {
 // A node that is healthy for less than a minute, and for less than its rule lasts, goes on with the step that it was on.
 func TestTheStepAfterAShortRecovery(t *testing.T) {
 	for name, tc := range map[string]struct {
-		healthy time.Duration
-		want    int
+		step          int
+		kept, healthy time.Duration // for how long its request is there
+		want, counted int           // the step that starts, and how many requests of before count for the node
 	}{
-		"a recovery of less than a minute": {59 * time.Second, 1},
-		"one of a minute":                  {time.Minute, 0},
+		"a recovery of less than a minute":             {1, time.Second, 59 * time.Second, 1, 1},
+		"one on the first step":                        {0, time.Second, 59 * time.Second, 0, 1},
+		"one of a minute":                              {1, time.Second, time.Minute, 0, 0},
+		"one of more, in most of which its request is": {1, 70 * time.Second, 75 * time.Second, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := of(lost(asked(failed))).with(steps(reboot(0), host2()))
@@ -214,13 +228,22 @@ func TestTheStepAfterAShortRecovery(t *testing.T) {
 				f.Memory = p.Memory
 				return &p.Decisions[0]
 			}
-			at(0, healthy(asked(startedBefore(time.Minute), on(1))))
-			at(time.Second, healthy())
-			again := func() Node { return lost(since(-tc.healthy)) }
+			for after := time.Duration(0); after < tc.healthy; after += time.Second {
+				if after < tc.kept {
+					at(after, healthy(asked(startedBefore(time.Minute), on(tc.step))))
+				} else {
+					at(after, healthy())
+				}
+			}
+			again := func(changes ...func(*Node)) Node { return lost(append(changes, since(-tc.healthy))...) }
 			at(tc.healthy, again())
 			d := at(tc.healthy+5*time.Minute, again())
-			if d.Start != tc.want {
-				t.Errorf("step %d starts, want %d; %v", d.Start, tc.want, reasons(d.Blockers))
+			counted := f.Nodes[0].Gone
+			if d.Start != tc.want || len(counted) != tc.counted {
+				t.Errorf("step %d starts, want %d; %v; %d requests count", d.Start, tc.want, reasons(d.Blockers), len(counted))
+			}
+			if at(tc.healthy+5*time.Minute+time.Second, again(deleted(counted...))); len(f.Nodes[0].Gone) != tc.counted {
+				t.Errorf("once the status lists them %d requests count", len(f.Nodes[0].Gone))
 			}
 		})
 	}
@@ -372,13 +395,15 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 	since := func(ago time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Since, f.Grace = at(ago), grace }
 	}
-	announced := func(ago time.Duration) func(*Facts) {
+	blocked := func(reason string, ago time.Duration) func(*Facts) {
 		return func(f *Facts) {
 			f.Check.Status.Conditions = []metav1.Condition{{
-				Type: nhcv1.RemediationAllowedCondition, Reason: nhcv1.KubeletsAwaitedReason, LastTransitionTime: metav1.NewTime(at(ago)),
+				Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionFalse, Reason: reason,
+				LastTransitionTime: metav1.NewTime(at(ago)),
 			}}
 		}
 	}
+	announced := func(ago time.Duration) func(*Facts) { return blocked(nhcv1.KubeletsAwaitedReason, ago) }
 	outage := func(from, to time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Outages = append(f.Outages, Outage{at(from), at(to)}) }
 	}
@@ -393,10 +418,13 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 		"from the end of the last outage on":                          {of(lost()).with(since(time.Hour), outage(30*time.Minute, 20*time.Minute), outage(time.Minute, 10*time.Second)), 40 * time.Second},
 		"from the start, after all outages":                           {of(lost()).with(since(10*time.Second), outage(time.Hour, time.Minute)), 40 * time.Second},
 		"by managers that start again and again, three times as long": {of(lost()).with(since(0), announced(3*grace-1)), grace},
-		"and not without end":                                         {of(lost()).with(since(0), announced(3*grace)), 0},
-		"but for outages":                                             {of(lost()).with(since(0), announced(3*grace), outage(time.Minute, 10*time.Second)), 40 * time.Second},
-		"for a pending node":                                          {of(pending).with(since(0)), grace},
-		"for an unhealthy one and a pending one":                      {of(lost(), pending).with(since(0)), grace},
+		"whatever blocked the check before": {
+			of(lost()).with(since(0), blocked("TooManyUnhealthy", time.Hour)), grace,
+		},
+		"and not without end":                    {of(lost()).with(since(0), announced(3*grace)), 0},
+		"but for outages":                        {of(lost()).with(since(0), announced(3*grace), outage(time.Minute, 10*time.Second)), 40 * time.Second},
+		"for a pending node":                     {of(pending).with(since(0)), grace},
+		"for an unhealthy one and a pending one": {of(lost(), pending).with(since(0)), grace},
 		"if all nodes are healthy there is none for which it matters": {of(healthy()).with(since(0)), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -411,6 +439,12 @@ func TestForHowLongKubeletsAreAwaited(t *testing.T) {
 			}
 			if tc.want > 0 && (p.Recheck.IsZero() || p.Recheck.After(until)) {
 				t.Errorf("looked at again at %s", p.Recheck)
+			}
+			before := conditionOf(tc.given.Check, nhcv1.RemediationAllowedCondition)
+			now := meta.FindStatusCondition(Conditions(&tc.given, &p), nhcv1.RemediationAllowedCondition)
+			goesOn := before != nil && before.Reason == now.Reason
+			if tc.want > 0 && now.LastTransitionTime.Time.Equal(epoch) == goesOn {
+				t.Errorf("%s since %s", now.Reason, now.LastTransitionTime)
 			}
 		})
 	}

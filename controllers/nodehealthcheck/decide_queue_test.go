@@ -78,7 +78,11 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		},
 		"not one whose request was refused a moment ago": {of(due(10), due(20)).with(plane("ab"), refused("b", 59*time.Second)), "; NotFirstInQueue a"},
 		"not one that waits since its requests are deleted again and again": {
-			of(due(10), due(20, deletedThrice, deleted(was(0, 3*time.Minute)))).with(plane("ab")), "; NotFirstInQueue a, RemediationLoop",
+			of(due(10), due(20, deletedBefore(3), deleted(was(0, 3*time.Minute)))).with(plane("ab")),
+			"; NotFirstInQueue a, RemediationLoop",
+		},
+		"one whose request was deleted once": {
+			of(due(10), due(20, deletedBefore(1), deleted(was(0, 30*time.Second)))).with(plane("ab")), "NotFirstInQueue b; RequestDeleted",
 		},
 		"one whose request was refused a minute ago":                 {of(due(10), due(20)).with(plane("ab"), refused("b", time.Minute)), "NotFirstInQueue b; "},
 		"the longest if the requests of all were refused":            {of(due(10), due(20)).with(plane("ab"), refused("a", 0), refused("b", 0)), "NotFirstInQueue b; "},
@@ -179,18 +183,20 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			"nyy", machine("m1", "m1", time.Time{}, true), "m1 is being remediated (Machine ns/m1)",
 		},
 		"one while another one's Machine is being replaced": {
-			"nyy", machine("m1", "m1", epoch, false), "m1 is being remediated (Machine ns/m1)",
+			"nyy", machine("m2", "m2", epoch, false), "m2 is being remediated (Machine ns/m2)",
 		},
 		"one while that has taken very long": {"nyy", machine("m1", "m1", epoch.Add(-time.Hour), false), ""},
 		"one that is ready while a fourth joins": {
 			"yyy", machine("m3", "", time.Time{}, false), "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
 		},
-		"one that is ready when the fourth has a node": {"yyyy", machine("m3", "", time.Time{}, false), ""},
-		"while it is not known":                        {"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out"},
+		"one that is ready when the third has a node": {"yyy", machine("m2", "", time.Time{}, false), ""},
+		"while it is not known": {
+			"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for i, is := range tc.ready {
-				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), is == 'y'))
+			for i := len(tc.ready) - 1; i >= 0; i-- { // m0 is not the first one that is read
+				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), tc.ready[i] == 'y'))
 			}
 			facts := &Facts{Now: epoch, ControlPlane: &tc.of, Nodes: []Node{{Name: "m0"}}}
 			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}, plane: tc.of.plane(epoch)}

@@ -108,13 +108,13 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a request of the last failure":      {of(lost(asked(deleting(0), kept))), []Reason{"RequestBeingDeleted"}},
 		"requests that cannot be read":       {of(lost(func(n *Node) { n.Unseen = []Listed{{}} })), []Reason{"RequestsUnread"}},
 		"a request that somebody deleted a moment ago": {
-			of(lost(func(n *Node) { n.Gone = []Listed{was(0, time.Second)} })), []Reason{"RequestDeleted"},
+			of(lost(deletedBefore(1), func(n *Node) { n.Gone = []Listed{was(0, time.Second)} })), []Reason{"RequestDeleted"},
 		},
 		"one that was deleted again and again": {
-			of(lost(deletedThrice, func(n *Node) { n.Gone = []Listed{was(0, 3*time.Minute)} })), []Reason{"RemediationLoop"},
+			of(lost(deletedBefore(3), func(n *Node) { n.Gone = []Listed{was(0, 3*time.Minute)} })), []Reason{"RemediationLoop"},
 		},
 		"none that was, after its wait": {
-			of(lost(deletedThrice, func(n *Node) { n.Gone = []Listed{was(0, 4*time.Minute)} })), nil,
+			of(lost(deletedBefore(3), func(n *Node) { n.Gone = []Listed{was(0, 4*time.Minute)} })), nil,
 		},
 		"none that was deleted long ago":                     {of(lost(func(n *Node) { n.Gone = []Listed{was(0, time.Hour)} })), nil},
 		"an escalation that came to nothing":                 {of(lost(asked(failed))).with(steps(reboot(0))), []Reason{NoTemplateLeft}},

@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,7 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -236,5 +239,15 @@ func TestWhyANodeIsNotSelected(t *testing.T) {
 				t.Errorf("WhyNotSelected() = %q, want %q; it is selected: %v", got, tc.want, selectsNode(c, n.Labels))
 			}
 		})
+	}
+}
+
+func TestWhatComesDueSaysWhatStillBlocksIt(t *testing.T) {
+	d := &Decision{Verdict: health.Verdict{Recheck: epoch}}
+	for until, blocked := range map[time.Time]bool{{}: true, epoch: false, epoch.Add(1): true} {
+		target := &explain.Target{Target: cliv1.Target{Action: &cliv1.Action{}}, Blockers: []explain.Blocker{{Until: until}}}
+		if text := comesDue(d, target).Text; strings.Contains(text, "still blocked") != blocked {
+			t.Errorf("a blocker until %s: %q", until, text)
+		}
 	}
 }

@@ -183,38 +183,24 @@ func TestWhatIsElsewhereIsNoneOfTheChecksOwn(t *testing.T) {
 	})
 }
 
-// A lease belongs to its node and goes with it. What comes back under the name is another node.
-func TestALeaseOnTheNodeThatHadTheNameBeforeHoldsNothingUp(t *testing.T) {
-	for name, row := range map[string]struct {
-		owner metav1.OwnerReference
-		want  []string
-	}{
-		"of this node":           {metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "b", UID: "node-b"}, nil},
-		"of the one before":      {metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: "b", UID: "node-b-of-before"}, []string{"Reboot/b"}},
-		"that belongs to no one": {metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: "any", UID: "any"}, nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			at := metav1.NewMicroTime(epoch)
-			taken := &coordinationv1.Lease{
-				ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b"), OwnerReferences: []metav1.OwnerReference{row.owner}},
-				Spec: coordinationv1.LeaseSpec{
-					HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To(int32(time.Hour / time.Second)), AcquireTime: &at, RenewTime: &at,
-				},
-			}
-			k := partnered(t, byOne(refTo("Reboot", "reboot")), taken)
-			k.reconciles("nhc")
-			k.wants(name, row.want...)
-			if row.want == nil {
-				if told := strings.Join(k.events(), "\n"); !strings.Contains(told, "already taken by node-maintenance") {
-					t.Errorf("told:\n%s", told)
-				}
-				return
-			}
-			lease := k.heldLeases()[0]
-			if owners := lease.OwnerReferences; len(owners) != 1 || owners[0].UID != "node-b" || ptr.Deref(lease.Spec.HolderIdentity, "") != "NodeHealthCheck-nhc" {
-				t.Errorf("the lease: %+v", lease)
-			}
+// Whose lease keeps a node is a rule of the package controlplane.
+func TestALeaseOfAnotherHolderIsAReasonToWait(t *testing.T) {
+	at := metav1.NewMicroTime(epoch)
+	for owner, want := range map[types.UID][]string{"node-b": nil, "node-b-of-before": {"Reboot/b"}} {
+		k := partnered(t, byOne(refTo("Reboot", "reboot")), &coordinationv1.Lease{
+			ObjectMeta: metav1.ObjectMeta{
+				Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("b"),
+				OwnerReferences: []metav1.OwnerReference{{Kind: "Node", UID: owner}},
+			},
+			Spec: coordinationv1.LeaseSpec{
+				HolderIdentity: ptr.To("node-maintenance"), LeaseDurationSeconds: ptr.To[int32](3600), AcquireTime: &at, RenewTime: &at,
+			},
 		})
+		k.reconciles("nhc")
+		k.wants(string(owner), want...)
+		if told := strings.Join(k.events(), "\n"); strings.Contains(told, "already taken by node-maintenance") != (want == nil) {
+			t.Errorf("told:\n%s", told)
+		}
 	}
 }
 

@@ -326,6 +326,16 @@ func TestARecordIsBounded(t *testing.T) {
 	}
 }
 
+func TestTheDeletionOfTheTargetIsNotedOnce(t *testing.T) {
+	f := at(time.Minute, func(f *Facts) { f.Target.Deleting = later(30 * time.Second) })
+	for range 2 {
+		f.Status = Decide(f).Status
+	}
+	if steps := f.Status.Steps; len(steps) != 1 || steps[0].Reason != TargetDeleting || !steps[0].Time.Time.Equal(f.Target.Deleting) {
+		t.Errorf("the steps are %v", steps)
+	}
+}
+
 // Waits that come and go do not displace what was done.
 func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	f := at(time.Minute, asked)

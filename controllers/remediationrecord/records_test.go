@@ -359,4 +359,12 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
 		t.Errorf("a step has %d characters", n)
 	}
+	r.Status.Steps[0].Message, r.Status.Conditions = long[:2*mendv1.MaxRecordText], []metav1.Condition{{Message: strings.Repeat(long, 4)}}
+	Bound(r)
+	if got := r.Status.Steps[0].Message; got != long[:2*mendv1.MaxRecordText] {
+		t.Errorf("what is as long as it may be is cut to %q", got)
+	}
+	if n := len([]rune(r.Status.Conditions[0].Message)); n != 4*mendv1.MaxRecordText {
+		t.Errorf("a condition has %d characters", n)
+	}
 }

@@ -40,8 +40,8 @@ func readFaults(path string) ([]fault, error) {
 	return faults, nil
 }
 
-// tryFaults puts each fault whose title contains only into a copy of the tree, and prints which packages' tests fail. It fails if one is noticed by none.
-func tryFaults(ctx context.Context, tree, only string, args []string) error {
+// tryFaults tries each fault whose title only matches, and prints which packages' tests fail. It fails if one is noticed by none.
+func tryFaults(ctx context.Context, work string, only *regexp.Regexp, args []string) error {
 	faults, err := readFaults(filepath.Join("hack", "mutate", "faults.txt"))
 	if err != nil {
 		return err
@@ -49,16 +49,20 @@ func tryFaults(ctx context.Context, tree, only string, args []string) error {
 	if len(args) == 0 {
 		args = []string{"-short", "./..."}
 	}
-	without, err := fault{title: "there is no fault"}.try(ctx, tree, args)
+	args = append([]string{"test", "-vet=off"}, args...)
+	without, err := fault{title: "there is no fault"}.test(ctx, ".", args)
 	if err != nil {
 		return err
 	}
 	var problems []error
+	if len(without) > 0 {
+		problems = append(problems, fmt.Errorf("these fail without a fault, and notice none: %s", strings.Join(without, " ")))
+	}
 	for _, f := range faults {
-		if !strings.Contains(f.title, only) {
+		if !only.MatchString(f.title) {
 			continue
 		}
-		noticed, err := f.try(ctx, tree, args)
+		noticed, err := f.try(ctx, work, args)
 		noticed = slices.DeleteFunc(noticed, func(failed string) bool { return slices.Contains(without, failed) })
 		switch {
 		case ctx.Err() != nil:
@@ -73,36 +77,46 @@ func tryFaults(ctx context.Context, tree, only string, args []string) error {
 	return errors.Join(problems...)
 }
 
-var failedPackage = regexp.MustCompile(`(?m)^FAIL\s+github\.com/kubemend/kubemend/?(\S*)`)
-
-// try returns the packages whose tests fail in a tree with the fault.
-func (f fault) try(ctx context.Context, tree string, args []string) (noticed []string, err error) {
-	if f.file == "" {
-		return f.test(ctx, tree, args)
-	}
-	path := filepath.Join(tree, f.file)
-	original, err := os.ReadFile(path)
+// try returns the packages whose tests fail with the fault. The compiler reads code with the fault from elsewhere; for another file, which tests
+// read, the tree is copied.
+func (f fault) try(ctx context.Context, work string, args []string) ([]string, error) {
+	original, err := os.ReadFile(f.file)
 	if err != nil {
 		return nil, fmt.Errorf("put in that %s: %w", f.title, err)
 	}
 	if n := strings.Count(string(original), f.old); n != 1 {
 		return nil, fmt.Errorf("put in that %s: %s has the text %d times, and needs it once: correct hack/mutate/faults.txt", f.title, f.file, n)
 	}
-	defer func() { err = errors.Join(err, os.WriteFile(path, original, 0o644)) }() //nolint:gosec // as any file of the user
-	changed := strings.Replace(string(original), f.old, f.new, 1)
-	if err := os.WriteFile(path, []byte(changed), 0o644); err != nil { //nolint:gosec // as any file of the user
+	changed := []byte(strings.Replace(string(original), f.old, f.new, 1))
+	if filepath.Ext(f.file) == ".go" {
+		overlay, err := writeOverlay(work, map[string][]byte{f.file: changed})
+		if err != nil {
+			return nil, err
+		}
+		return f.test(ctx, ".", slices.Insert(slices.Clone(args), 1, "-overlay="+overlay))
+	}
+	tree, err := copyTree(ctx, work)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.WriteFile(filepath.Join(tree, f.file), changed, 0o644); err != nil { //nolint:gosec // as any file of the user
 		return nil, fmt.Errorf("put in that %s: %w", f.title, err)
 	}
 	return f.test(ctx, tree, args)
 }
 
-func (f fault) test(ctx context.Context, tree string, args []string) (noticed []string, err error) {
-	if out, err := f.run(ctx, tree, "build", "./..."); err != nil {
-		return nil, fmt.Errorf("put in that %s: it does not compile: %s", f.title, out)
-	}
-	out, failed := f.run(ctx, tree, append([]string{"test", "-vet=off"}, args...)...)
-	for _, found := range failedPackage.FindAllStringSubmatch(out, -1) {
-		noticed = append(noticed, found[1])
+var failedPackage = regexp.MustCompile(`(?m)^FAIL\s+github\.com/kubemend/kubemend/?(\S*)( \[build failed\])?`)
+
+func (f fault) test(ctx context.Context, dir string, args []string) (noticed []string, err error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	out, failed := cmd.CombinedOutput()
+	for _, found := range failedPackage.FindAllSubmatch(out, -1) {
+		if len(found[2]) > 0 {
+			return nil, fmt.Errorf("put in that %s: it does not compile: %s", f.title, out)
+		}
+		noticed = append(noticed, string(found[1]))
 	}
 	if failed != nil && len(noticed) == 0 {
 		return nil, fmt.Errorf("test with the fault that %s: %w: %s", f.title, failed, out)
@@ -111,10 +125,37 @@ func (f fault) test(ctx context.Context, tree string, args []string) (noticed []
 	return slices.Compact(noticed), nil
 }
 
-func (f fault) run(ctx context.Context, tree string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = tree
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	out, err := cmd.CombinedOutput()
-	return string(out), err
+// copyTree copies what git knows or would add, with changes that are not committed. What was built is that of the tree itself.
+func copyTree(ctx context.Context, work string) (string, error) {
+	to := filepath.Join(work, "tree")
+	out, err := exec.CommandContext(ctx, "git", "ls-files", "-z", "--cached", "--others", "--exclude-standard").Output()
+	if err != nil {
+		return "", fmt.Errorf("list the files: %w", err)
+	}
+	for name := range strings.SplitSeq(strings.TrimSuffix(string(out), "\x00"), "\x00") {
+		content, err := os.ReadFile(name)
+		if errors.Is(err, os.ErrNotExist) {
+			continue // deleted, and not committed
+		}
+		if err != nil {
+			return "", fmt.Errorf("copy the tree: %w", err)
+		}
+		at := filepath.Join(to, name)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil { //nolint:gosec // as any folder of the user
+			return "", fmt.Errorf("copy the tree: %w", err)
+		}
+		if err := os.WriteFile(at, content, 0o644); err != nil { //nolint:gosec // as any file of the user
+			return "", fmt.Errorf("copy the tree: %w", err)
+		}
+	}
+	for _, built := range []string{".tools", "bin"} {
+		from, err := filepath.Abs(built)
+		if err == nil {
+			err = os.Symlink(from, filepath.Join(to, built))
+		}
+		if err != nil && !errors.Is(err, os.ErrExist) {
+			return "", fmt.Errorf("copy the tree: %w", err)
+		}
+	}
+	return to, nil
 }

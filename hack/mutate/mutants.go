@@ -1,114 +1,341 @@
 package main
 
 import (
-	"encoding/json"
-	"errors"
+	"bytes"
 	"fmt"
 	"go/ast"
 	"go/parser"
-	"go/scanner"
 	"go/token"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 )
 
-// The status of a mutant, in gremlins' words.
+// What becomes of a mutant.
 const (
-	killed   = "KILLED"
-	lived    = "LIVED"
-	timedOut = "TIMED OUT"
+	killed     = "killed"
+	lived      = "lived"
+	timedOut   = "timed out"
+	notReached = "not reached"
+	notViable  = "not compiling"
 )
 
 // A mutant is a change of one operator. Its name says where it is without line numbers, which every edit would change: the file, the
 // function, the kind of the change, and the line with the operator in brackets.
 type mutant struct {
+	id           int
 	name, status string
+	file         string
+	line         int
 }
 
-// readReport reads what gremlins has written about the package in the folder of the tree.
-func readReport(report, tree, folder string) ([]mutant, error) {
-	content, err := os.ReadFile(report)
-	if err != nil {
-		return nil, fmt.Errorf("read the report: %w", err)
-	}
-	var result struct {
-		Files []struct {
-			Name      string `json:"file_name"`
-			Mutations []struct {
-				Type, Status string
-				Line, Column int
-			}
-		}
-	}
-	if err := json.Unmarshal(content, &result); err != nil {
-		return nil, fmt.Errorf("read the report: %w", err)
-	}
-	var mutants []mutant
-	for _, f := range result.Files {
-		name := filepath.Join(folder, f.Name)
-		s, err := readSource(filepath.Join(tree, name))
-		if err != nil {
-			return nil, err
-		}
-		for _, m := range f.Mutations {
-			where, err := s.describe(m.Line, m.Column)
-			if err != nil {
-				return nil, fmt.Errorf("%s:%d:%d: %w", name, m.Line, m.Column, err)
-			}
-			mutants = append(mutants, mutant{name: fmt.Sprintf("%s: %s: %s", name, m.Type, where), status: m.Status})
-		}
-	}
-	slices.SortFunc(mutants, func(a, b mutant) int { return strings.Compare(a.name, b.name) })
-	return mutants, nil
+// Kinds of changes.
+const (
+	negation  = "CONDITIONALS_NEGATION" // == and !=, < and >=, > and <=
+	boundary  = "CONDITIONALS_BOUNDARY" // < and <=, > and >=
+	base      = "ARITHMETIC_BASE"       // + and -, * and /, % to *
+	increment = "INCREMENT_DECREMENT"   // ++ and --
+	negative  = "INVERT_NEGATIVES"      // -x to x
+)
+
+// arithmetic are the helpers that stand for an operator.
+var arithmetic = map[token.Token]string{
+	token.ADD: "mutantAdd", token.SUB: "mutantSub", token.MUL: "mutantMul", token.QUO: "mutantQuo", token.REM: "mutantRem",
 }
 
-// A source is a file of Go.
-type source struct {
+// A mutator finds the mutants of one file, and rewrites it so that it contains all of them, each chosen by its number at run time. A line stays
+// on its line.
+type mutator struct {
+	path    string // as names of mutants have it
 	content []byte
-	lines   []string
 	fset    *token.FileSet
 	file    *ast.File
+	// failures is how often a line did not compile: after the first time it has no mutants of arithmetic, which are often those of texts, and
+	// after the second time none.
+	failures map[int]int
+	// constants says that a constant becomes a variable where that compiles.
+	constants bool
+	mutants   []*mutant
+	edits     []edit
 }
 
-func readSource(path string) (source, error) {
+// An edit inserts text, or replaces what stands there up to an end.
+type edit struct {
+	at, end int
+	text    string
+	// depth orders what is inserted at one place: the outer expression begins first and ends last.
+	depth int
+}
+
+func newMutator(path string, failures map[int]int, constants bool) (*mutator, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return source{}, fmt.Errorf("read a source: %w", err)
+		return nil, fmt.Errorf("read a source: %w", err)
 	}
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, path, content, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(fset, path, content, parser.SkipObjectResolution|parser.ParseComments)
 	if err != nil {
-		return source{}, fmt.Errorf("read a source: %w", err)
+		return nil, fmt.Errorf("read a source: %w", err)
 	}
-	return source{content: content, lines: strings.Split(string(content), "\n"), fset: fset, file: file}, nil
+	return &mutator{path: filepath.ToSlash(path), content: content, fset: fset, file: file, failures: failures, constants: constants}, nil
+}
+
+// rewrite returns the file with its mutants, of which the first has the number first.
+func (m *mutator) rewrite(first int) []byte {
+	depth, constant := 0, 0
+	var ends []func()
+	ast.Inspect(m.file, func(n ast.Node) bool {
+		if n == nil {
+			depth--
+			ends[len(ends)-1]()
+			ends = ends[:len(ends)-1]
+			return false
+		}
+		depth++
+		end := func() {}
+		switch n := n.(type) {
+		case *ast.GenDecl:
+			if n.Tok == token.CONST {
+				if m.lone(n) {
+					m.edits = append(m.edits, edit{at: m.offset(n.TokPos), end: m.offset(n.TokPos) + len("const"), text: "var"})
+				} else {
+					constant++
+					end = func() { constant-- }
+				}
+			}
+		case *ast.ArrayType: // the length of an array is constant
+			constant++
+			end = func() { constant-- }
+		case *ast.BinaryExpr:
+			if constant == 0 {
+				m.binary(n, first, depth)
+			}
+		case *ast.UnaryExpr:
+			if constant == 0 && n.Op == token.SUB {
+				if id, ok := m.add(first, negative, n.OpPos, "-"); ok {
+					at := m.offset(n.OpPos)
+					m.edits = append(m.edits, edit{at: at, end: at + 1, text: fmt.Sprintf("mutantNeg(%d, ", id), depth: depth})
+					m.insert(n.End(), ")", -depth)
+				}
+			}
+		case *ast.IncDecStmt:
+			if id, ok := m.add(first, increment, n.TokPos, n.Tok.String()); ok {
+				at := m.offset(n.TokPos)
+				operator := map[token.Token]string{token.INC: "+=", token.DEC: "-="}[n.Tok]
+				x := m.text(n.X)
+				m.edits = append(m.edits, edit{at: at, end: at + 2, text: fmt.Sprintf(" %s mutantOne(%d, %s)", operator, id, x), depth: depth})
+			}
+		}
+		ends = append(ends, end)
+		return true
+	})
+	return m.apply()
+}
+
+// lone reports whether decl is one constant with a value, which may as well be a variable.
+func (m *mutator) lone(decl *ast.GenDecl) bool {
+	if !m.constants || decl.Lparen.IsValid() || len(decl.Specs) != 1 || m.failures[m.fset.Position(decl.Pos()).Line] > 0 {
+		return false
+	}
+	spec, ok := decl.Specs[0].(*ast.ValueSpec)
+	if !ok || len(spec.Values) != 1 {
+		return false
+	}
+	_, ok = spec.Values[0].(*ast.BinaryExpr)
+	return ok
+}
+
+func (m *mutator) binary(n *ast.BinaryExpr, first, depth int) {
+	operator := n.Op.String()
+	if helper := arithmetic[n.Op]; helper != "" {
+		if isText(n.X) || isText(n.Y) {
+			return
+		}
+		if id, ok := m.add(first, base, n.OpPos, operator); ok {
+			at := m.offset(n.OpPos)
+			m.insert(n.Pos(), fmt.Sprintf("%s(%d, ", helper, id), depth)
+			m.edits = append(m.edits, edit{at: at, end: at + len(operator), text: ","})
+			m.insert(n.End(), ")", -depth)
+		}
+		return
+	}
+	before, after := "", ""
+	switch n.Op {
+	case token.LSS, token.LEQ, token.GTR, token.GEQ:
+		if id, ok := m.add(first, boundary, n.OpPos, operator); ok {
+			before, after = fmt.Sprintf("mutantEdge(%d, ", id), fmt.Sprintf(", %s == %s)", m.text(n.X), m.text(n.Y))
+		}
+		fallthrough
+	case token.EQL, token.NEQ:
+		if id, ok := m.add(first, negation, n.OpPos, operator); ok {
+			m.insert(n.Pos(), fmt.Sprintf("mutantNot(%d, ", id)+before, depth)
+			m.insert(n.End(), after+")", -depth)
+		}
+	}
+}
+
+// isText reports whether n is, or contains, a text: there is no other operator for it.
+func isText(n ast.Expr) bool {
+	switch n := n.(type) {
+	case *ast.BasicLit:
+		return n.Kind == token.STRING || n.Kind == token.CHAR
+	case *ast.BinaryExpr:
+		return n.Op == token.ADD && (isText(n.X) || isText(n.Y))
+	case *ast.ParenExpr:
+		return isText(n.X)
+	}
+	return false
+}
+
+func (m *mutator) add(first int, kind string, pos token.Pos, operator string) (int, bool) {
+	position := m.fset.Position(pos)
+	name := fmt.Sprintf("%s: %s: %s", m.path, kind, m.describe(position, operator))
+	one := &mutant{id: first + len(m.mutants), name: name, file: m.path, line: position.Line, status: lived}
+	m.mutants = append(m.mutants, one)
+	if failed := m.failures[position.Line]; failed > 1 || failed > 0 && kind == base {
+		one.status = notViable
+		return 0, false
+	}
+	return one.id, true
 }
 
 // describe names the operator at a place.
-func (s source) describe(line, column int) (string, error) {
-	if line < 1 || line > len(s.lines) || column < 1 || column > len(s.lines[line-1]) {
-		return "", errors.New("there is no such place")
-	}
-	text := s.lines[line-1]
-	before, rest := text[:column-1], text[column-1:]
-	var scan scanner.Scanner
-	scan.Init(token.NewFileSet().AddFile("", -1, len(rest)), []byte(rest), nil, 0)
-	_, operator, _ := scan.Scan()
-	after, found := strings.CutPrefix(rest, operator.String())
-	if !found {
-		return "", errors.New("there is no operator here")
-	}
-	return s.function(line) + ": " + strings.TrimSpace(before+"["+operator.String()+"]"+after), nil
-}
-
-// function is the name of the function that the line is in.
-func (s source) function(line int) string {
-	for _, decl := range s.file.Decls {
+func (m *mutator) describe(position token.Position, operator string) string {
+	line := strings.Split(string(m.content), "\n")[position.Line-1]
+	before, after := line[:position.Column-1], line[position.Column-1+len(operator):]
+	function := "package"
+	for _, decl := range m.file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
-		if ok && s.fset.Position(f.Pos()).Line <= line && line <= s.fset.Position(f.End()).Line {
-			return f.Name.Name
+		if ok && m.fset.Position(f.Pos()).Line <= position.Line && position.Line <= m.fset.Position(f.End()).Line {
+			function = f.Name.Name
 		}
 	}
-	return "package"
+	return function + ": " + strings.TrimSpace(before+"["+operator+"]"+after)
 }
+
+func (m *mutator) offset(pos token.Pos) int { return m.fset.Position(pos).Offset }
+
+// text is n on one line.
+func (m *mutator) text(n ast.Expr) string {
+	text := m.content[m.offset(n.Pos()):m.offset(n.End())]
+	return string(bytes.Join(bytes.Fields(text), []byte(" ")))
+}
+
+func (m *mutator) insert(pos token.Pos, text string, depth int) {
+	m.edits = append(m.edits, edit{at: m.offset(pos), end: m.offset(pos), text: text, depth: depth})
+}
+
+func (m *mutator) apply() []byte {
+	slices.SortStableFunc(m.edits, func(a, b edit) int {
+		if a.at != b.at {
+			return a.at - b.at
+		}
+		return a.depth - b.depth
+	})
+	var out bytes.Buffer
+	done := 0
+	for _, e := range m.edits {
+		out.Write(m.content[done:e.at])
+		out.WriteString(e.text)
+		done = e.end
+	}
+	out.Write(m.content[done:])
+	return out.Bytes()
+}
+
+// helpers is a file of the package called name, with the functions that its mutants call.
+func helpers(name string, mutants int) []byte {
+	return []byte(strings.NewReplacer("package mutated", "package "+name, "999999", strconv.Itoa(mutants)).Replace(helpersFile))
+}
+
+// A file with the name of the variable MUTANTS_REACHED gets the numbers of those that are evaluated.
+const helpersFile = `package mutated
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"sync/atomic"
+)
+
+type mutantNumber interface {
+	~int | ~int8 | ~int16 | ~int32 | ~int64 | ~uint | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~float32 | ~float64
+}
+
+var (
+	mutantChosen, _ = strconv.Atoi(os.Getenv("MUTANT"))
+	mutantsReached  [999999 + 1]atomic.Bool
+	mutantLog       = mutantOpen()
+)
+
+func mutantOpen() *os.File {
+	log, err := os.OpenFile(os.Getenv("MUTANTS_REACHED"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	if err != nil {
+		return nil
+	}
+	return log
+}
+
+func mutantIs(n int) bool {
+	if mutantLog != nil && !mutantsReached[n].Swap(true) {
+		fmt.Fprintln(mutantLog, n)
+	}
+	return mutantChosen == n
+}
+
+func mutantNot(n int, v bool) bool { return v != mutantIs(n) }
+
+func mutantEdge(n int, v, equal bool) bool { return v != (mutantIs(n) && equal) }
+
+func mutantNeg[T mutantNumber](n int, x T) T {
+	if mutantIs(n) {
+		return x
+	}
+	return -x
+}
+
+func mutantOne[T mutantNumber](n int, _ T) T {
+	var one T = 1
+	if mutantIs(n) {
+		return -one
+	}
+	return one
+}
+
+func mutantAdd[T mutantNumber](n int, x, y T) T {
+	if mutantIs(n) {
+		return x - y
+	}
+	return x + y
+}
+
+func mutantSub[T mutantNumber](n int, x, y T) T {
+	if mutantIs(n) {
+		return x + y
+	}
+	return x - y
+}
+
+func mutantMul[T mutantNumber](n int, x, y T) T {
+	if mutantIs(n) {
+		return x / y
+	}
+	return x * y
+}
+
+func mutantQuo[T mutantNumber](n int, x, y T) T {
+	if mutantIs(n) {
+		return x * y
+	}
+	return x / y
+}
+
+func mutantRem[T mutantNumber](n int, x, y T) T {
+	if mutantIs(n) {
+		return x * y
+	}
+	return T(int64(x) % int64(y))
+}
+`

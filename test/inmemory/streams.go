@@ -16,15 +16,14 @@ import (
 
 // streams are the watches of a server: each follows the log of all changes at its own pace.
 type streams struct {
-	mu      sync.Mutex
-	log     []change
-	stalled map[string]bool // the kinds whose watches show nothing new
-	cut     map[string]bool // the kinds that are not answered
-	open    map[*stream]bool
+	mu   sync.Mutex
+	log  []change
+	cut  map[string]bool // the kinds that are not answered
+	open map[*stream]bool
 }
 
 func newStreams() *streams {
-	return &streams{stalled: map[string]bool{}, cut: map[string]bool{}, open: map[*stream]bool{}}
+	return &streams{cut: map[string]bool{}, open: map[*stream]bool{}}
 }
 
 func (s *streams) add(ch change) {
@@ -43,16 +42,11 @@ func (s *streams) nudgeAll() {
 	}
 }
 
-// Stall makes the watches of a kind show nothing new, until the returned function is called. What is listed is what there is.
-func (s *Server) Stall(kind string) (goOn func()) {
-	return s.hold(s.streams.stalled, kind)
-}
-
 // Cut breaks the watches of a kind, and has neither lists nor watches of it answered until the returned function is called.
 func (s *Server) Cut(kind string) (goOn func()) {
-	goOn = s.hold(s.streams.cut, kind)
+	s.cut(kind, true)
 	s.Break(kind)
-	return goOn
+	return func() { s.cut(kind, false) }
 }
 
 // Break ends the watches of a kind, as an API server does from time to time.
@@ -66,15 +60,11 @@ func (s *Server) Break(kind string) {
 	}
 }
 
-func (s *Server) hold(which map[string]bool, kind string) (goOn func()) {
-	set := func(held bool) {
-		s.streams.mu.Lock()
-		defer s.streams.mu.Unlock()
-		which[kind] = held
-		s.streams.nudgeAll()
-	}
-	set(true)
-	return func() { set(false) }
+func (s *Server) cut(kind string, cut bool) {
+	s.streams.mu.Lock()
+	defer s.streams.mu.Unlock()
+	s.streams.cut[kind] = cut
+	s.streams.nudgeAll()
 }
 
 // follower lists and watches a kind for a cache, in the form of the objects of that cache.
@@ -214,7 +204,7 @@ func (s *stream) take() (event watch.Event, after int, found bool) {
 	all := s.server.streams
 	all.mu.Lock()
 	defer all.mu.Unlock()
-	for next := s.at; next < len(all.log) && !all.stalled[s.kind.Kind]; next++ {
+	for next := s.at; next < len(all.log); next++ {
 		ch := all.log[next]
 		if ch.kind != s.kind {
 			continue

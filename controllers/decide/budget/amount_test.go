@@ -78,6 +78,7 @@ func TestOfRoundsDown(t *testing.T) {
 		"just below one":                     {"33%", 3, 0},
 		"just above one":                     {"34%", 3, 1},
 		"all":                                {"100%", 7, 7},
+		"more than all":                      {"150%", 10, 15},
 		"none":                               {"0%", 7, 0},
 		"a percentage of none":               {"40%", 0, 0},
 		"a number is what it is":             {"2", 7, 2},

@@ -1,7 +1,6 @@
 package budget
 
 import (
-	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -127,73 +126,6 @@ func TestEveryClassIsCountedInItsPlace(t *testing.T) {
 	want := Population{Healthy: 1, Unhealthy: 2, Pending: 3, Starting: 4, Recovering: 5, Deleting: 6, Unknown: 7}
 	if got != want || got.NotHealthy() != 27 || got.Total() != 28 {
 		t.Errorf("got %+v, %d of %d not healthy; want %+v, 27 of 28", got, got.NotHealthy(), got.Total(), want)
-	}
-}
-
-// limits resolves what a user writes, as a controller does.
-func limits(t *testing.T, s string, total int) Limits {
-	t.Helper()
-	if strings.HasPrefix(s, "[") {
-		r, err := ParseRange(s)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return between(r.Min, r.Max)
-	}
-	a, err := ParseAmount(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return upTo(a.Of(total))
-}
-
-// The examples of Cluster API's documentation. Where it says of [3-5] that 5 are too many
-// it errs: both ends belong to a range, as the field's own description says.
-func TestTheDocumentedExamples(t *testing.T) {
-	cases := map[string]struct {
-		limit      string
-		total, bad int
-		want       Reason
-	}{
-		"an absolute 2 allows 2":                     {"2", 10, 2, Enough},
-		"an absolute 2 forbids 3":                    {"2", 10, 3, TooMany},
-		"an absolute 2 allows 2 of ever so many":     {"2", 1000, 2, Enough},
-		"an absolute 2 forbids 3 of ever so many":    {"2", 1000, 3, TooMany},
-		"40% of 25 allows 10":                        {"40%", 25, 10, Enough},
-		"40% of 25 forbids 11":                       {"40%", 25, 11, TooMany},
-		"40% of 6 is rounded down and allows 2":      {"40%", 6, 2, Enough},
-		"40% of 6 is rounded down and forbids 3":     {"40%", 6, 3, TooMany},
-		"the default of 100% allows all":             {"100%", 10, 10, Enough},
-		"more than 100% allows all":                  {"150%", 10, 10, Enough},
-		"[3-5] forbids 2 of 10":                      {"[3-5]", 10, 2, TooFew},
-		"[3-5] allows 3 of 10":                       {"[3-5]", 10, 3, Enough},
-		"[3-5] allows 5 of 10":                       {"[3-5]", 10, 5, Enough},
-		"[3-5] forbids 6 of 10":                      {"[3-5]", 10, 6, TooMany},
-		"[3-5] works the same way for other numbers": {"[3-5]", 1000, 6, TooMany},
-		"no machine at all is not too many for 0%":   {"0%", 0, 0, Enough},
-		"no machine at all is not too many for 100%": {"100%", 0, 0, Enough},
-		"no machine at all is too few for [1-3]":     {"[1-3]", 0, 0, TooFew},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			p := Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}
-			g := Decide(p, limits(t, tc.limit, tc.total))
-			want := tc.bad
-			if tc.want != Enough {
-				want = 0
-			}
-			if g.Start != want || g.Reason != tc.want || g.ShortCircuited() != (tc.want != Enough) {
-				t.Errorf("%s of %d machines with %d bad: %+v, want %d to start, reason %q", tc.limit, tc.total, tc.bad, g, want, tc.want)
-			}
-		})
-	}
-}
-
-func TestOnlyThePopulationAsAWholeShortCircuits(t *testing.T) {
-	for reason, want := range map[Reason]bool{Enough: false, TooMany: true, TooFew: true, AtWork: false} {
-		if got := (Grant{Reason: reason}).ShortCircuited(); got != want {
-			t.Errorf("ShortCircuited() for reason %q = %t, want %t", reason, got, want)
-		}
 	}
 }
 

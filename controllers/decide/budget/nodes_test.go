@@ -7,19 +7,6 @@ import (
 	"testing"
 )
 
-// Section 2.6 of the operator's rules: ceil(p% n) = n - floor((100-p)% n). So the default of today and that of seed 000 are one rule.
-func TestMinHealthyIsTheSameRuleAsMaxUnhealthyOfTheRest(t *testing.T) {
-	for percent := range 101 {
-		for total := range 1001 {
-			healthy := Amount{value: percent, percent: true}
-			unhealthy := Amount{value: 100 - percent, percent: true}
-			if spare, of := healthy.Spare(total), unhealthy.Of(total); spare != of {
-				t.Fatalf("of %d, minHealthy %s allows %d and maxUnhealthy %s allows %d", total, healthy, spare, unhealthy, of)
-			}
-		}
-	}
-}
-
 // C83: what the thresholds make of the nodes of a check.
 func TestThresholds(t *testing.T) {
 	cases := map[string]struct {

@@ -158,10 +158,8 @@ func (p Plane) First(now time.Time) string {
 	if len(all) == 0 {
 		return ""
 	}
-	if i := slices.IndexFunc(all, func(m Member) bool { return len(p.obstacles(m, now)) == 0 }); i >= 0 {
-		return all[i].Name
-	}
-	return all[0].Name
+	first := slices.IndexFunc(all, func(m Member) bool { return len(p.obstacles(m, now)) == 0 })
+	return all[max(first, 0)].Name
 }
 
 // obstacles is all that keeps m from being disrupted but those that wait as well.

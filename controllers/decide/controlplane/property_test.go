@@ -54,6 +54,9 @@ func (w *environment) goes(t *rapid.T) {
 		t.Fatalf("members %v may go at once: %+v", gone, w.plane)
 	}
 	for _, i := range gone {
+		if first := w.plane.First(w.now); first != w.plane.Members[i].Name {
+			t.Fatalf("%q goes first, and another one may go: %+v", first, w.plane)
+		}
 		m, before := &w.plane.Members[i], w.votes()
 		alive := m.Alive()
 		m.Remediation, m.Began, m.Due = "power cycle", w.now, time.Time{}
@@ -128,35 +131,6 @@ func TestSomebodyMayGoInTheEnd(t *testing.T) {
 		}
 		if waits > needless {
 			t.Fatalf("%d wait, and none may go: %+v", waits, w.plane)
-		}
-	})
-}
-
-// All that are dead are remediated in the end, one after the other, while each that went comes back.
-func TestEveryDeadMemberHasItsTurn(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		w := anyEnvironment(t)
-		for i := range w.plane.Members {
-			m := &w.plane.Members[i]
-			if rapid.Bool().Draw(t, "dead") {
-				dead(m)
-			}
-			if rapid.Bool().Draw(t, "due") || !m.Alive() {
-				m.Due = w.now.Add(-time.Duration(rapid.IntRange(1, 3).Draw(t, "due for")) * time.Minute)
-			}
-		}
-		for range w.plane.Members {
-			w.goes(t)
-			for i := range w.plane.Members {
-				if m := &w.plane.Members[i]; m.Remediation != "" {
-					*m = Member{Name: m.Name, Node: Alive, APIServer: Alive}
-				}
-			}
-		}
-		for _, m := range w.plane.Members {
-			if !m.Alive() || !m.Due.IsZero() {
-				t.Fatalf("%s never had its turn: %+v", m.Name, w.plane)
-			}
 		}
 	})
 }

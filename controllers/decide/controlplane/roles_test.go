@@ -2,9 +2,13 @@ package controlplane
 
 import (
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 func labelled(labels ...string) *corev1.Node {
@@ -74,5 +78,42 @@ func TestWhoIsInMaintenance(t *testing.T) {
 				t.Errorf("got %t", got)
 			}
 		})
+	}
+}
+
+func TestALeaseOfAnotherHolderTakesItsNode(t *testing.T) {
+	lease := func(holder string, renewed time.Duration, owners ...string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &metav1.MicroTime{Time: noon.Add(renewed)},
+		}}
+		for i := 0; i < len(owners); i += 2 {
+			l.OwnerReferences = append(l.OwnerReferences, metav1.OwnerReference{Kind: owners[i], UID: types.UID(owners[i+1])})
+		}
+		return l
+	}
+	never := lease("other", 0)
+	never.Spec.RenewTime = nil
+	node := labelled()
+	node.UID = "new"
+	for name, tc := range map[string]struct {
+		lease *coordinationv1.Lease
+		node  *corev1.Node
+		want  bool
+	}{
+		"renewed within its minute":            {lease("other", -time.Minute+1), node, true},
+		"a minute ago":                         {lease("other", -time.Minute), node, false},
+		"never":                                {never, node, false},
+		"by the holder that asks":              {lease("self", 0), node, false},
+		"by no one":                            {lease("", 0), node, false},
+		"by a clock that is half a minute off": {lease("other", 30*time.Second), node, true},
+		"by one that is more off":              {lease("other", 30*time.Second+1), node, false},
+		"and owned by the node":                {lease("other", 0, "Node", "old", "Node", "new"), node, true},
+		"and owned by a former node":           {lease("other", 0, "Node", "old", "ConfigMap", "new"), node, false},
+		"and owned by another object":          {lease("other", 0, "ConfigMap", "old"), node, true},
+		"of a node that is gone":               {lease("other", 0, "Node", "old"), nil, true},
+	} {
+		if got := Leased(tc.lease, tc.node, "self", noon); got != tc.want {
+			t.Errorf("%s: got %t", name, got)
+		}
 	}
 }

@@ -148,6 +148,7 @@ func TestDecide(t *testing.T) {
 		"the only one as long as a boot may take":   {single, []Request{asked(0, succeeded, gone)}, wait(0, AwaitingNode, in(29*time.Minute))},
 		"and then it is made again":                 {single, []Request{asked(0, succeeded, gone, late)}, start(0, Vanished)},
 		"one that could not be made is tried again": {two, []Request{asked(0, refused)}, Decision{Reason: NotMade, Do: Start, Recheck: in(4 * time.Minute)}},
+		"for ever, where its step has no timeout":   {patient, []Request{asked(0, refused)}, start(0, NotMade)},
 		"and given up when its time is over":        {two, []Request{asked(0, refused, late)}, note(0, NeverMade)},
 		"and the step after it follows":             {two, []Request{asked(0, refused, late, given)}, start(1, NextStep)},
 	}

@@ -116,14 +116,6 @@ func TestNothingIsGivenUpWithoutAReasonThatHolds(t *testing.T) {
 	})
 }
 
-func TestTheLadderEndsOnlyAtItsEnd(t *testing.T) {
-	holds(t, func(t *rapid.T, steps []Step, requests []Request) {
-		if s := Decide(steps, requests, noon); s.Do == Exhausted && (s.Step != len(steps)-1 || !isLadder(steps)) {
-			t.Fatalf("%d steps: %+v", len(steps), s)
-		}
-	})
-}
-
 func TestEveryWaitEndsByItselfOrSaysWhatItIsFor(t *testing.T) {
 	holds(t, func(t *rapid.T, steps []Step, requests []Request) {
 		s := Decide(steps, requests, noon)

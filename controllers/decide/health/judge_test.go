@@ -121,6 +121,15 @@ func (cases judgeCases) run(t *testing.T, p Policy) {
 			}
 		})
 	}
+	other := Other{Name: "n", ProviderID: "metal://a", Wanted: "metal://b"}
+	for text, finding := range map[string]Finding{
+		other.Text():                  {Reason: NodeStartup, Other: other},
+		"The machine has no node yet": {Reason: NodeStartup},
+	} {
+		if got := finding.Observed(); got != text {
+			t.Errorf("it says %q, want %q", got, text)
+		}
+	}
 }
 
 func TestConditions(t *testing.T) {

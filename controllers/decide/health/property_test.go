@@ -200,20 +200,6 @@ func TestTimeInWhichTheAuthorDidNotLookCountsForNothing(t *testing.T) {
 	})
 }
 
-// What we see ourselves goes before what Cluster API has seen of it.
-func TestANodeThatIsReadyIsNeverCalledNotReady(t *testing.T) {
-	holds(t, func(t *rapid.T, target Target, p Policy) {
-		target.Node = NodePresent
-		target.Signals = slices.DeleteFunc(slices.Clone(target.Signals), func(s Signal) bool { return s.Source == OnNode && s.Type == "Ready" })
-		target.Signals = append(target.Signals, readySince(moments.Draw(t, "ready since")))
-		for _, f := range Judge(target, p, noon).Findings {
-			if s := f.Signal; s.Source == OnMachine && s.Type == NodeReady && s.Status != "True" {
-				t.Fatalf("the node is ready: %+v", f)
-			}
-		}
-	})
-}
-
 func TestAnotherSignalNeverHelps(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		was, another := Judge(target, p, noon), anySignal.Draw(t, "another")
@@ -246,15 +232,5 @@ func TestTheOrderOfSignalsDoesNotShow(t *testing.T) {
 			target.Signals[i], target.Signals[j] = target.Signals[j], target.Signals[i]
 		})
 		same(t, "the order of signals shows", want, Judge(target, p, noon))
-	})
-}
-
-func TestFindingsAreOrderedAsTheRulesAre(t *testing.T) {
-	rank := map[Reason]int{MarkedByHand: 0, MachineFailed: 1, MachineCondition: 2, NodeDeleted: 3, NodeStartup: 3, NodeCondition: 3}
-	holds(t, func(t *rapid.T, target Target, p Policy) {
-		fs := Judge(target, p, noon).Findings
-		if !slices.IsSortedFunc(fs, func(a, b Finding) int { return rank[a.Reason] - rank[b.Reason] }) {
-			t.Fatalf("out of order: %+v", fs)
-		}
 	})
 }

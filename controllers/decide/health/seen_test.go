@@ -79,6 +79,13 @@ func TestAnOutageIsLeftOut(t *testing.T) {
 			t.Errorf("%s: it counts from %s for %q, want %s for %q", name, got.Since, got.Late, want, tc.late)
 		}
 	}
+	began := Streaks{"Ready": {Began: ago(9 * m), Turned: ago(4 * m)}}
+	for _, lasted := range []time.Duration{0, 3 * m} {
+		want := Streak{Began: ago(9*m - lasted), Turned: ago(4*m - lasted)}
+		if got := began.Later(lasted)["Ready"]; got != want {
+			t.Errorf("after an outage of %s a streak is %+v, want %+v", lasted, got, want)
+		}
+	}
 }
 
 // Time in which nobody could look at a machine is no part of the time for which it was bad.

@@ -62,7 +62,7 @@ func TestHowOftenAndUntilWhen(t *testing.T) {
 		},
 		"those begun together are one": {[]mendv1.RemediationRecord{begun(0), begun(0.2), begun(0.4), begun(3)}, 10, 2, 2 * time.Minute},
 		"those begun one by one are not": {
-			[]mendv1.RemediationRecord{begun(0), begun(0.4), begun(0.8), begun(1.2)}, 10, 2, 2 * time.Minute,
+			[]mendv1.RemediationRecord{begun(0), begun(0.4), begun(0.5), begun(0.9), begun(1.1)}, 10, 3, 4 * time.Minute,
 		},
 		"healthy for less than an hour": {
 			[]mendv1.RemediationRecord{begun(0, healed(5)), begun(60, healed(65))}, 124, 2, 2 * time.Minute,
@@ -95,8 +95,8 @@ func TestHowOftenAndUntilWhen(t *testing.T) {
 
 func TestTheLongestWaitIsTheCallersAndCountsFromTheLastBeginning(t *testing.T) {
 	loop := Of([]mendv1.RemediationRecord{begun(0), begun(10), begun(20)}, at(30))
-	if until := loop.Until(at(30), 3*time.Minute); !until.Equal(at(33)) {
-		t.Errorf("it waits until %v", until)
+	if until := loop.Until(at(30), 3*time.Minute); !until.Equal(at(33)) || !loop.Since.Equal(noon) {
+		t.Errorf("it waits until %v, since %v", until, loop.Since)
 	}
 	if until := loop.Until(at(1), time.Hour); !until.Equal(at(24)) { // a node has failed before the first of its requests
 		t.Errorf("it waits until %v", until)
