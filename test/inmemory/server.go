@@ -13,7 +13,6 @@ import (
 	"reflect"
 	"strings"
 	"sync"
-	"time"
 
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	corev1 "k8s.io/api/core/v1"
@@ -62,7 +61,6 @@ type Server struct {
 	mu      sync.Mutex
 	born    int
 	changes []change
-	streams *streams // of those who watch; nil on a server whose program takes what has changed
 }
 
 // change is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
@@ -81,7 +79,7 @@ func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	}
 }
 
-// New returns a server of these kinds, which have to be in the scheme. Without a clock, it goes by that of the process.
+// New returns a server of these kinds, which have to be in the scheme.
 func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
 	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
@@ -247,7 +245,7 @@ func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Obje
 		uid, at := obj.GetUID(), obj.GetCreationTimestamp()
 		s.born++
 		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
-		obj.SetCreationTimestamp(metav1.NewTime(s.now()).Rfc3339Copy())
+		obj.SetCreationTimestamp(metav1.NewTime(s.Clock.Now()).Rfc3339Copy())
 		obj.SetGeneration(1)
 		err := c.Create(ctx, obj, opts...)
 		if err != nil {
@@ -256,13 +254,6 @@ func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Obje
 		}
 		return err
 	})
-}
-
-func (s *Server) now() time.Time {
-	if s.Clock == nil {
-		return time.Now()
-	}
-	return s.Clock.Now()
 }
 
 // apply creates an object, or changes the fields that it has.
@@ -336,13 +327,6 @@ func (s *Server) count(ctx context.Context, was, is, obj client.Object) error {
 // note stores what has become of obj, and lets watches hear of it.
 func (s *Server) note(what change, obj client.Object) {
 	s.store.set(what.kind, client.ObjectKeyFromObject(obj), what.is)
-	if s.Clock == nil && what.is != nil && reflect.TypeOf(what.is) == reflect.TypeOf(obj) { // times are answered in whole seconds
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(what.is.DeepCopyObject()).Elem())
-	}
-	if s.streams != nil {
-		s.streams.add(what)
-		return
-	}
 	s.changes = append(s.changes, what)
 }
 
@@ -350,7 +334,7 @@ func (s *Server) note(what change, obj client.Object) {
 func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
 	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
 	ending := was != nil && was.GetDeletionTimestamp() != nil
-	if s.Clock == nil || !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
+	if !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
 		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
 	}
 	is := obj.DeepCopyObject().(client.Object)
