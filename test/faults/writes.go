@@ -1,5 +1,5 @@
-// Package faults makes one chosen write of a program fail, or be the last one before the program crashes. The API server is a fake client in
-// memory, so that a campaign can try every write of a remediation in milliseconds.
+// Package faults makes one chosen write of a program fail, or be the last one before the program crashes. The API server is that of package
+// inmemory, so that a campaign can try every write of a remediation in milliseconds.
 //
 // What only a real API server knows (schemas, watches) is in test/api.
 package faults

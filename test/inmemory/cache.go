@@ -29,12 +29,13 @@ type Cache struct {
 	mu        sync.Mutex
 	informers map[schema.GroupVersionKind]*informer
 	late      *store   // what a late cache shows; nil if it is not late
-	missed    []change // what it will hear of
+	missed    []Change // what it will hear of
 }
 
 var _ cache.Cache = (*Cache)(nil)
 
-func (s *Server) cache(transform func(client.Object) error) *Cache {
+// NewCache returns a cache of what s has, which applies transform to each object.
+func (s *Server) NewCache(transform func(client.Object) error) *Cache {
 	return &Cache{server: s, transform: transform, informers: map[schema.GroupVersionKind]*informer{}}
 }
 
@@ -49,9 +50,6 @@ func (c *Cache) source() *store {
 
 // Get reads an object.
 func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := c.server.served(obj); err != nil {
-		return err
-	}
 	if err := c.source().Get(ctx, key, obj, opts...); err != nil {
 		return err
 	}
@@ -60,9 +58,6 @@ func (c *Cache) Get(ctx context.Context, key client.ObjectKey, obj client.Object
 
 // List reads objects.
 func (c *Cache) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	if err := c.server.served(list); err != nil {
-		return err
-	}
 	if err := c.source().List(ctx, list, opts...); err != nil {
 		return err
 	}
@@ -76,15 +71,15 @@ func (c *Cache) transformed(obj client.Object) error {
 	return c.transform(obj)
 }
 
-// lag makes the cache show from now on what there is now.
-func (c *Cache) lag() {
+// Lag makes the cache show from now on what there is now.
+func (c *Cache) Lag() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.late = c.server.store.copied()
 }
 
-// catchUp makes the cache show what there is, and those who watch hear of it.
-func (c *Cache) catchUp() {
+// CatchUp makes the cache show what there is, and those who watch hear of it.
+func (c *Cache) CatchUp() {
 	c.mu.Lock()
 	missed := c.missed
 	c.late, c.missed = nil, nil
@@ -92,8 +87,15 @@ func (c *Cache) catchUp() {
 	c.hear(missed)
 }
 
+// Late reports whether the cache lags.
+func (c *Cache) Late() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.late != nil
+}
+
 // hear lets those who watch hear of changes.
-func (c *Cache) hear(changes []change) {
+func (c *Cache) hear(changes []Change) {
 	c.mu.Lock()
 	if c.late != nil {
 		c.missed = append(c.missed, changes...)
@@ -102,7 +104,7 @@ func (c *Cache) hear(changes []change) {
 	}
 	c.mu.Unlock()
 	for _, ch := range changes {
-		c.informer(ch.kind).hear(ch)
+		c.informer(ch.Kind).hear(ch)
 	}
 }
 
@@ -166,18 +168,18 @@ func (i *informer) copied(obj client.Object) client.Object {
 	return shown
 }
 
-func (i *informer) hear(ch change) {
+func (i *informer) hear(ch Change) {
 	i.mu.Lock()
 	handlers := i.handlers
 	i.mu.Unlock()
 	for _, h := range handlers {
 		switch {
-		case ch.was == nil || ch.is != nil && ch.was.GetUID() != ch.is.GetUID():
-			h.OnAdd(i.copied(ch.is), false)
-		case ch.is == nil:
-			h.OnDelete(i.copied(ch.was))
+		case ch.Was == nil || ch.Is != nil && ch.Was.GetUID() != ch.Is.GetUID():
+			h.OnAdd(i.copied(ch.Is), false)
+		case ch.Is == nil:
+			h.OnDelete(i.copied(ch.Was))
 		default:
-			h.OnUpdate(i.copied(ch.was), i.copied(ch.is))
+			h.OnUpdate(i.copied(ch.Was), i.copied(ch.Is))
 		}
 	}
 }
@@ -187,7 +189,7 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	i.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.mu.Unlock()
-	for _, obj := range i.cache.server.store.of(i.kind) {
+	for _, obj := range i.cache.server.Of(i.kind) {
 		h.OnAdd(i.copied(obj), true)
 	}
 	return synced{}, nil

@@ -72,9 +72,9 @@ type Program struct {
 func (p *Program) Start() error {
 	p.Server.take() // it hears of what there is when it begins to watch
 	i := &Instance{server: p.Server, logger: p.Logger, started: make(chan struct{}), ended: make(chan error, 1)}
-	i.Cache = p.Server.cache(p.Transform)
-	api := p.Writes.Client(p.Server.WithWatch)
-	i.Client, i.Live = cached{api, i.Cache, &p.Writes}, api
+	i.Cache = p.Server.NewCache(p.Transform)
+	api := p.Writes.Client(p.Server)
+	i.Client, i.Live = Cached(api, i.Cache, &p.Writes), api
 	options := controller.Options{NewQueue: i.newQueue}
 	if err := p.SetUp(i, options); err != nil {
 		return fmt.Errorf("set the program up: %w", err)
@@ -221,17 +221,22 @@ func (p *Program) Walk(d time.Duration) error {
 // Lag makes the cache show nothing new, and CatchUp ends that.
 func (p *Program) Lag() {
 	p.Instance.Cache.hear(p.Server.take())
-	p.Instance.Cache.lag()
+	p.Instance.Cache.Lag()
 }
 
 // CatchUp makes the cache show what there is.
-func (p *Program) CatchUp() { p.Instance.Cache.catchUp() }
+func (p *Program) CatchUp() { p.Instance.Cache.CatchUp() }
 
 // Counts are how often this instance has reconciled each item.
 func (p *Program) Counts() map[reconcile.Request]int {
 	p.Instance.queue.mu.Lock()
 	defer p.Instance.queue.mu.Unlock()
 	return maps.Clone(p.Instance.queue.counts)
+}
+
+// Cached is a client that writes through c, and reads from a cache as long as the program lives.
+func Cached(c client.WithWatch, from *Cache, writes *faults.Writes) client.WithWatch {
+	return cached{c, from, writes}
 }
 
 // cached is a client that reads from a cache, as long as the program lives.

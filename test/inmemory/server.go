@@ -7,31 +7,28 @@ package inmemory
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"reflect"
-	"strings"
+	"maps"
+	"strconv"
 	"sync"
 	"time"
 
-	jsonpatch "github.com/evanphx/json-patch/v5"
-	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/testing"
+	"k8s.io/apimachinery/pkg/util/json"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
+
+var namespaceKind = schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}
 
 // Kind is a kind that the server may serve.
 type Kind struct {
@@ -44,31 +41,32 @@ type Kind struct {
 	Whole bool
 }
 
-// Server is an API server. Its client is for all but the program under test.
+// Server is an API server, and its client. It heeds what controllers rely on: versions and UIDs as preconditions, generations, finalizers,
+// and the status as a resource of its own.
 type Server struct {
-	client.WithWatch
-	Clock *clocktesting.FakePassiveClock
+	client.WithWatch // nil: what is not below is not asked for
+	Clock            *clocktesting.FakePassiveClock
 	// Default is called for each object before it is created, to do what the defaults of its schema do; nil for nothing.
 	Default func(client.Object) error
-	// Refuse is the answer to a write of an object that its schema or a webhook does not allow; nil for none.
-	Refuse func(client.Object) error
+	// After is called after each change; nil for nothing.
+	After func(Change)
+	// Reads counts reads.
+	Reads int
 
-	raw    client.WithWatch
-	store  *store // of what raw has
-	scheme *runtime.Scheme
-	kinds  []Kind
-	mapper *meta.DefaultRESTMapper
+	*store
+	kinds  map[schema.GroupVersionKind]Kind
+	order  []schema.GroupVersionKind
+	served *meta.DefaultRESTMapper
 
-	mu      sync.Mutex
-	born    int
-	changes []change
-	streams *streams // of those who watch; nil on a server whose program takes what has changed
+	mu            sync.Mutex
+	version, born int
+	changes       []Change
 }
 
-// change is what became of an object. It was not there before if was is nil, and is not any more if the other one is nil.
-type change struct {
-	kind    schema.GroupVersionKind
-	was, is client.Object
+// Change is what became of an object. It was not there before if Was is nil, and is not any more if Is is nil.
+type Change struct {
+	Kind    schema.GroupVersionKind
+	Was, Is client.Object
 }
 
 // Register makes those of the kinds unstructured that are not in the scheme.
@@ -81,49 +79,49 @@ func Register(scheme *runtime.Scheme, kinds ...Kind) {
 	}
 }
 
-// New returns a server of these kinds, which have to be in the scheme. Without a clock, it goes by that of the process.
+// New returns a server of these kinds, which have to be in the scheme.
 func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...Kind) *Server {
-	s := &Server{Clock: clock, scheme: scheme, mapper: meta.NewDefaultRESTMapper(nil)}
-	builder := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(s.mapper)
+	var versions []schema.GroupVersion
 	for _, kind := range kinds {
-		s.kinds = append(s.kinds, kind)
+		versions = append(versions, kind.GroupVersion())
+	}
+	s := &Server{Clock: clock, kinds: map[schema.GroupVersionKind]Kind{}, served: meta.NewDefaultRESTMapper(versions)}
+	s.store = &store{
+		scheme: scheme, mapper: s.served, indexes: map[schema.GroupVersionKind]map[string]client.IndexerFunc{},
+		objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{},
+	}
+	for _, kind := range kinds {
+		s.kinds[kind.GroupVersionKind] = kind
+		s.order = append(s.order, kind.GroupVersionKind)
 		if !kind.Later {
 			s.Install(kind.GroupVersionKind)
 		}
-		if kind.Whole {
-			continue
-		}
-		obj := &unstructured.Unstructured{}
-		obj.SetGroupVersionKind(kind.GroupVersionKind)
-		builder.WithStatusSubresource(obj)
 	}
-	// The tracker that the builder makes keeps managed fields, which no test reads and which cost most of the time.
-	s.raw = withoutEmptyStatus(
-		builder.WithObjectTracker(testing.NewObjectTracker(scheme, serializer.NewCodecFactory(scheme).UniversalDecoder())).Build())
-	s.store = &store{scheme: scheme, mapper: s.mapper, otherwise: s.raw, objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}}
-	s.WithWatch = s.intercepted()
 	return s
+}
+
+// Fork returns a server that has the same, and whose clock is another.
+func (s *Server) Fork(clock *clocktesting.FakePassiveClock) *Server {
+	return &Server{
+		Clock: clock, Default: s.Default, Reads: s.Reads, store: s.copied(), kinds: s.kinds, order: s.order, served: s.served,
+		version: s.version, born: s.born,
+	}
 }
 
 // Install makes the server serve a kind that it was made with.
 func (s *Server) Install(kind schema.GroupVersionKind) {
 	scope := meta.RESTScopeNamespace
-	for _, k := range s.kinds {
-		if k.GroupVersionKind == kind && k.Global {
-			scope = meta.RESTScopeRoot
-		}
+	if s.kinds[kind].Global {
+		scope = meta.RESTScopeRoot
 	}
-	s.mapper.Add(kind, scope)
+	s.served.Add(kind, scope)
 }
-
-// Mapper knows the kinds that are served.
-func (s *Server) Mapper() meta.RESTMapper { return s.mapper }
 
 // APIs are the kinds that are served, as discovery has them.
 func (s *Server) APIs() []*metav1.APIResourceList {
 	var lists []*metav1.APIResourceList
 	at := map[string]*metav1.APIResourceList{}
-	for _, kind := range s.kinds {
+	for _, kind := range s.order {
 		mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
 		if err != nil {
 			continue
@@ -140,250 +138,299 @@ func (s *Server) APIs() []*metav1.APIResourceList {
 	return lists
 }
 
-func (s *Server) intercepted() client.WithWatch {
-	return interceptor.NewClient(s.raw, interceptor.Funcs{
-		Get: func(ctx context.Context, _ client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if err := s.served(obj); err != nil {
-				return err
-			}
-			return s.store.Get(ctx, key, obj, opts...)
-		},
-		List: func(ctx context.Context, _ client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := s.served(list); err != nil {
-				return err
-			}
-			return s.store.List(ctx, list, opts...)
-		},
-		Create: s.create,
-		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-			which := obj.DeepCopyObject().(client.Object)
-			which.SetResourceVersion("") // what is deleted is not answered with
-			return s.write(ctx, which, func(was client.Object) error {
-				options := client.DeleteOptions{}
-				options.ApplyOptions(opts)
-				if only := options.Preconditions; only != nil && only.UID != nil && was != nil && was.GetUID() != *only.UID {
-					return apierrors.NewConflict(schema.GroupResource{}, obj.GetName(), errors.New("the UID in the precondition is another one"))
-				}
-				return c.Delete(ctx, obj, opts...)
-			})
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			return s.write(ctx, obj, func(client.Object) error { return c.Update(ctx, obj, opts...) })
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			return s.write(ctx, obj, func(was client.Object) error {
-				if same, err := changesNothing(was, obj, patch); same || err != nil {
-					return err
-				}
-				return c.Patch(ctx, obj, patch, opts...)
-			})
-		},
-		Apply: s.apply,
-		SubResourceUpdate: func(ctx context.Context, c client.Client, sub string, obj client.Object, opts ...client.SubResourceUpdateOption) error {
-			return s.write(ctx, obj, func(client.Object) error { return c.SubResource(sub).Update(ctx, obj, opts...) })
-		},
-		SubResourcePatch: func(
-			ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
-		) error {
-			return s.write(ctx, obj, func(was client.Object) error {
-				if same, err := changesNothing(was, obj, patch); same || err != nil {
-					return err
-				}
-				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
-			})
-		},
-	})
+// Scheme, RESTMapper, GroupVersionKindFor and IsObjectNamespaced are about the kinds.
+func (s *Server) Scheme() *runtime.Scheme { return s.scheme }
+
+// RESTMapper knows the kinds that are served.
+func (s *Server) RESTMapper() meta.RESTMapper { return s.mapper }
+
+// GroupVersionKindFor is the kind of an object.
+func (s *Server) GroupVersionKindFor(obj runtime.Object) (schema.GroupVersionKind, error) {
+	return apiutil.GVKForObject(obj, s.scheme)
 }
 
-// changesNothing reports whether a patch leaves an object as it was, which gives it no new version, and then fills obj.
-func changesNothing(was, obj client.Object, patch client.Patch) (bool, error) {
-	if was == nil || patch.Type() != types.MergePatchType {
-		return false, nil
-	}
-	data, err := patch.Data(obj)
-	if err != nil {
-		return false, err
-	}
-	before, err := json.Marshal(was)
-	if err != nil {
-		return false, err
-	}
-	after, err := jsonpatch.MergePatch(before, data)
-	if err != nil || !jsonpatch.Equal(before, after) {
-		return false, err
-	}
-	if reflect.TypeOf(was) == reflect.TypeOf(obj) {
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(was.DeepCopyObject()).Elem())
-	}
-	return true, nil
+// IsObjectNamespaced says whether an object is in a namespace.
+func (s *Server) IsObjectNamespaced(obj runtime.Object) (bool, error) {
+	return apiutil.IsObjectNamespaced(obj, s.scheme, s.mapper)
 }
 
-// served is the error with which an API server answers those who ask for a kind that it does not serve.
-func (s *Server) served(obj runtime.Object) error {
-	kind, err := apiutil.GVKForObject(obj, s.scheme)
-	if err != nil {
-		return err
-	}
-	if _, isObject := obj.(client.Object); !isObject {
-		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
-	}
-	_, err = s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	return err
+// Get reads an object.
+func (s *Server) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	s.Reads++
+	return s.store.Get(ctx, key, obj, opts...)
 }
 
-// create makes an object as an API server does: defaulted, with a UID and the time, in a namespace that is there.
-func (s *Server) create(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+// List reads objects.
+func (s *Server) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	s.Reads++
+	return s.store.List(ctx, list, opts...)
+}
+
+// Put makes objects be there as they are, whatever they are.
+func (s *Server) Put(objects ...client.Object) {
+	for _, obj := range objects {
+		mapping, err := s.mapping(obj)
+		if err != nil {
+			panic(err)
+		}
+		s.keep(mapping.GroupVersionKind, client.ObjectKeyFromObject(obj), nil, obj.DeepCopyObject().(client.Object))
+	}
+}
+
+// Create makes an object: defaulted, with a UID and the time, without a status, in a namespace that is there.
+func (s *Server) Create(_ context.Context, obj client.Object, _ ...client.CreateOption) error {
 	if s.Default != nil {
 		if err := s.Default(obj); err != nil {
 			return err
 		}
 	}
-	return s.write(ctx, obj, func(client.Object) error {
-		if namespace := obj.GetNamespace(); namespace != "" {
-			if err := s.store.Get(ctx, client.ObjectKey{Name: namespace}, &corev1.Namespace{}); err != nil {
-				return err
-			}
+	return s.write(obj, func(kind schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error) {
+		namespace := client.ObjectKey{Name: obj.GetNamespace()}
+		switch {
+		case was != nil:
+			return nil, apierrors.NewAlreadyExists(resource, obj.GetName())
+		case obj.GetResourceVersion() != "":
+			return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+		case namespace.Name != "" && s.At(namespaceKind, namespace) == nil:
+			return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, namespace.Name)
 		}
-		uid, at := obj.GetUID(), obj.GetCreationTimestamp()
-		s.born++
-		obj.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
-		obj.SetCreationTimestamp(metav1.NewTime(s.now()).Rfc3339Copy())
-		obj.SetGeneration(1)
-		err := c.Create(ctx, obj, opts...)
+		is, err := s.normal(kind, obj)
 		if err != nil {
-			obj.SetUID(uid)
-			obj.SetCreationTimestamp(at)
+			return nil, err
 		}
-		return err
+		s.born++
+		if is.GetName() == "" {
+			is.SetName(fmt.Sprintf("%s%05d", is.GetGenerateName(), s.born))
+		}
+		is.SetUID(types.UID(fmt.Sprintf("uid-%d", s.born)))
+		is.SetCreationTimestamp(metav1.NewTime(s.Clock.Now().Truncate(time.Second)))
+		is.SetGeneration(1)
+		is.SetDeletionTimestamp(nil)
+		// A kubelet creates its Node with its status. (Kubernetes, registry/core/node/strategy.go.)
+		if !s.kinds[kind].Whole && kind.Kind != "Node" {
+			takeStatus(is, nil)
+		}
+		return is, nil
 	})
 }
 
-func (s *Server) now() time.Time {
-	if s.Clock == nil {
-		return time.Now()
-	}
-	return s.Clock.Now()
+// Delete deletes an object, or only says that it is to be deleted, if finalizers keep it.
+func (s *Server) Delete(_ context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	which := obj.DeepCopyObject().(client.Object) // what is deleted is not answered with
+	options := client.DeleteOptions{}
+	options.ApplyOptions(opts)
+	return s.write(which, func(_ schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error) {
+		if was == nil {
+			return nil, apierrors.NewNotFound(resource, obj.GetName())
+		}
+		if only := options.Preconditions; only != nil {
+			if only.UID != nil && *only.UID != was.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
+				return nil, apierrors.NewConflict(resource, obj.GetName(), errors.New("the precondition does not hold"))
+			}
+		}
+		is := was.DeepCopyObject().(client.Object)
+		if is.GetDeletionTimestamp() == nil {
+			is.SetDeletionTimestamp(&metav1.Time{Time: s.Clock.Now().Truncate(time.Second)})
+			is.SetGeneration(is.GetGeneration() + 1)
+		}
+		return is, nil
+	})
 }
 
-// apply creates an object, or changes the fields that it has.
-func (s *Server) apply(ctx context.Context, _ client.WithWatch, config runtime.ApplyConfiguration, _ ...client.ApplyOption) error {
-	data, err := json.Marshal(config)
-	if err != nil {
-		return fmt.Errorf("encode what is applied: %w", err)
-	}
-	obj := &unstructured.Unstructured{}
-	if err := obj.UnmarshalJSON(data); err != nil {
-		return fmt.Errorf("decode what is applied: %w", err)
-	}
-	err = s.Create(ctx, obj)
-	if apierrors.IsAlreadyExists(err) {
-		err = s.Patch(ctx, obj, client.RawPatch(types.MergePatchType, data))
-	}
-	if err != nil {
-		return err
-	}
-	if data, err = json.Marshal(obj); err != nil {
-		return fmt.Errorf("encode what was applied: %w", err)
-	}
-	return json.Unmarshal(data, config)
+// Update writes all of an object but its status.
+func (s *Server) Update(_ context.Context, obj client.Object, _ ...client.UpdateOption) error {
+	return s.update(obj, false)
 }
 
-// write carries out a write, and notes what has changed for those who watch.
-func (s *Server) write(ctx context.Context, obj client.Object, do func(was client.Object) error) error {
-	if err := s.served(obj); err != nil {
-		return err
-	}
-	kind, err := apiutil.GVKForObject(obj, s.scheme)
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.store.at(kind, client.ObjectKeyFromObject(obj))
-	if s.Refuse != nil {
-		if err := s.Refuse(obj); err != nil {
-			return err
+// Patch merges a patch into all of an object but its status.
+func (s *Server) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
+	return s.patch(obj, patch, false)
+}
+
+// Status writes the status.
+func (s *Server) Status() client.SubResourceWriter { return s.SubResource("status") }
+
+// SubResource writes a status: there is no other.
+func (s *Server) SubResource(string) client.SubResourceClient { return statuses{s: s} }
+
+type statuses struct {
+	client.SubResourceClient // nil: what is not below is not asked for
+	s                        *Server
+}
+
+// Update writes the status of an object.
+func (w statuses) Update(_ context.Context, obj client.Object, _ ...client.SubResourceUpdateOption) error {
+	return w.s.update(obj, true)
+}
+
+// Patch merges a patch into the status of an object.
+func (w statuses) Patch(_ context.Context, obj client.Object, patch client.Patch, _ ...client.SubResourcePatchOption) error {
+	return w.s.patch(obj, patch, true)
+}
+
+func (s *Server) update(obj client.Object, status bool) error {
+	return s.write(obj, func(kind schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error) {
+		is, err := s.normal(kind, obj)
+		if err != nil {
+			return nil, err
+		}
+		return s.next(kind, resource, was, is, obj, status)
+	})
+}
+
+func (s *Server) patch(obj client.Object, patch client.Patch, status bool) error {
+	return s.write(obj, func(kind schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error) {
+		if was == nil {
+			return nil, apierrors.NewNotFound(resource, obj.GetName())
+		}
+		if patch.Type() != types.MergePatchType {
+			return nil, fmt.Errorf("patch %s %s: %s is not known here", kind.Kind, obj.GetName(), patch.Type())
+		}
+		data, err := patch.Data(obj)
+		if err != nil {
+			return nil, err
+		}
+		var changes map[string]any
+		if err := json.Unmarshal(data, &changes); err != nil {
+			return nil, err
+		}
+		base, err := content(was)
+		if err != nil {
+			return nil, err
+		}
+		is, err := s.decode(kind, merged(base, changes))
+		if err != nil {
+			return nil, err
+		}
+		return s.next(kind, resource, was, is, obj, status)
+	})
+}
+
+// merged is base with a merge patch on it (RFC 7386).
+func merged(base, patch map[string]any) map[string]any {
+	for key, value := range patch {
+		below, more := value.(map[string]any)
+		switch is, has := base[key].(map[string]any); {
+		case value == nil:
+			delete(base, key)
+		case more && has:
+			base[key] = merged(is, below)
+		case more:
+			base[key] = merged(map[string]any{}, below)
+		default:
+			base[key] = value
 		}
 	}
-	if err := do(was); err != nil {
+	return base
+}
+
+// next is an object after a write that wants it to be so: its status, or all but that and what the server alone writes.
+func (s *Server) next(
+	kind schema.GroupVersionKind, resource schema.GroupResource, was, is, obj client.Object, status bool,
+) (client.Object, error) {
+	conflict := func(why string) error { return apierrors.NewConflict(resource, obj.GetName(), errors.New(why)) }
+	switch {
+	case was == nil:
+		return nil, apierrors.NewNotFound(resource, obj.GetName())
+	case is.GetUID() != was.GetUID() && is.GetUID() != "":
+		return nil, conflict("the UID in the precondition differs")
+	case is.GetResourceVersion() != was.GetResourceVersion() && is.GetResourceVersion() != "":
+		return nil, conflict("the object has been modified")
+	}
+	if status {
+		next := was.DeepCopyObject().(client.Object)
+		takeStatus(next, is)
+		return next, nil
+	}
+	if !s.kinds[kind].Whole {
+		takeStatus(is, was)
+	}
+	is.SetUID(was.GetUID())
+	is.SetCreationTimestamp(was.GetCreationTimestamp())
+	is.SetDeletionTimestamp(was.GetDeletionTimestamp())
+	is.SetResourceVersion(was.GetResourceVersion())
+	is.SetGeneration(was.GetGeneration())
+	if !equality.Semantic.DeepEqual(specOf(was), specOf(is)) {
+		is.SetGeneration(was.GetGeneration() + 1)
+	}
+	return is, nil
+}
+
+// write carries out a write, stores what has changed, and nothing if nothing has, and fills obj with that. What is to be deleted goes with
+// its last finalizer.
+func (s *Server) write(
+	obj client.Object, become func(kind schema.GroupVersionKind, resource schema.GroupResource, was client.Object) (client.Object, error),
+) error {
+	mapping, err := s.mapping(obj)
+	if err != nil {
 		return err
 	}
-	is := s.written(ctx, kind, was, obj)
-	if err := s.count(ctx, was, is, obj); err != nil {
+	kind, key := mapping.GroupVersionKind, client.ObjectKeyFromObject(obj)
+	s.mu.Lock()
+	var was client.Object
+	if key.Name != "" {
+		was = s.At(kind, key)
+	}
+	is, err := become(kind, mapping.Resource.GroupResource(), was)
+	if err != nil {
+		s.mu.Unlock()
 		return err
 	}
-	if was == nil && is == nil || was != nil && is != nil && was.GetResourceVersion() == is.GetResourceVersion() {
-		return nil
+	change, changed := Change{kind, was, is}, was == nil || !equality.Semantic.DeepEqual(was, is)
+	if key.Name = is.GetName(); is.GetDeletionTimestamp() != nil && len(is.GetFinalizers()) == 0 {
+		change.Is, changed = nil, true
 	}
-	s.note(change{kind, was, is}, obj)
-	return nil
+	if changed {
+		s.keep(kind, key, was, change.Is)
+	}
+	s.mu.Unlock()
+	if s.After != nil && changed {
+		s.After(change)
+	}
+	return fill(obj, is, kind)
 }
 
-// count gives an object whose spec has changed the next generation.
-func (s *Server) count(ctx context.Context, was, is, obj client.Object) error {
-	if is == nil || was == nil || sameSpec(was, is) {
-		return nil
+// keep stores an object in a new version; nil is none.
+func (s *Server) keep(kind schema.GroupVersionKind, key client.ObjectKey, was, is client.Object) {
+	s.version++
+	if is != nil {
+		is.SetResourceVersion(strconv.Itoa(s.version))
+		is.GetObjectKind().SetGroupVersionKind(kind)
 	}
-	patch := fmt.Sprintf(`{"metadata":{"generation":%d}}`, was.GetGeneration()+1)
-	if err := s.raw.Patch(ctx, is, client.RawPatch(types.MergePatchType, []byte(patch))); err != nil {
-		return err
-	}
-	obj.SetGeneration(is.GetGeneration())
-	obj.SetResourceVersion(is.GetResourceVersion())
-	return nil
+	s.set(kind, key, is)
+	s.changes = append(s.changes, Change{kind, was, is})
 }
 
-// note stores what has become of obj, and lets watches hear of it.
-func (s *Server) note(what change, obj client.Object) {
-	s.store.set(what.kind, client.ObjectKeyFromObject(obj), what.is)
-	if s.Clock == nil && what.is != nil && reflect.TypeOf(what.is) == reflect.TypeOf(obj) { // times are answered in whole seconds
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(what.is.DeepCopyObject()).Elem())
+// normal is an object in the type that it is stored in, as JSON has it.
+func (s *Server) normal(kind schema.GroupVersionKind, obj client.Object) (client.Object, error) {
+	all, err := content(obj)
+	if err != nil {
+		return nil, err
 	}
-	if s.streams != nil {
-		s.streams.add(what)
-		return
-	}
-	s.changes = append(s.changes, what)
+	return s.decode(kind, all)
 }
 
-// written is an object after a write that has answered with obj; nil if there is none.
-func (s *Server) written(ctx context.Context, kind schema.GroupVersionKind, was, obj client.Object) client.Object {
-	answered := obj.GetResourceVersion() != "" && (was == nil || obj.GetResourceVersion() != was.GetResourceVersion())
-	ending := was != nil && was.GetDeletionTimestamp() != nil
-	if s.Clock == nil || !answered || ending || reflect.TypeOf(obj) != reflect.TypeOf(s.empty(kind)) {
-		return s.stored(ctx, kind, client.ObjectKeyFromObject(obj))
-	}
-	is := obj.DeepCopyObject().(client.Object)
-	is.GetObjectKind().SetGroupVersionKind(kind)
-	return is
-}
-
-// stored is an object as it is stored; nil if there is none.
-func (s *Server) stored(ctx context.Context, kind schema.GroupVersionKind, key client.ObjectKey) client.Object {
-	if key.Name == "" {
-		return nil
-	}
-	obj := s.empty(kind)
-	if err := s.raw.Get(ctx, key, obj); err != nil {
-		return nil
-	}
-	return obj
-}
-
-// empty is an object of a kind.
-func (s *Server) empty(kind schema.GroupVersionKind) client.Object {
+func (s *Server) decode(kind schema.GroupVersionKind, all map[string]any) (client.Object, error) {
 	made, err := s.scheme.New(kind)
-	if obj, is := made.(client.Object); is && err == nil {
-		obj.GetObjectKind().SetGroupVersionKind(kind)
-		return obj
+	if err != nil {
+		return nil, err
 	}
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(kind)
-	return obj
+	obj, is := made.(client.Object)
+	if u, unknown := made.(*unstructured.Unstructured); unknown || !is {
+		if u == nil {
+			u = &unstructured.Unstructured{}
+		}
+		u.Object = maps.Clone(all)
+		obj = u
+	} else if err := runtime.DefaultUnstructuredConverter.FromUnstructured(all, obj); err != nil {
+		return nil, err
+	}
+	obj.GetObjectKind().SetGroupVersionKind(kind)
+	return obj, nil
 }
 
 // take returns what has changed since it was last called.
-func (s *Server) take() []change {
+func (s *Server) take() []Change {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	taken := s.changes

@@ -3,6 +3,7 @@ package inmemory
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -11,21 +12,22 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
-	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 )
 
-// store is a copy of all objects. It is read without JSON, which is what most of the time of the fake client goes into.
+// store has all objects, in the types of the scheme.
 type store struct {
 	scheme *runtime.Scheme
 	mapper meta.RESTMapper
-	// otherwise reads what is asked for in another form than it is kept in.
-	otherwise client.Reader
+	// indexes are by kind and field.
+	indexes map[schema.GroupVersionKind]map[string]client.IndexerFunc
 
 	mu      sync.RWMutex
 	objects map[schema.GroupVersionKind]map[client.ObjectKey]client.Object // which are never changed
@@ -44,14 +46,15 @@ func (s *store) set(kind schema.GroupVersionKind, key client.ObjectKey, obj clie
 	s.objects[kind][key] = obj
 }
 
-func (s *store) at(kind schema.GroupVersionKind, key client.ObjectKey) client.Object {
+// At is an object, which is read only; nil if there is none.
+func (s *store) At(kind schema.GroupVersionKind, key client.ObjectKey) client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return s.objects[kind][key]
 }
 
-// of are the objects of a kind, in the order of their names.
-func (s *store) of(kind schema.GroupVersionKind) []client.Object {
+// Of are the objects of a kind, which are read only, in the order of their names.
+func (s *store) Of(kind schema.GroupVersionKind) []client.Object {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	return slices.SortedFunc(maps.Values(s.objects[kind]), func(a, b client.Object) int {
@@ -63,70 +66,148 @@ func (s *store) of(kind schema.GroupVersionKind) []client.Object {
 func (s *store) copied() *store {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	then := &store{scheme: s.scheme, mapper: s.mapper, otherwise: s.otherwise, objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{}}
+	then := &store{
+		scheme: s.scheme, mapper: s.mapper, indexes: s.indexes, objects: map[schema.GroupVersionKind]map[client.ObjectKey]client.Object{},
+	}
 	for kind, objects := range s.objects {
 		then.objects[kind] = maps.Clone(objects)
 	}
 	return then
 }
 
-// Get reads an object.
-func (s *store) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+// IndexField makes objects be listed by the values of a field.
+func (s *store) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
 	kind, err := apiutil.GVKForObject(obj, s.scheme)
 	if err != nil {
 		return err
 	}
-	stored := s.at(kind, key)
-	switch {
-	case stored != nil && reflect.TypeOf(stored) == reflect.TypeOf(obj):
-		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(stored.DeepCopyObject()).Elem())
-		return nil
-	case stored != nil:
-		return s.otherwise.Get(ctx, key, obj, opts...)
+	if s.indexes[kind] == nil {
+		s.indexes[kind] = map[string]client.IndexerFunc{}
 	}
-	mapping, err := s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	s.indexes[kind][field] = values
+	return nil
+}
+
+// mapping is the resource of a kind, or of that of a list; an error, as an API server answers it, if the kind is not served.
+func (s *store) mapping(obj runtime.Object) (*meta.RESTMapping, error) {
+	kind, err := apiutil.GVKForObject(obj, s.scheme)
+	if err != nil {
+		return nil, err
+	}
+	if _, isObject := obj.(client.Object); !isObject {
+		kind.Kind = strings.TrimSuffix(kind.Kind, "List")
+	}
+	return s.mapper.RESTMapping(kind.GroupKind(), kind.Version)
+}
+
+// Get reads an object.
+func (s *store) Get(_ context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	mapping, err := s.mapping(obj)
 	if err != nil {
 		return err
 	}
-	return apierrors.NewNotFound(mapping.Resource.GroupResource(), key.Name)
+	if mapping.Scope.Name() == meta.RESTScopeNameRoot {
+		key.Namespace = ""
+	}
+	stored := s.At(mapping.GroupVersionKind, key)
+	if stored == nil {
+		return apierrors.NewNotFound(mapping.Resource.GroupResource(), key.Name)
+	}
+	return fill(obj, stored, mapping.GroupVersionKind)
 }
 
 // List reads objects.
-func (s *store) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
-	kind, err := apiutil.GVKForObject(list, s.scheme)
+func (s *store) List(_ context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	mapping, err := s.mapping(list)
 	if err != nil {
 		return err
 	}
-	kind.Kind = strings.TrimSuffix(kind.Kind, "List")
 	options := client.ListOptions{}
 	options.ApplyOptions(opts)
 	var found []runtime.Object
-	for _, obj := range s.of(kind) {
-		if options.FieldSelector != nil || reflect.TypeOf(obj) != itemType(list) {
-			return s.otherwise.List(ctx, list, opts...)
-		}
+	for _, obj := range s.Of(mapping.GroupVersionKind) {
 		if options.Namespace != "" && obj.GetNamespace() != options.Namespace ||
-			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(obj.GetLabels())) {
+			options.LabelSelector != nil && !options.LabelSelector.Matches(labels.Set(obj.GetLabels())) ||
+			!s.hasFields(mapping.GroupVersionKind, obj, options) {
 			continue
 		}
-		found = append(found, obj.DeepCopyObject())
+		item := reflect.New(itemType(list)).Interface().(client.Object)
+		if err := fill(item, obj, mapping.GroupVersionKind); err != nil {
+			return err
+		}
+		found = append(found, item)
 	}
 	return meta.SetList(list, found)
 }
 
-// itemType is the type of the items of a list, as a pointer.
+// hasFields reports whether an object has the fields that are asked for, by an index, or by their paths.
+func (s *store) hasFields(kind schema.GroupVersionKind, obj client.Object, options client.ListOptions) bool {
+	if options.FieldSelector == nil {
+		return true
+	}
+	for _, wanted := range options.FieldSelector.Requirements() {
+		if values := s.indexes[kind][wanted.Field]; values != nil {
+			if !slices.Contains(values(obj), wanted.Value) {
+				return false
+			}
+			continue
+		}
+		all, err := content(obj)
+		is, _, _ := unstructured.NestedString(all, strings.Split(wanted.Field, ".")...)
+		if err != nil || is != wanted.Value {
+			return false
+		}
+	}
+	return true
+}
+
+// fill makes into, which may be of another form, be a copy of an object.
+func fill(into, obj client.Object, kind schema.GroupVersionKind) error {
+	shown := obj.DeepCopyObject()
+	if reflect.TypeOf(into) == reflect.TypeOf(obj) {
+		reflect.ValueOf(into).Elem().Set(reflect.ValueOf(shown).Elem())
+		into.GetObjectKind().SetGroupVersionKind(kind)
+		return nil
+	}
+	all, err := runtime.DefaultUnstructuredConverter.ToUnstructured(shown)
+	if err != nil {
+		return fmt.Errorf("show %s %s: %w", kind.Kind, obj.GetName(), err)
+	}
+	switch into := into.(type) {
+	case *unstructured.Unstructured:
+		into.Object = all
+	case *metav1.PartialObjectMetadata:
+		*into = metav1.PartialObjectMetadata{}
+		all = map[string]any{"metadata": all["metadata"]}
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(all, into)
+	default:
+		err = runtime.DefaultUnstructuredConverter.FromUnstructured(all, into)
+	}
+	into.GetObjectKind().SetGroupVersionKind(kind)
+	return err
+}
+
+// content is an object as JSON has it, with times in whole seconds.
+func content(obj runtime.Object) (all map[string]any, err error) {
+	if u, is := obj.(*unstructured.Unstructured); is { // whose numbers may be those of YAML
+		data, err := json.Marshal(u.Object)
+		if err != nil {
+			return nil, err
+		}
+		return all, json.Unmarshal(data, &all)
+	}
+	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
+}
+
+// itemType is the type of the items of a list.
 func itemType(list client.ObjectList) reflect.Type {
 	if _, is := list.(*unstructured.UnstructuredList); is {
-		return reflect.TypeFor[*unstructured.Unstructured]()
+		return reflect.TypeFor[unstructured.Unstructured]()
 	}
-	items := reflect.ValueOf(list).Elem().FieldByName("Items")
-	return reflect.PointerTo(items.Type().Elem())
+	return reflect.ValueOf(list).Elem().FieldByName("Items").Type().Elem()
 }
 
-func sameSpec(a, b client.Object) bool {
-	return reflect.DeepEqual(specOf(a), specOf(b))
-}
-
+// specOf is all of an object that counts for its generation.
 func specOf(obj client.Object) any {
 	if u, is := obj.(*unstructured.Unstructured); is {
 		return u.Object["spec"]
@@ -137,35 +218,21 @@ func specOf(obj client.Object) any {
 	return nil
 }
 
-// withoutEmptyStatus is c without a status of null, which the fake client gives an unstructured object that has none when its metadata is
-// written.
-func withoutEmptyStatus(c client.WithWatch) client.WithWatch {
-	clean := func(obj runtime.Object) {
-		if u, is := obj.(*unstructured.Unstructured); is && u.Object["status"] == nil {
-			delete(u.Object, "status")
+// takeStatus gives an object the status of another one of its type; none if that is nil.
+func takeStatus(obj, from client.Object) {
+	if u, is := obj.(*unstructured.Unstructured); is {
+		delete(u.Object, "status")
+		if from != nil && from.(*unstructured.Unstructured).Object["status"] != nil {
+			u.Object["status"] = from.DeepCopyObject().(*unstructured.Unstructured).Object["status"]
 		}
+		return
 	}
-	return interceptor.NewClient(c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			defer clean(obj)
-			return c.Get(ctx, key, obj, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if err := c.List(ctx, list, opts...); err != nil {
-				return err
-			}
-			return meta.EachListItem(list, func(o runtime.Object) error {
-				clean(o)
-				return nil
-			})
-		},
-		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-			defer clean(obj)
-			return c.Patch(ctx, obj, patch, opts...)
-		},
-		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-			defer clean(obj)
-			return c.Update(ctx, obj, opts...)
-		},
-	})
+	status := reflect.ValueOf(obj).Elem().FieldByName("Status")
+	switch {
+	case !status.IsValid():
+	case from == nil:
+		status.SetZero()
+	default:
+		status.Set(reflect.ValueOf(from.DeepCopyObject()).Elem().FieldByName("Status"))
+	}
 }

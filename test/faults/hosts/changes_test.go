@@ -43,7 +43,7 @@ func (e *environment) vanish(s *server, o client.Object) {
 // pause sets or clears spec.paused of the Cluster.
 func (e *environment) pause(paused bool) {
 	e.t.Helper()
-	c := e.management.is[place{clusterv1.GroupVersion.WithKind("Cluster"), clusterKey}].(*clusterv1.Cluster)
+	c := e.management.At(clusterv1.GroupVersion.WithKind("Cluster"), clusterKey).(*clusterv1.Cluster)
 	edit(e, e.management, c, false, func(c *clusterv1.Cluster) { c.Spec.Paused = &paused })
 }
 

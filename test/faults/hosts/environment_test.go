@@ -15,7 +15,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
@@ -34,6 +33,7 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/inmemory"
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
@@ -44,7 +44,6 @@ var (
 	betweenKind  = infrav1.GroupVersion.WithKind("Metal3Machine")
 	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
 	scheme       = newScheme()
-	mapper       = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
 	theNode      = client.ObjectKey{Name: "node-w"}
 	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about
@@ -136,9 +135,8 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 	cluster := builders.Cluster(clusterKey.Namespace, clusterKey.Name)
 	of := builders.BareMetalHost(e.at.Namespace, theNeighbour, builders.ExternallyDeployed, builders.ConsumedBy("someone"))
 	beside := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: theNeighbour}}
-	e.management = newServer(scheme, mapper, append(e.objects(cluster), e.named(cluster), e.named(of))...)
-	e.work = newServer(scheme, mapper, e.named(beside))
-	e.management.now, e.work.now = e.clock.Now, e.clock.Now
+	e.management = newServer(e.clock, kindsOfManagement, append(e.objects(cluster), e.named(cluster), e.named(of))...)
+	e.work = newServer(e.clock, kindsOfWorkload, e.named(beside))
 	e.furnish()
 	e.management.after, e.work.after = e.check, e.check
 	e.start()
@@ -194,7 +192,7 @@ func (e *environment) furnish() {
 // named gives an object a UID that no other has.
 func (e *environment) named(o client.Object) client.Object {
 	e.uids++
-	o.SetUID(types.UID(fmt.Sprintf("uid-%d", e.uids)))
+	o.SetUID(types.UID(fmt.Sprintf("put-%d", e.uids)))
 	return o
 }
 
@@ -250,16 +248,9 @@ func (e *environment) request() {
 
 // start starts the controllers, which know nothing but what there is.
 func (e *environment) start() {
-	e.management.cache.catchUp()
-	e.work.cache.catchUp()
+	e.lag(false)
 	live := e.writes.Client(e.management)
-	crashed := func() error {
-		if e.writes.Crashed() {
-			return faults.ErrCrashed
-		}
-		return nil
-	}
-	behind := client.WithFieldOwner(cached{live, e.management.cache, crashed}, mendv1.FieldOwner)
+	behind := client.WithFieldOwner(inmemory.Cached(live, e.management.cache, e.writes), mendv1.FieldOwner)
 	view := site{e: e, live: e.writes.Client(e.work)}
 	nodes := fence.NewNodes(view, func(fence.Place) {})
 	written := &records.Records{
@@ -284,15 +275,16 @@ func (e *environment) start() {
 // fork returns an environment that is as this one is now, with controllers that have just started, and that is independent of it.
 func (e *environment) fork(as settings) *environment {
 	f := &environment{
-		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{}, clock: clocktesting.NewFakePassiveClock(e.clock.Now()), management: e.management.fork(), work: e.work.fork(),
-		uids: e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
+		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{},
+		clock: clocktesting.NewFakePassiveClock(e.clock.Now()),
+		uids:  e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
 	}
+	f.management, f.work = e.management.fork(f.clock), e.work.fork(f.clock)
 	b, p := *e.box, *e.pods
 	f.box, f.pods = &b, &p
 	f.box.e, f.pods.e = f, f
 	f.box.history = slices.Clone(b.history)
 	f.management.after, f.work.after = f.check, f.check
-	f.management.now, f.work.now = f.clock.Now, f.clock.Now
 	f.start()
 	f.seen, f.due = e.seen, e.due
 	return f
@@ -308,29 +300,29 @@ func (e *environment) do(err error) {
 
 // host is the BareMetalHost, machine the Machine, node the Node, remediation the remediation; nil if there is none. They are read only.
 func (e *environment) host() *bmov1alpha1.BareMetalHost {
-	h, _ := e.management.is[place{bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), e.at}].(*bmov1alpha1.BareMetalHost)
+	h, _ := e.management.At(hostKind, e.at).(*bmov1alpha1.BareMetalHost)
 	return h
 }
 
 func (e *environment) machine() *clusterv1.Machine {
-	m, _ := e.management.is[place{clusterv1.GroupVersion.WithKind("Machine"), e.at}].(*clusterv1.Machine)
+	m, _ := e.management.At(machineKind, e.at).(*clusterv1.Machine)
 	return m
 }
 
 func (e *environment) node() *corev1.Node {
-	n, _ := e.work.is[place{nodeKind, client.ObjectKey{Name: e.nodeName}}].(*corev1.Node)
+	n, _ := e.work.At(nodeKind, client.ObjectKey{Name: e.nodeName}).(*corev1.Node)
 	return n
 }
 
 func (e *environment) remediation() client.Object {
-	return e.management.is[place{e.GroupVersionKind, e.at}]
+	return e.management.At(e.GroupVersionKind, e.at)
 }
 
 // records are the open ones of the machine's remediation.
 func (e *environment) records() []*mendv1.RemediationRecord {
 	var all []*mendv1.RemediationRecord
-	for _, o := range e.management.is {
-		if r, is := o.(*mendv1.RemediationRecord); is && r.Open() && r.Spec.Target.Machine.Name == e.at.Name {
+	for _, o := range e.management.Of(recordKind) {
+		if r := o.(*mendv1.RemediationRecord); r.Open() && r.Spec.Target.Machine.Name == e.at.Name {
 			all = append(all, r)
 		}
 	}

@@ -49,7 +49,7 @@ var interruptions = []interruption{
 	}},
 	{
 		id: "N3", name: "the Metal3Machine vanishes", ends: atEnd("OwnerRequested"),
-		do: func(e *environment) { e.vanish(e.management, e.management.is[place{betweenKind, e.at}]) },
+		do: func(e *environment) { e.vanish(e.management, e.management.At(betweenKind, e.at)) },
 	},
 }
 
@@ -133,11 +133,9 @@ var (
 	restarts  = event{name: "the manager restarts", do: killed}
 	pauses    = event{name: "a pause begins", do: func(e *environment) { e.pause(true) }}
 	goesOnToo = event{name: "the pause ends", do: func(e *environment) { e.pause(false) }, needs: "a pause begins"}
-	lags      = event{name: "the caches lag", do: func(e *environment) { e.management.cache.lag, e.work.cache.lag = true, true }}
+	lags      = event{name: "the caches lag", do: func(e *environment) { e.lag(true) }}
 	catchesUp = event{name: "they catch up", needs: "the caches lag", do: func(e *environment) {
-		e.management.cache.lag, e.work.cache.lag = false, false
-		e.management.cache.catchUp()
-		e.work.cache.catchUp()
+		e.lag(false)
 		e.seen = -1
 	}}
 	breaks   = event{name: "the workload cluster is out of reach", do: func(e *environment) { e.pods.unreachable = true }}

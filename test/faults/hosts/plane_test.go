@@ -52,8 +52,7 @@ func newPlane(t reporter, k kind, downtime time.Duration) *plane {
 		p.members = append(p.members, m)
 		objects = append(objects, m.objects(cluster)...)
 	}
-	management, work := newServer(scheme, mapper, objects...), newServer(scheme, mapper)
-	management.now, work.now = first.clock.Now, first.clock.Now
+	management, work := newServer(first.clock, kindsOfManagement, objects...), newServer(first.clock, kindsOfWorkload)
 	for _, m := range p.members {
 		m.management, m.work, m.plane = management, work, p
 		m.furnish()
@@ -264,7 +263,7 @@ var whims = []struct {
 		m.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.DisablePowerOff = true })
 	}},
 	{"its faults are over", func(_ *plane, m *environment) { m.box.revive(); m.box.looks.Restart() }},
-	{"the caches lag", func(_ *plane, m *environment) { m.management.cache.lag, m.work.cache.lag = true, true }},
+	{"the caches lag", func(_ *plane, m *environment) { m.lag(true) }},
 	{"the caches catch up", func(_ *plane, m *environment) { m.catchUp() }},
 	{"the manager restarts", func(p *plane, m *environment) { m.writes.Restart(); p.start() }},
 }
@@ -330,9 +329,7 @@ func (p *plane) heal() {
 
 // catchUp makes the caches show all there is, and lag no more.
 func (e *environment) catchUp() {
-	e.management.cache.lag, e.work.cache.lag = false, false
-	e.management.cache.catchUp()
-	e.work.cache.catchUp()
+	e.lag(false)
 	e.management.enqueues++
 }
 

@@ -73,13 +73,13 @@ var happenings = []happening{
 	{"nobody else keeps the host off", releasedByOthers, false},
 	{"the host is registered anew", reregister, false},
 	{"the Metal3Machine names no host for a moment", func(e *environment) {
-		between := e.management.is[place{betweenKind, e.at}]
+		between := e.management.At(betweenKind, e.at)
 		if between == nil {
 			return
 		}
 		edit(e, e.management, between, false, func(o client.Object) { o.SetAnnotations(nil) })
 		e.settle()
-		edit(e, e.management, e.management.is[place{betweenKind, e.at}], false, func(o client.Object) {
+		edit(e, e.management, e.management.At(betweenKind, e.at), false, func(o client.Object) {
 			o.SetAnnotations(map[string]string{infrav1.HostAnnotation: e.at.String()})
 		})
 	}, false},

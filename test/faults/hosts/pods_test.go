@@ -90,15 +90,7 @@ func (p *pods) notice(now time.Time) bool {
 
 // left is what is left on the node.
 func (p *pods) left() (pods, volumes []client.Object) {
-	for _, o := range p.e.work.is {
-		switch o.(type) {
-		case *corev1.Pod:
-			pods = append(pods, o)
-		case *storagev1.VolumeAttachment:
-			volumes = append(volumes, o)
-		}
-	}
-	return pods, volumes
+	return p.e.work.Of(corev1.SchemeGroupVersion.WithKind("Pod")), p.e.work.Of(storagev1.SchemeGroupVersion.WithKind("VolumeAttachment"))
 }
 
 // registers is what a kubelet does that has started: its node is there, and Ready.

@@ -91,7 +91,7 @@ func (e *environment) lies() bool { return (e.box.model.Faults.Stale || e.safety
 // blocksMove checks, when all actors are at rest, that clusterctl does not move a remediation that keeps its host powered off.
 func (e *environment) blocksMove() {
 	h, rem := e.host(), e.remediation()
-	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.lag {
+	if h == nil || rem == nil || !heldOff(h) || e.last != nil || e.writes.Crashed() || e.management.cache.Late() {
 		return
 	}
 	if _, blocks := rem.GetAnnotations()[clusterctlv1.BlockMoveAnnotation]; !blocks {

@@ -31,7 +31,7 @@ func (s site) View(context.Context, client.ObjectKey, time.Time, ...clustercache
 	if s.e.forbidden { // the informer never has them all
 		return workload.View{Link: workload.Unsure}, nil
 	}
-	return workload.Seen(workload.Up, s.e.work.cache), nil
+	return workload.Seen(workload.Up, nodes{s.e.work.cache}), nil
 }
 
 // GetUncachedClient is the way past all caches.
@@ -57,7 +57,7 @@ func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Objec
 	if !is || key.Namespace != corev1.NamespaceNodeLease {
 		return l.Client.Get(ctx, key, into, opts...)
 	}
-	l.e.work.reads++
+	l.e.work.Reads++
 	at, has := l.e.renewed(key.Name)
 	if !has {
 		return apierrors.NewNotFound(coordinationv1.Resource("leases"), key.Name)

@@ -111,7 +111,7 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 		e.ends("Succeeded")
 		done, _ := e.writes.Done()
 		equal(t, "the number of writes", len(done), 18)
-		equal(t, "the number of reads past the caches", e.management.reads+e.work.reads, 30)
+		equal(t, "the number of reads past the caches", e.management.Reads+e.work.Reads, 30)
 	})
 }
 

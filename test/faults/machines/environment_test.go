@@ -24,7 +24,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/inmemory"
 )
 
 // most is how many reconciles the program may need until it waits for something.
@@ -50,7 +52,7 @@ type environment struct {
 	checks   *machinehealthcheck.Reconciler
 	releaser *machinehealthcheck.Releaser
 	link     *connection
-	late     client.Reader // what caches show while they lag behind; nil if they do not
+	cache    *inmemory.Cache // of the management cluster
 	due      map[work]time.Time
 	failed   map[work]int
 	coming   []time.Time // when events come that enqueue the checks
@@ -78,9 +80,10 @@ func newEnvironment(t *testing.T) *environment {
 	}
 	e.writes.Ignore = []string{"Event"}
 	e.there = &cluster{clock: e.clock, nodes: map[string]*corev1.Node{}, backAt: noon.Add(-time.Hour)}
-	var err error
-	e.api, err = newServer(e.clock.Now)
+	server, err := newServer(e.clock)
 	e.must(err)
+	e.api, e.cache = server, server.NewCache(nil)
+	e.must(e.api.Create(e.ctx, builders.Namespace(e.namespace)))
 	c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "c1"}}
 	e.must(e.api.Create(e.ctx, c))
 	for _, kind := range []string{clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterControlPlaneInitializedCondition} {
@@ -105,22 +108,8 @@ func (e *environment) must(err error) {
 func (e *environment) start() {
 	e.t.Helper()
 	e.writes.Restart()
-	e.late = nil
+	e.cache.CatchUp()
 	api := e.missing(e.writes.Client(e.recorded()))
-	cached := interceptor.NewClient(api, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-			if e.late != nil && !e.writes.Crashed() {
-				return e.late.Get(ctx, key, obj, opts...)
-			}
-			return c.Get(ctx, key, obj, opts...)
-		},
-		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-			if e.late != nil && !e.writes.Crashed() {
-				return e.late.List(ctx, list, opts...)
-			}
-			return c.List(ctx, list, opts...)
-		},
-	})
 	live := interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 			err := c.Get(ctx, key, obj, opts...)
@@ -130,7 +119,7 @@ func (e *environment) start() {
 			return err
 		},
 	})
-	writer := client.WithFieldOwner(cached, mendv1.FieldOwner)
+	writer := client.WithFieldOwner(inmemory.Cached(api, e.cache, &e.writes), mendv1.FieldOwner)
 	kinds := remediationrequest.NewKinds(syncedKinds{}, live, "", remediationrequest.NewMetadata)
 	requests := &remediationrequest.Requests{Client: writer, Live: live}
 	e.link = &connection{to: e.there}
@@ -293,30 +282,16 @@ func (e *environment) reconcile(w work) (ctrl.Result, error) {
 }
 
 // lag makes the caches of the management cluster show nothing new from now on; catchUp ends that, and all events come at once.
-func (e *environment) lag() {
-	objects := make([]client.Object, 0, 16)
-	for _, kind := range []client.ObjectList{
-		&clusterv1.ClusterList{}, &clusterv1.MachineList{}, &clusterv1.MachineHealthCheckList{}, &mendv1.RemediationRecordList{},
-	} {
-		e.must(e.api.List(e.ctx, kind, client.InNamespace(e.namespace)))
-		e.must(eachItem(kind, func(o client.Object) { objects = append(objects, o) }))
-	}
-	for _, o := range append(e.objectsOf(requestKind), e.objectsOf(templateKind)...) {
-		objects = append(objects, o)
-	}
-	late, err := newStore(objects...)
-	e.must(err)
-	e.late = late
-}
+func (e *environment) lag() { e.cache.Lag() }
 
 func (e *environment) catchUp() {
-	e.late = nil
+	e.cache.CatchUp()
 	e.enqueueAll()
 }
 
 // forget drops what is exported of the checks: the metrics of this process outlive the environment.
 func (e *environment) forget() {
-	e.late = nil
+	e.cache.CatchUp()
 	for _, name := range e.record.checks {
 		_ = e.api.Delete(context.Background(), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
 		if e.checks != nil {

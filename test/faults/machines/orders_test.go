@@ -133,7 +133,7 @@ func permutations(of []happening) [][]happening {
 // isRight checks what is said of the machines that a check acts on and knows about, and that as many are remediated as may be.
 func (e *environment) isRight() {
 	e.t.Helper()
-	if e.late != nil || !e.there.cutAt.IsZero() || e.clock.Now().Sub(e.there.backAt) < 10*time.Second {
+	if e.cache.Late() || !e.there.cutAt.IsZero() || e.clock.Now().Sub(e.there.backAt) < 10*time.Second {
 		return
 	}
 	machines, bad, flying := &clusterv1.MachineList{}, 0, 0

@@ -61,23 +61,15 @@ func (e *environment) ready(machine string) bool {
 	return node != nil && node.Status.Conditions[0].Status == corev1.ConditionTrue
 }
 
-// seen is what the program can know of what others wrote: what its caches show.
-func (e *environment) seen() client.Reader {
-	if e.late != nil {
-		return e.late
-	}
-	return e.api
-}
-
 // checkOf is the check that acts on m: the oldest that selects it and is not paused; nil if there is none.
 func (e *environment) checkOf(m *clusterv1.Machine) *clusterv1.MachineHealthCheck {
 	c := &clusterv1.Cluster{}
-	e.must(e.seen().Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "c1"}, c))
+	e.must(e.cache.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "c1"}, c))
 	if ptr.Deref(c.Spec.Paused, false) {
 		return nil
 	}
 	checks := &clusterv1.MachineHealthCheckList{}
-	e.must(e.seen().List(e.ctx, checks, client.InNamespace(e.namespace)))
+	e.must(e.cache.List(e.ctx, checks, client.InNamespace(e.namespace)))
 	var eldest *clusterv1.MachineHealthCheck
 	for i := range checks.Items {
 		c := &checks.Items[i]

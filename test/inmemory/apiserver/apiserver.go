@@ -48,7 +48,12 @@ type Call struct {
 	Verb, Resource, Subresource, Namespace, Name string
 	// Manager is the field manager of a write, or the program.
 	Manager string
+	// Failed says that it was answered with an error, such as a conflict.
+	Failed bool
 }
+
+// Tester is who changes objects for a test: its calls are answered although others are refused or left without an answer.
+const Tester = "tester"
 
 // Writes reports whether the call is one that changes objects.
 func (c Call) Writes() bool {
@@ -67,8 +72,8 @@ type Server struct {
 	history  []event
 	watchers map[*watcher]bool
 	calls    []Call
-	lag      bool // watches hear of nothing new
-	silent   bool // nothing is answered
+	lag      bool          // watches hear of nothing new
+	silence  chan struct{} // closed when it ends that nothing is answered; nil while there is none
 	refused  func(Call) bool
 }
 
@@ -151,11 +156,17 @@ func Still(still bool) {
 	}
 }
 
-// Silence leaves all requests without an answer and ends all watches, until it is called with false.
+// Silence leaves all requests but the tester's without an answer and ends all watches, until it is called with false. Then the connections
+// break on which there was none.
 func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.silent = silent
+	if s.silence != nil {
+		close(s.silence)
+	}
+	if s.silence = nil; silent {
+		s.silence = make(chan struct{})
+	}
 	for w := range s.watchers {
 		w.close()
 	}
@@ -197,17 +208,29 @@ func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 		return nil, err
 	}
 	s.mu.Lock()
-	silent, refused := s.silent, s.refused != nil && s.refused(call)
+	silence := s.silence
+	if call.Manager == Tester {
+		silence = nil
+	}
+	refused := s.refused != nil && call.Manager != Tester && s.refused(call)
+	nth := len(s.calls)
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
-	if silent {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+	if silence != nil {
+		select {
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		case <-silence:
+			return nil, errors.New("read tcp: connection reset by peer")
+		}
 	}
 	answer := refusal(apierrors.NewInternalError(errors.New("refused")))
 	if !refused {
 		answer = s.do(r, gvr, call, body)
 	}
+	s.mu.Lock()
+	s.calls[nth].Failed = answer.StatusCode >= http.StatusBadRequest
+	s.mu.Unlock()
 	answer.Request = r
 	return answer, nil
 }

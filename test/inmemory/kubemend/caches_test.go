@@ -140,10 +140,10 @@ func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T
 		by := map[string]int{}
 		for _, call := range e.management.Calls(asked)[before:] {
 			by[fmt.Sprint(call)]++
-			Expect(writes(call) && call.Manager != "kubemend.test").To(BeFalse(), "%v", call)
+			Expect(writes(call) && call.Manager != apiserver.Tester).To(BeFalse(), "%v", call)
 		}
 		for call, times := range by {
-			if !strings.Contains(call, "kubemend.test") {
+			if !strings.Contains(call, apiserver.Tester) {
 				Expect(times).To(BeNumerically("<", changes), "%s: who follows a record reads now and then, and a reconcile would each time", call)
 			}
 		}
@@ -153,11 +153,11 @@ func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T
 func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoRequestUntilItIsCorrected(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		reachable := func() string { return conditions.GetReason(e.check(ctx, "check"), "WorkloadClusterReachable") }
-		Expect(e.here.Delete(ctx, kubeconfig(nil))).To(Succeed())
+		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())
 		e.workload.Silence(true)
 		time.Sleep(time.Hour) // its connection is given up
 		e.workload.Silence(false)
-		Expect(e.here.Create(ctx, kubeconfig(kubemend.Kubeconfig("workload", `tokenFile: /token`)))).To(Succeed())
+		Expect(e.here.Create(ctx, kubeconfig(`tokenFile: /token`))).To(Succeed())
 		asked := func() int { return len(e.workload.Calls(func(apiserver.Call) bool { return true })) }
 		before := asked()
 		Eventually(reachable).Should(Equal("KubeconfigRefused"))
@@ -165,8 +165,8 @@ func TestAKubeconfigThatNamesAFileOfTheManagerIsRefusedAndItsServerReceivesNoReq
 			"Secret c1-kubeconfig: the kubeconfig is refused: users[u].user.tokenFile names a file, which would be read where this runs. "))
 		Expect(asked()).To(Equal(before))
 
-		Expect(e.here.Delete(ctx, kubeconfig(nil))).To(Succeed())
-		Expect(e.here.Create(ctx, kubeconfig(kubemend.Kubeconfig("workload")))).To(Succeed())
+		Expect(e.here.Delete(ctx, kubeconfig())).To(Succeed())
+		Expect(e.here.Create(ctx, kubeconfig())).To(Succeed())
 		Eventually(reachable).Should(Equal("ReachableAgain"))
 	})
 }

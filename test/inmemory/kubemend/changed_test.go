@@ -17,6 +17,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
 // reach is the condition WorkloadClusterReachable of the check.
@@ -39,7 +40,7 @@ func (e *environment) keep(ctx context.Context, value string) {
 
 // fallOver has a standby answer in place of the workload cluster, in which the nodes were deleted.
 func (e *environment) fallOver(ctx context.Context, machines ...string) *apiserver.Server {
-	standby := workloadCluster()
+	standby := kubemend.WorkloadCluster("workload")
 	there := clientOf(standby)
 	names := append([]string{"default", metav1.NamespaceSystem}, make([]string, 20)...)
 	for _, name := range names { // its versions are later than the other's

@@ -12,14 +12,23 @@ import (
 	"testing/synctest"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	"github.com/prometheus/common/expfmt"
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/setup"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
@@ -46,6 +55,12 @@ func Global(group, version, name string) apiserver.Kind {
 	kind := Kind(group, version, name)
 	kind.ClusterScoped = true
 	return kind
+}
+
+// WorkloadCluster is an API server of a workload cluster.
+func WorkloadCluster(host string) *apiserver.Server {
+	return apiserver.New(host, Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Pod"),
+		Global("storage.k8s.io", "v1", "VolumeAttachment"), Kind("coordination.k8s.io", "v1", "Lease"))
 }
 
 // CRD is the CustomResourceDefinition of a kind, as far as the manager reads it.
@@ -86,6 +101,14 @@ func Test(t *testing.T, test func(t *testing.T)) {
 func Kubeconfig(host string, user ...string) []byte {
 	return fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: x, contexts: [{name: x, context: {cluster: c, user: u}}],
 clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {%s}}]}`, host, strings.Join(user, ", "))
+}
+
+// KubeconfigOf is the Secret through which a Cluster is reached, which leads to an API server.
+func KubeconfigOf(namespace, cluster, host string, user ...string) *corev1.Secret {
+	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": Kubeconfig(host, user...)}}
+	secret.Namespace, secret.Name = namespace, cluster+"-kubeconfig"
+	secret.Labels = map[string]string{clusterv1.ClusterNameLabel: cluster}
+	return secret
 }
 
 // Manager is a manager that runs. There may be one at a time.
@@ -134,9 +157,29 @@ func (m *Manager) Kill() {
 	metrics.Registry = registered
 }
 
-// Scrape is what the manager exports.
+// Client is a client of an API server, for all but the manager.
+func Client(server *apiserver.Server) (client.Client, error) {
+	scheme := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{
+		bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
+	} {
+		if err := add(scheme); err != nil {
+			return nil, fmt.Errorf("fill the scheme: %w", err)
+		}
+	}
+	config := server.Config()
+	config.UserAgent = apiserver.Tester
+	return client.New(config, client.Options{Scheme: scheme})
+}
+
+// Gather is what the manager exports.
+func (m *Manager) Gather() ([]*dto.MetricFamily, error) {
+	return prometheus.Gatherers{registered, m.registry}.Gather()
+}
+
+// Scrape is what the manager exports, as text.
 func (m *Manager) Scrape(context.Context) (string, error) {
-	families, err := prometheus.Gatherers{registered, m.registry}.Gather()
+	families, err := m.Gather()
 	if err != nil {
 		return "", fmt.Errorf("gather metrics: %w", err)
 	}

@@ -7,12 +7,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
-	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,7 +17,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
@@ -60,7 +56,7 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		RegisterTestingT(t)
 		e := &environment{management: apiserver.New(kubemend.Host, kubemend.Kinds()...), cluster: builders.Cluster("ns", "c1")}
 		defer e.management.Close()
-		e.workload = workloadCluster()
+		e.workload = kubemend.WorkloadCluster("workload")
 		defer e.workload.Close()
 		e.here, e.there = clientOf(e.management), clientOf(e.workload)
 		Expect(e.there.Create(t.Context(), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
@@ -76,13 +72,6 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 	})
 }
 
-// workloadCluster is the API server behind the kubeconfig of Cluster c1.
-func workloadCluster() *apiserver.Server {
-	return apiserver.New("workload", kubemend.Global("", "v1", "Namespace"), kubemend.Global("", "v1", "Node"),
-		kubemend.Kind("", "v1", "Pod"),
-		kubemend.Global("storage.k8s.io", "v1", "VolumeAttachment"), kubemend.Kind("coordination.k8s.io", "v1", "Lease"))
-}
-
 // start starts a manager, and returns when it has asked which kinds there are.
 func (e *environment) start(t *testing.T, flags ...string) *kubemend.Manager {
 	t.Helper()
@@ -92,19 +81,13 @@ func (e *environment) start(t *testing.T, flags ...string) *kubemend.Manager {
 }
 
 func clientOf(server *apiserver.Server) client.Client {
-	scheme := runtime.NewScheme()
-	for _, add := range []func(*runtime.Scheme) error{
-		bmov1alpha1.AddToScheme, clientgoscheme.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme,
-	} {
-		Expect(add(scheme)).To(Succeed())
-	}
-	c, err := client.New(server.Config(), client.Options{Scheme: scheme})
+	c, err := kubemend.Client(server)
 	Expect(err).NotTo(HaveOccurred())
 	return c
 }
 
 func (e *environment) furnish(ctx context.Context) {
-	for _, object := range []client.Object{builders.Namespace("ns"), kubeconfig(kubemend.Kubeconfig("workload")), e.cluster} {
+	for _, object := range []client.Object{builders.Namespace("ns"), kubeconfig(), e.cluster} {
 		Expect(e.here.Create(ctx, object)).To(Succeed())
 	}
 	e.cluster.Status = builders.Standing()
@@ -114,11 +97,9 @@ func (e *environment) furnish(ctx context.Context) {
 	Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "check"))).To(Succeed())
 }
 
-// kubeconfig is the Secret of Cluster c1.
-func kubeconfig(content []byte) *corev1.Secret {
-	secret := &corev1.Secret{Type: clusterv1.ClusterSecretType, Data: map[string][]byte{"value": content}}
-	secret.Namespace, secret.Name, secret.Labels = "ns", "c1-kubeconfig", map[string]string{clusterv1.ClusterNameLabel: "c1"}
-	return secret
+// kubeconfig is the Secret of Cluster c1, for a user with these fields.
+func kubeconfig(user ...string) *corev1.Secret {
+	return kubemend.KubeconfigOf("ns", "c1", "workload", user...)
 }
 
 // worker makes a Machine whose node has its name.

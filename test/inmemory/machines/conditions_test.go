@@ -89,25 +89,12 @@ func (s *environment) counts(check string) func() []int32 {
 	}
 }
 
-// allEvents are the events that were sent about objects of an environment.
-func (s *environment) allEvents() []note {
-	s.told.mu.Lock()
-	defer s.told.mu.Unlock()
-	var all []note
-	for _, n := range s.told.all {
-		if n.regarding.Namespace == s.cluster.Namespace {
-			all = append(all, n)
-		}
-	}
-	return all
-}
-
 // events counts the events of a reason about an object.
 func (s *environment) events(object, reason string) func() int {
 	return func() int {
 		n := 0
 		for _, e := range s.allEvents() {
-			if e.regarding.Name == object && e.reason == reason {
+			if e.Regarding.Name == object && e.Reason == reason {
 				n++
 			}
 		}

@@ -118,14 +118,14 @@ func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) 
 		for i, name := range []string{"a", "b", "c"} {
 			s.nodeReports(name, corev1.NodeReady, corev1.ConditionUnknown, 0)
 			turned := s.settles()
-			s.Expect(turned-last).To(BeNumerically("<=", max(1, 2-i)), name)
+			s.Expect(turned-last).To(BeNumerically("<=", 2), name)
 			time.Sleep(patience)
 			s.Eventually(s.owner(name)).Should(Equal(ownerRequested))
 			s.Eventually(s.counts("check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
 			// A second one says on the check what its record says that the capacity waits for.
 			// Before the first one it does not know yet which power cycles are under way.
 			now := s.settles()
-			s.Expect(now-turned).To(BeNumerically("<=", max(2, 3-i)), name)
+			s.Expect(now-turned).To(BeNumerically("<=", 3), name)
 			last = now
 		}
 	})

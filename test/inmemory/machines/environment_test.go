@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
 // patience is the timeout of the conditions of nodes by default, long how long ago something must have happened for every one to be over.
@@ -35,7 +36,11 @@ func (w *setting) newEnvironment(edits ...func(*clusterv1.Cluster)) *environment
 func (w *setting) environment(namespace, name string, edits ...func(*clusterv1.Cluster)) *environment {
 	w.t.Helper()
 	s := &environment{setting: w, cluster: builders.Cluster(namespace, name)}
+	if !w.unreachable[name] {
+		s.Expect(s.here.Create(s.ctx, kubemend.KubeconfigOf(namespace, name, "workload"))).To(Succeed())
+	}
 	s.begin(edits...)
+	time.Sleep(time.Minute) // until a manager that runs is connected to it
 	return s
 }
 

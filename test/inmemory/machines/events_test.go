@@ -18,8 +18,8 @@ func (s *environment) sentEvents() func() []string {
 	return func() []string {
 		var all []string
 		for _, e := range s.allEvents() {
-			if !strings.HasPrefix(e.reason, "Capacity") {
-				all = append(all, e.regarding.Name+" "+e.reason)
+			if !strings.HasPrefix(e.Reason, "Capacity") {
+				all = append(all, e.Regarding.Name+" "+e.Reason)
 			}
 		}
 		return all
@@ -31,8 +31,8 @@ func (s *environment) note(object, reason string) func() string {
 	return func() string {
 		var texts []string
 		for _, e := range s.allEvents() {
-			if e.regarding.Name == object && e.reason == reason {
-				texts = append(texts, e.kind+": "+e.text)
+			if e.Regarding.Name == object && e.Reason == reason {
+				texts = append(texts, e.Type+": "+e.Note)
 			}
 		}
 		return strings.Join(texts, "\n")

@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/test/builders"
 )
 
@@ -78,10 +77,9 @@ func TestW21GatesInfrastructureThatIsNotReadyMakesMachinesUnknownNotHealthy(t *t
 }
 
 func TestMissingInputDelaysNoOtherCheckNoClusterNoKubeconfig(t *testing.T) {
-	alone(t, func(s *environment) {
+	run(t, func(s *environment) {
 		orphan := &environment{setting: s.setting, cluster: builders.Cluster(s.cluster.Namespace, "c2")}
 		s.unreachable["mute"] = true
-		s.start(machinehealthcheck.Act)
 		orphan.check("orphan")
 		mute := s.environment(s.cluster.Namespace, "mute")
 		mute.machine("mute-marked", annotated(clusterv1.RemediateMachineAnnotation, ""))

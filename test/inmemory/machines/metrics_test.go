@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/metrics"
 )
 
 // number returns a metric: the sum of all series that have these labels, written like `kind="Owner"`.
@@ -31,7 +30,7 @@ func (w *setting) exported(name string, labels ...string) func() int {
 }
 
 func (w *setting) series(name string, labels []string) []*dto.Metric {
-	families, err := metrics.Registry.Gather()
+	families, err := w.manager.Gather()
 	w.Expect(err).NotTo(HaveOccurred())
 	var found []*dto.Metric
 	for _, family := range families {

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 )
 
 // ofDisk makes a check judge by the disk alone.
@@ -107,8 +106,7 @@ func TestACheckWhoseRulesAreMetNoMoreWithdrawsWhatItAskedTheOwnerForWhileAnother
 
 		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, mendv1.MaxInFlightAnnotation) })
 		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-		s.programs[0].kill()
-		s.start(machinehealthcheck.Act)
+		s.restart()
 		s.steady("a")
 		s.Expect(s.owner("a")()).To(Equal(ownerRequested), "after a restart too")
 	})
@@ -159,11 +157,11 @@ func TestW16ReleasingMachinesWhatBecameOrphanedWhileNoManagerRanIsReleasedAtTheS
 		}
 		kept := s.uid("c")()
 
-		s.programs[0].kill()
-		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
-		s.Expect(s.here.Delete(s.ctx, s.getCheck("check-b"))).To(Succeed())
-		s.Consistently(s.requested()).Should(ConsistOf("a", "c"), "no manager runs that could delete them")
-		s.start(machinehealthcheck.Act)
+		s.restart(func() {
+			s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
+			s.Expect(s.here.Delete(s.ctx, s.getCheck("check-b"))).To(Succeed())
+			s.Consistently(s.requested()).Should(ConsistOf("a", "c"), "no manager runs that could delete them")
+		})
 
 		s.Eventually(s.requested()).Should(ConsistOf("c"))
 		s.Eventually(s.requestedOf(another)).Should(BeEmpty())

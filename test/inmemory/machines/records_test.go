@@ -1,6 +1,7 @@
 package machines
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
 // recorded are the records of an environment.
@@ -20,22 +22,16 @@ func (s *environment) recorded() []mendv1.RemediationRecord {
 	return all.Items
 }
 
-// calls are the writes of records and the reads of the API server since they were counted before.
-func (s *environment) calls(before map[string]int) (writes []string, reads, now map[string]int) {
-	reads, now = map[string]int{}, s.programs[0].Reads.Counted()
-	for kind, n := range now {
-		if n > before[kind] {
-			reads[kind] = n - before[kind]
-		}
+func recordsWritten(call apiserver.Call) bool {
+	return call.Resource == "remediationrecords" && call.Writes() && !call.Failed
+}
+
+// objectsRead are reads of the objects that checks and records are about.
+func objectsRead(call apiserver.Call) bool {
+	about := []string{
+		"clusters", "machines", "machinesets", "machinedeployments", "machinehealthchecks", "metal3remediations", "remediationrecords",
 	}
-	done, _ := s.writes.Done()
-	for _, write := range done {
-		if write.Kind == "RemediationRecord" {
-			writes = append(writes, write.Verb)
-		}
-	}
-	s.writes.Choose(0, "")
-	return writes, reads, now
+	return slices.Contains(about, call.Resource) && (call.Verb == "get" || call.Verb == "list")
 }
 
 // It is made by one write, and each step is one. At rest it costs nothing but a read of its owner, which is not watched, in ten minutes.
@@ -49,26 +45,29 @@ func TestWhatARecordCosts(t *testing.T) {
 				s.workers("a", "b", "c")
 				s.check("check", append(edits, atMost("40%"))...)
 				s.Eventually(s.health("a")).Should(Equal(well))
-				s.writes.Choose(0, "")
+				_, since := s.calls(0, recordsWritten)
 				s.fallsSilent("a")
 				time.Sleep(90 * time.Minute)
-				writes, _, before := s.calls(nil)
-				s.Expect(writes).To(Equal([]string{"create", "patch", "patch"}))
+				writes, now := s.calls(since, recordsWritten)
+				s.Expect(writes["create remediationrecords"]).To(Equal(1))
+				s.Expect(writes["patch remediationrecords"]).To(BeNumerically("<=", 2))
 				s.Expect(s.recorded()[0].Status.Steps).To(HaveLen(2))
 
-				time.Sleep(24 * time.Hour)
-				writes, reads, before := s.calls(before)
+				time.Sleep(6 * time.Hour)
+				writes, _ = s.calls(now, recordsWritten)
 				s.Expect(writes).To(BeEmpty())
-				s.Expect(reads["MachineSet"]).To(BeNumerically("<=", 150*(1-len(edits))))
-				delete(reads, "MachineSet")
+				reads, now := s.calls(now, objectsRead)
+				s.Expect(reads["get machinesets"]).To(BeNumerically("<=", 40*(1-len(edits))))
+				delete(reads, "get machinesets")
 				s.Expect(reads).To(BeEmpty())
 
 				s.comesBack("a")
 				time.Sleep(time.Hour)
-				writes, reads, _ = s.calls(before)
-				s.Expect(writes).To(Equal([]string{"patch"}))
-				for kind, n := range reads { // what an end rests on is read past the caches
-					s.Expect(n).To(BeNumerically("<=", 2), kind)
+				writes, _ = s.calls(now, recordsWritten)
+				s.Expect(writes["patch remediationrecords"]).To(BeNumerically("<=", 2), "it is healed, and its request gone: in any order")
+				reads, _ = s.calls(now, objectsRead)
+				for resource, n := range reads { // what an end rests on is read past the caches
+					s.Expect(n).To(BeNumerically("<=", 2), resource)
 				}
 				s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
 			})

@@ -2,7 +2,6 @@ package machines
 
 import (
 	"fmt"
-	"slices"
 	"testing"
 	"time"
 
@@ -13,7 +12,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/test/faults"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
 // remediation is what the condition kubemend.io/Remediation of a machine says.
@@ -43,12 +42,12 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
 		s.Eventually(s.remediation("a")).Should(Equal("False/WithinTimeout"))
 		version := s.get("a").ResourceVersion
-		s.there.Cut()
+		s.workload.Silence(true)
 		time.Sleep(time.Minute)
 		s.Eventually(s.of("check", "WorkloadClusterReachable")).Should(Equal("False/Unreachable"))
 		time.Sleep(long)
 		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "an outage writes no Machine")
-		s.there.Mend()
+		s.workload.Silence(false)
 		time.Sleep(long) // what was seen before the outage counts from its end on
 
 		s.Eventually(s.remediation("a")).Should(Equal("False/NoneAtOnce"))
@@ -63,10 +62,11 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 		s.comesBack("a")
 		s.Eventually(s.remediation("a")).Should(Equal("-"))
 		s.Expect(s.health("a")()).To(Equal(well))
-		writes, _ := s.writes.Done()
-		patch := faults.Write{Verb: "patch", Kind: "Machine", Name: "a", Subresource: "status"}
-		patches := slices.DeleteFunc(writes, func(write faults.Write) bool { return write != patch })
-		s.Expect(patches).To(HaveLen(6), "healthy, pending, pending anew after the outage, blocked, asked, healthy: each is one patch")
+		patches, _ := s.calls(0, func(call apiserver.Call) bool {
+			return call.Name == "a" && call.Subresource == "status" && call.Writes() && !call.Failed
+		})
+		s.Expect(patches).To(Equal(map[string]int{"patch machines": 6}),
+			"healthy, pending, pending anew after the outage, blocked, asked, healthy: each is one patch")
 	})
 }
 

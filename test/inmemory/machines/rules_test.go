@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
 func TestJudgingRequestsOwnerRemediationOfAMachineWhoseNodeIsSilentInTheWordsThatOwnersExpect(t *testing.T) {
@@ -51,7 +52,7 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 		s.Eventually(s.requested()).Should(ConsistOf("bad", "recovers"))
 		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("True/Reachable"))
 
-		s.there.Cut()
+		s.workload.Silence(true)
 		time.Sleep(time.Minute)
 		s.comesBack("recovers")
 		s.fallsSilent("dies")
@@ -64,7 +65,7 @@ func TestW13AnUnreachableClusterMakesMachinesUnknownUntilItIsBack(t *testing.T) 
 		s.Consistently(s.health("dies")).Should(Equal(well))
 		s.Expect(s.health("recovers")()).To(Equal(silent))
 
-		s.there.Mend()
+		s.workload.Silence(false)
 		time.Sleep(time.Minute)
 		s.Eventually(s.of("check", "WorkloadClusterReachable")).Should(Equal("True/ReachableAgain"))
 		s.Eventually(s.requested()).Should(ConsistOf("bad", "by-hand"))
@@ -84,16 +85,16 @@ func TestW13ANodeThatRecoversInAShortOutageIsNotRemediatedByWhatTheCacheHadBefor
 		s.Eventually(s.health("a")).Should(Equal(well))
 		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, 0)
 		time.Sleep(80 * time.Second)
-		s.there.Cut()
+		s.workload.Silence(true)
 		time.Sleep(20 * time.Second)
 		s.comesBack("a")
 		time.Sleep(15 * time.Second)
-		s.there.Mend()
-		watchAgain := s.there.Server.Cut("Node")
+		s.workload.Silence(false)
+		s.workload.Refuse(func(call apiserver.Call) bool { return call.Resource == "nodes" })
 		time.Sleep(25 * time.Second)
 		s.Expect(s.health("a")()).To(Equal(well), "20 s after the timeout of what the cache has")
-		watchAgain()
-		time.Sleep(time.Minute)
+		s.workload.Refuse(nil)
+		time.Sleep(2 * time.Minute)
 		s.Expect(s.health("a")()).To(Equal(well))
 		s.Expect(s.of("check", "WorkloadClusterReachable")()).To(Equal("True/ReachableAgain"))
 	})
@@ -115,9 +116,9 @@ func TestALinkThatIsLostAgainAndAgainKeepsNoNodeFromBeingRemediated(t *testing.T
 			if s.health("b")() == neverStarted {
 				late = time.Since(began)
 			}
-			s.there.Cut()
+			s.workload.Silence(true)
 			time.Sleep(time.Minute)
-			s.there.Mend()
+			s.workload.Silence(false)
 		}
 		s.Expect(s.events("check", "WorkloadClusterUnreachable")()).To(BeNumerically(">", 1))
 		s.Expect(marked).To(And(BeNumerically(">", 5*time.Minute), BeNumerically("<", 8*time.Minute)))

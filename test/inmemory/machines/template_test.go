@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
 // provider is a kind of remediation requests. Its templates are of the kind with the suffix Template.
@@ -21,6 +22,10 @@ var (
 	// another is one that no program knows by name.
 	another = provider{"test.kubemend.io/v1alpha1", "TestRemediation"}
 )
+
+func (p provider) served(suffix string) apiserver.Kind {
+	return apiserver.Kind{GroupVersionKind: schema.FromAPIVersionAndKind(p.apiVersion, p.kind+suffix)}
+}
 
 func (p provider) object(kind, namespace, name string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}

@@ -98,10 +98,11 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 		kinds: map[remediator]bool{}, notes: &notes{},
 	}
 	s.program = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.notes, Logger: s.logger()})
-	s.here = settled{server.WithWatch, s.program}
+	s.here = settled{server, s.program}
 	s.clock = clock{s.program}
-	Expect(builders.Apply(ctx, server.WithWatch, builders.Namespace(s.name), builders.Namespace(s.elsewhere), builders.Namespace(s.leases),
-		builders.Namespace("default"), builders.Namespace(machineAPI), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
+	for _, name := range []string{s.name, s.elsewhere, s.leases, "default", machineAPI, metav1.NamespaceSystem} {
+		Expect(server.Create(ctx, builders.Namespace(name))).To(Succeed())
+	}
 	return s
 }
 

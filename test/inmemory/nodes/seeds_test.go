@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -33,7 +32,7 @@ func (s *environment) manifest(ctx context.Context, u *unstructured.Unstructured
 		u.SetName(s.called(u.GetName()))
 		Expect(unstructured.SetNestedField(u.Object, s.name, "spec", "remediationTemplate", "namespace")).To(Succeed())
 	}
-	Expect(builders.Apply(ctx, s.here, u)).To(Succeed())
+	s.puts(ctx, u)
 }
 
 // Which other tests hold what the documents say is in test/RULES.md, sentence by sentence.
