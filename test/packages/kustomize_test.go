@@ -105,8 +105,7 @@ func set(t *testing.T, c *corev1.Container, flag string) string {
 	if !is {
 		return flags(c)[flag]
 	}
-	named := func(e corev1.EnvVar) bool { return e.Name+")" == name }
-	i := slices.IndexFunc(c.Env, named)
+	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name+")" == name })
 	if i < 0 {
 		t.Fatalf("--%s: the container has no variable %s", flag, name)
 	}

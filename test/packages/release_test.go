@@ -52,8 +52,7 @@ func image(t *testing.T) []byte {
 	}
 	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200", "-licenses="+path("LICENSE"),
 		"-inventory="+path("spdx.json"), "-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
-	content := readAt(t, path("image.tar"))
-	return content
+	return readAt(t, path("image.tar"))
 }
 
 // namedPart is how a part of an image names another one.
