@@ -26,7 +26,7 @@ FROM gcr.io/distroless/static-debian12:nonroot@sha256:d093aa3e30dbadd3efe1310db0
 ARG VERSION=dev
 ARG REVISION=
 LABEL org.opencontainers.image.title="kubemend" \
-      org.opencontainers.image.description="Finds Kubernetes machines and nodes that are no longer well and brings them back" \
+      org.opencontainers.image.description="Detects unhealthy Cluster API Machines and Kubernetes Nodes and remediates them" \
       org.opencontainers.image.licenses="Apache-2.0" \
       org.opencontainers.image.source="https://github.com/kubemend/kubemend" \
       org.opencontainers.image.version="${VERSION}" \

@@ -1,9 +1,11 @@
 package setup
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -80,6 +82,16 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 	if err := fs.Parse([]string{"--fencing=auto", "--fencing=taint"}); err != nil {
 		t.Errorf("an older manifest is refused: %v", err)
 	}
+	var chart struct {
+		Properties struct {
+			Flags struct {
+				Properties map[string]struct{ Enum []any }
+			}
+		}
+	}
+	if content, err := os.ReadFile("../charts/kubemend/values.schema.json"); err != nil || json.Unmarshal(content, &chart) != nil {
+		t.Fatalf("read the schema of the Helm chart: %v", err)
+	}
 	for option, tc := range map[string]struct {
 		words []string
 		now   func() string
@@ -92,6 +104,13 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 			if err := fs.Parse([]string{"--" + option + "=" + word}); err != nil || tc.now() != word {
 				t.Errorf("--%s=%s: got %q and %v", option, word, tc.now(), err)
 			}
+		}
+		words := slices.DeleteFunc(chart.Properties.Flags.Properties[option].Enum, func(word any) bool {
+			_, is := word.(string) // others are null, and what YAML makes of on and off
+			return !is
+		})
+		if fmt.Sprint(words) != fmt.Sprint(tc.words) {
+			t.Errorf("--%s: the Helm chart allows %v", option, words)
 		}
 		before := tc.now()
 		err := fs.Parse([]string{"--" + option + "=fight"})

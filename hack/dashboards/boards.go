@@ -1,6 +1,9 @@
 package main
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // What several boards ask with.
 const (
@@ -13,6 +16,11 @@ const (
 
 // none makes an expression that counts be zero, rather than nothing, when there is nothing to count.
 func none(expr string) string { return expr + " or vector(0)" }
+
+// grown is by how much a counter has grown in a minute. One that has just appeared counts from zero, which increase() does not see.
+func grown(by, counter string) string {
+	return fmt.Sprintf("sum by (%[1]s) ((%[2]s unless %[2]s offset 1m) or increase(%[2]s[1m])) > 0", by, counter)
+}
 
 // slowest is the duration that all but one of a hundred stay below.
 func slowest(metric, by string) string {
@@ -41,17 +49,39 @@ func clusters() panel {
 		query{`sum by (namespace, cluster) (max by (namespace, cluster, reason) (kubemend_capacity_missing{` + inCluster + `}))`, "missing capacity"})
 }
 
+// needsPerson counts what the alerts KubemendHostNeedsPerson, KubemendHostRemediationStuck, KubemendHostExhausted and
+// KubemendCapacityNotBack are about. A Machine whose owner cannot replace it needs a person at once, and one whose owner does not answer
+// after the hour of the last of these alerts.
+func needsPerson() panel {
+	const waiting, missing = "kubemend_host_remediations_waiting_for_person", "kubemend_capacity_missing"
+	counts := []string{
+		`sum(max by (namespace, cluster, kind, reason) (` + waiting + `{reason!~"ClusterUnreachable|HostSwitchedOff", ` + inCluster + `}))`,
+		`sum(max by (namespace, cluster, kind, reason) (` + waiting + `{reason="ClusterUnreachable", ` + inCluster + `})` +
+			` unless on (namespace, cluster) min by (namespace, cluster) (kubemend_workload_cluster_reachable) == 0)`,
+		`sum(max by (namespace, kind) (kubemend_host_remediations_stuck{namespace=~"$namespace"}))`,
+		`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`,
+		`sum(max by (namespace, cluster, reason) (` + missing + `{reason=~"CannotBeRemediated|NoOwner", ` + inCluster + `}))`,
+		`count(time() - min by (namespace, cluster) (` + missing + `_oldest_timestamp_seconds{reason!~"Paused|CannotBeRemediated|NoOwner", ` +
+			inCluster + `}) > 3600 unless on (namespace, cluster)` +
+			` max by (namespace, cluster) (max_over_time(kubemend_workload_cluster_reachable[15m])) == 0)`,
+	}
+	for i := range counts {
+		counts[i] = "(" + none(counts[i]) + ")"
+	}
+	return number("Needs a person", "Power cycles that wait for a person or are stuck, hosts out of service, Machines that their owner cannot "+
+		"replace, and clusters whose capacity is not back after an hour. Hosts that their owners have switched off do not count.",
+		strings.Join(counts, " + "), true)
+}
+
 func fleet() dashboard {
-	d := board("fleet", "Fleet", "What kubemend sees, does, and is kept from doing, in all clusters.",
+	d := board("fleet", "Fleet", "What kubemend sees, does, and is kept from doing, in all clusters. The orange marks are remediations begun, by the "+
+		"counters of started remediations: Prometheus knows when, and kubectl get remediationrecords which machine or node.",
 		[]variable{
 			anyOf("namespace", "Namespace", namespaces),
 			anyOf("cluster", "Cluster", `label_values(kubemend_workload_cluster_reachable{namespace=~"$namespace"}, cluster)`),
 		},
 		row{"Now", []panel{
-			number("Needs a person", "Power cycles that wait for a person, but for hosts that their owners have switched off, and hosts out of service.",
-				`(`+none(`sum(max by (namespace, cluster, kind, reason) (kubemend_host_remediations_waiting_for_person{`+
-					`reason!="HostSwitchedOff", `+inCluster+`}))`)+`)`+
-					` + (`+none(`count(max by (namespace, name) (kubemend_host_exhausted{namespace=~"$namespace"}) == 1)`)+`)`, true),
+			needsPerson(),
 			number("Unreachable clusters", "Their nodes are not judged.",
 				none(`count(min by (namespace, cluster) (kubemend_workload_cluster_reachable{`+inCluster+`}) == 0)`), true),
 			number("Short-circuited MachineHealthChecks", "Too many machines are not healthy, or the limits are impossible.",
@@ -89,8 +119,11 @@ func fleet() dashboard {
 				query{`sum by (controller) (workqueue_depth{controller=~"` + controllers + `"})`, "{{controller}}"}),
 		}},
 	)
-	d.Annotations.List = []annotation{event("Remediation begun",
-		`sum by (namespace, cluster, kind) (increase(kubemend_remediations_started_total{`+inCluster+`}[1m])) > 0`, "{{namespace}}/{{cluster}} {{kind}}")}
+	d.Annotations.List = []annotation{
+		event("Remediation begun", grown("namespace, cluster, kind", `kubemend_remediations_started_total{`+inCluster+`}`),
+			"{{namespace}}/{{cluster}} {{kind}}"),
+		event("Remediation of a node begun", grown("name, kind", "kubemend_nodehealthcheck_remediations_started_total"), "{{name}} {{kind}}"),
+	}
 	return d
 }
 

@@ -54,6 +54,12 @@ type dashboard struct {
 			Query string `json:"query"`
 		} `json:"list"`
 	} `json:"templating"`
+	Annotations struct {
+		List []struct {
+			Name string `json:"name"`
+			Expr string `json:"expr"`
+		} `json:"list"`
+	} `json:"annotations"`
 	Panels []struct {
 		ID      int    `json:"id"`
 		Title   string `json:"title"`
@@ -104,6 +110,9 @@ func asked(t *testing.T) map[string]string {
 			} else if v.Type != "datasource" {
 				t.Errorf("dashboard %s, variable %s: cannot read %q", d.Title, v.Name, v.Query)
 			}
+		}
+		for _, a := range d.Annotations.List {
+			all[fmt.Sprintf("dashboard %s, annotation %s", d.Title, a.Name)] = filledIn(a.Expr, d)
 		}
 		for _, p := range d.Panels {
 			for i, target := range p.Targets {

@@ -51,6 +51,34 @@ func TestAlertsFireAndStopAsInTheirStories(t *testing.T) {
 	}
 }
 
+// The first number of the Fleet dashboard is more than 0 as long as one of these alerts has a reason to fire.
+func TestWhatNeedsAPersonIsWhatAlertsAreAbout(t *testing.T) {
+	fleet := dashboards(t)[1]
+	number := fleet.Panels[1] // the first one is the heading of the row
+	if number.Title != "Needs a person" {
+		t.Fatalf("the first panel is %q", number.Title)
+	}
+	expr := strings.NewReplacer("$namespace", ".*", "$cluster", ".*").Replace(number.Targets[0].Expr) + " > 0"
+	alerts := []string{"KubemendHostNeedsPerson", "KubemendHostRemediationStuck", "KubemendHostExhausted", "KubemendCapacityNotBack"}
+	for _, r := range rulesOf(t) {
+		if !slices.Contains(alerts, r.Alert) {
+			continue
+		}
+		r.Expr, r.Annotations = expr, map[string]string{"summary": "x", "description": "x", "runbook_url": "x"}
+		for _, s := range stories[r.Alert] {
+			s.says = ""
+			t.Run(r.Alert+"/"+s.name, func(t *testing.T) { s.tell(t, r) })
+		}
+	}
+	r := rulefmt.Rule{Alert: "Needs", Expr: expr, Annotations: map[string]string{"summary": "x", "description": "x", "runbook_url": "x"}}
+	for _, reason := range []string{"CannotBeRemediated", "NoOwner"} {
+		story{
+			recorded: []string{`kubemend_capacity_missing{namespace="ns", cluster="c1", reason="` + reason + `"} _x10 1x19 stale`},
+			turns:    []time.Duration{10 * time.Minute, 30 * time.Minute},
+		}.tell(t, r)
+	}
+}
+
 // tell evaluates the rule as Prometheus does, over all that was recorded and a little longer.
 func (s story) tell(t *testing.T, r rulefmt.Rule) {
 	every := s.every

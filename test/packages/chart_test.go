@@ -1,8 +1,10 @@
 package packages
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -10,21 +12,36 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // everyKind makes of the chart what config/standalone is.
 const everyKind = "kinds: {metal3Remediation: true, nodeHealthCheck: true}\n"
 
-// rendered is the chart as Helm renders it with these values. Helm makes the namespace itself, or the user does.
-func rendered(t *testing.T, values string, args ...string) []object {
+// with is the argument by which the chart is rendered with these values.
+func with(t *testing.T, values string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
 	if err := os.WriteFile(path, []byte(values), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return objects(t, run(t, "render", append([]string{"-values", path}, args...)...))
+	return "-values=" + path
+}
+
+// rendered is the chart as Helm renders it with these values. Helm makes the namespace itself, or the user does. A key that is there
+// twice is an error to Argo CD, and to nothing else here.
+func rendered(t *testing.T, values string, args ...string) []object {
+	t.Helper()
+	content := run(t, "render", append(args, with(t, values))...)
+	for document := range bytes.SplitSeq(content, []byte("\n---\n")) {
+		if err := yaml.UnmarshalStrict(document, &map[string]any{}); err != nil {
+			t.Errorf("%v:\n%.200s", err, document)
+		}
+	}
+	return objects(t, content)
 }
 
 // A change from kustomize to Helm, or back, changes nothing in the cluster.
@@ -101,183 +118,198 @@ func TestTheChartObeysTheRulesInAnotherNamespace(t *testing.T) {
 	}
 }
 
+// The first values of a row are compared with the chart's own, each of the others with those before it.
+var chartValues = [][]string{
+	{"flags: {watch-filter: shard-1, kube-api-burst: 1000000, clustercache-client-qps: 2.5}"},
+	{"flags: {diagnostics-address: null, metal3-remediations: off, node-health-checks: on}"},
+	{"flags: {diagnostics-address: '127.0.0.1:9999', health-addr: ':9998'}\nwebhooks: {port: 9997}"},
+	{"flags: {namespace: metal}", "flags: {namespace: metal, skip-crd-migration-phases: null}\nrights: {nodes: true}"},
+	{"flags: {namespace: metal}\nrights: {allNamespaces: true}"},
+	{"image: {repository: registry.example.org/kubemend, tag: v1.2.3, pullSecrets: [{name: registry}]}"},
+	{"image: {digest: 'sha256:" + strings.Repeat("0", 64) + "'}"},
+	{
+		"webhooks: {enabled: false}",
+		"webhooks: {enabled: false}\nextraVolumes: [{name: ca, emptyDir: {}}]\nextraVolumeMounts: [{name: ca, mountPath: /ca}]",
+	},
+	{"podDisruptionBudget: {enabled: false}\nnetworkPolicy: {enabled: false}\nserviceAccount: {create: false}"},
+	{"kinds: {hostRemediation: false}", "kinds: {hostRemediation: false}\nrights: {hosts: true}"},
+	{"kinds: {remediationRecord: false}"},
+	{
+		"rights: {nodes: true}", "rights: {nodes: true}\nflags: {node-lease-namespace: leases}",
+		"rights: {nodes: true, createLeaseNamespace: false}\nflags: {node-lease-namespace: leases}",
+	},
+	{"serviceAccount: {name: kubemend-manager-east, annotations: {a: b}}"},
+	{"podLabels: {a: b}\npodAnnotations: {c: d}\nenv: [{name: HTTPS_PROXY, value: 'http://proxy:3128'}]"},
+	{"hostNetwork: true", "hostNetwork: true\ndnsPolicy: Default"},
+	{"podSecurityContext: {fsGroup: 1, runAsNonRoot: null, seccompProfile: null}\nsecurityContext: {privileged: null}"},
+	{"nodeSelector: {a: b}\ntolerations: []\naffinity: {nodeAffinity: {}}\ntopologySpreadConstraints: []\npriorityClassName: ''"},
+	{"replicas: 3\nrevisionHistoryLimit: 0\nstrategy: {type: Recreate}\nresources: {requests: {memory: 512Mi}}"},
+	{"networkPolicy: {metricsFrom: [{podSelector: {}}]}"},
+	{"extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ .Release.Name }}-x'}}]"},
+	{
+		"serviceMonitor: {enabled: true}",
+		"serviceMonitor: {enabled: true, labels: {a: b}, interval: 1m, prometheus: [{kind: User, name: p}]}",
+	},
+	{"prometheusRule: {enabled: true}", "prometheusRule: {enabled: true, labels: {a: b}}"},
+	{"dashboards: {enabled: true}", "dashboards: {enabled: true, labels: {a: b}, annotations: {grafana_folder: kubemend}}"},
+}
+
 func TestWhatTheValuesOfTheChartChange(t *testing.T) {
-	kinds := func(all []object) string {
-		var kinds []string
-		for i := range all {
-			kinds = append(kinds, all[i].GetKind())
+	var b strings.Builder
+	plain := rendered(t, "")
+	for _, row := range chartValues {
+		before := plain
+		for _, values := range row {
+			after := rendered(t, values)
+			fmt.Fprintf(&b, "%s\n%s\n\n", values, strings.Join(changes(before, after), "\n"))
+			before = after
 		}
-		slices.Sort(kinds)
-		return strings.Join(slices.Compact(kinds), " ")
 	}
-	bound := func(all []object) string {
-		var names []string
-		for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
-			names = append(names, o.GetName())
+	golden.Compare(t, "testdata/chart.txt", b.String())
+}
+
+// changes are the objects that have come and gone, and the fields of the others that have changed.
+func changes(before, after []object) []string {
+	was, now := fieldsOf(before), fieldsOf(after)
+	var found []string
+	for object := range joined(was, now) {
+		if was[object] == nil || now[object] == nil {
+			was[object], now[object] = map[string]string{"": was[object][""]}, map[string]string{"": now[object][""]}
 		}
-		slices.Sort(names)
-		return strings.Join(names, " ")
-	}
-	// where is in which namespace what the ClusterRoles allow counts; none is all.
-	where := func(all []object) string {
-		var found []string
-		for _, o := range slices.Concat(ofKind(all, "ClusterRoleBinding"), ofKind(all, "RoleBinding")) {
-			if as[rbacv1.RoleBinding](t, o).RoleRef.Kind == "ClusterRole" {
-				found = append(found, strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/"))
+		for field := range joined(was[object], now[object]) {
+			old, is := was[object][field], now[object][field]
+			if old != "" && old != is {
+				found = append(found, "  "+object+field+" - "+old)
+			}
+			if is != "" && old != is {
+				found = append(found, "  "+object+field+" + "+is)
 			}
 		}
-		slices.Sort(found)
-		return strings.Join(found, " ")
 	}
-	// spaces are the namespaces that are made, which have to be those of the leases on nodes.
-	spaces := func(all []object) string {
-		var names []string
-		for _, o := range ofKind(all, "Namespace") {
-			names = append(names, o.GetName())
+	slices.Sort(found)
+	return found
+}
+
+// joined is a map with the keys of both.
+func joined[V any](a, b map[string]V) map[string]V {
+	both := maps.Clone(a)
+	maps.Copy(both, b)
+	return both
+}
+
+// fieldsOf are all fields that are no objects themselves, by object and path. The empty path is the object.
+func fieldsOf(all []object) map[string]map[string]string {
+	found := map[string]map[string]string{}
+	for i := range all {
+		fields := map[string]string{"": "the object"}
+		flatten(fields, "", all[i].Object)
+		found[id(&all[i])] = fields
+	}
+	return found
+}
+
+func flatten(fields map[string]string, path string, value any) {
+	switch value := value.(type) {
+	case map[string]any:
+		if len(value) == 0 {
+			fields[path] = "{}"
 		}
-		for _, o := range slices.Concat(ofKind(all, "Role"), ofKind(all, "RoleBinding")) {
-			if o.GetName() == "kubemend-node-leases" && len(names) > 0 && !slices.Contains(names, o.GetNamespace()) {
-				names = append(names, id(o))
+		for name, field := range value {
+			flatten(fields, path+" "+name, field)
+		}
+	case []any:
+		for i, item := range value {
+			if _, is := item.(map[string]any); !is { // such as flags, in one line
+				fields[path] = fmt.Sprint(value)
+				return
+			}
+			flatten(fields, fmt.Sprintf("%s %d", path, i), item)
+		}
+	default:
+		fields[path] = fmt.Sprint(value)
+	}
+}
+
+// The labels that the chart sets itself stay: selectors, clusterctl and the aggregation of roles rely on them.
+func TestALabelOfTheChartsOwnIsThereOnce(t *testing.T) {
+	const all = everyKind + "dashboards: {enabled: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
+	want, keys := rendered(t, all), map[string]string{}
+	deployment, _ := manager(t, want)
+	labels := []map[string]string{deployment.Spec.Template.Labels, deployment.Spec.Template.Annotations}
+	for i := range want {
+		labels = append(labels, want[i].GetLabels())
+	}
+	for _, own := range labels {
+		for key := range own {
+			keys[key] = "mine"
+		}
+	}
+	mine, err := json.Marshal(keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := rendered(t, all+fmt.Sprintf("commonLabels: %[1]s\npodLabels: %[1]s\npodAnnotations: %[1]s\n", mine))
+	for i := range want {
+		for key, value := range want[i].GetLabels() {
+			if now := got[i].GetLabels()[key]; now != value {
+				t.Errorf("the label %s of %s became %q", key, id(&want[i]), now)
 			}
 		}
-		return strings.Join(names, " ")
 	}
-	args := func(all []object) string {
-		_, c := manager(t, all)
-		return strings.Join(c.Args, " ")
-	}
-	image := func(all []object) string {
-		_, c := manager(t, all)
-		return c.Image
-	}
-	pod := func(field string) func([]object) string {
-		return func(all []object) string {
-			part, _, err := unstructured.NestedFieldNoCopy(ofKind(all, "Deployment")[0].Object, podPath(field)...)
-			if err != nil {
-				return err.Error()
-			}
-			content, err := json.Marshal(part)
-			if err != nil {
-				return err.Error()
-			}
-			return string(content)
-		}
-	}
-	for name, row := range map[string]struct {
-		values string
-		look   func([]object) string
-		want   string
-	}{
-		"a flag more": {
-			"flags: {watch-filter: shard-1, kube-api-burst: 1000000, clustercache-client-qps: 2.5}", args,
-			"--clustercache-client-qps=2.5 --diagnostics-address=:8443 --kube-api-burst=1000000 --leader-elect=true --watch-filter=shard-1 --webhook-cert-dir=/etc/kubemend/webhook",
-		},
-		"a flag less": {
-			"flags: {leader-elect: null}", args, "--diagnostics-address=:8443 --webhook-cert-dir=/etc/kubemend/webhook",
-		},
-		"an image of one's own": {
-			"image: {repository: registry.example.org/kubemend, tag: v1.2.3}", image, "registry.example.org/kubemend:v1.2.3",
-		},
-		"an image by its digest": {
-			"image: {digest: \"sha256:" + strings.Repeat("0", 64) + "\"}", image, "ghcr.io/kubemend/kubemend@sha256:" + strings.Repeat("0", 64),
-		},
-		"no webhooks": {
-			"webhooks: {enabled: false}", kinds,
-			"ClusterRole ClusterRoleBinding CustomResourceDefinition Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ServiceAccount " +
-				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
-		},
-		"no certificate without webhooks": {"webhooks: {enabled: false}", args, "--diagnostics-address=:8443 --leader-elect=true"},
-		"no volume without webhooks":      {"webhooks: {enabled: false}", pod("volumes"), "null"},
-		"no kinds, budget and policy": {
-			"kinds: {hostRemediation: false}\npodDisruptionBudget: {enabled: false}\nnetworkPolicy: {enabled: false}", kinds,
-			"Certificate ClusterRole ClusterRoleBinding Deployment Issuer Role RoleBinding Service ServiceAccount " +
-				"ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding",
-		},
-		"no rights to hosts without their kinds": {
-			"kinds: {hostRemediation: false}", bound, "kubemend-ext-remediation kubemend-leader-election kubemend-manager",
-		},
-		"rights to hosts whose kinds are there already": {
-			"kinds: {hostRemediation: false}\nrights: {hosts: true}", bound, "kubemend-ext-remediation kubemend-hosts kubemend-leader-election kubemend-manager",
-		},
-		"rights to nodes whose checks are there already": {
-			"rights: {nodes: true}", bound,
-			"kubemend-api-servers kubemend-ext-remediation kubemend-hosts kubemend-leader-election kubemend-manager kubemend-node-leases kubemend-nodes",
-		},
-		"rights in one namespace": {
-			"flags: {namespace: metal}", where, "kubemend-cluster-wide metal/kubemend-ext-remediation metal/kubemend-hosts metal/kubemend-manager",
-		},
-		"rights in one namespace, and to nodes, which have none": {
-			"flags: {namespace: metal}\nrights: {nodes: true}\nkinds: {hostRemediation: false}", where,
-			"kubemend-cluster-wide kubemend-nodes metal/kubemend-ext-remediation metal/kubemend-manager",
-		},
-		"rights in all namespaces for one": {
-			"flags: {namespace: metal}\nrights: {allNamespaces: true}", where, "kubemend-ext-remediation kubemend-hosts kubemend-manager",
-		},
-		"what a manager of one namespace leaves to others": {
-			"flags: {namespace: metal}", args, "--diagnostics-address=:8443 --leader-elect=true --namespace=metal --node-health-checks=off " +
-				"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields --webhook-cert-dir=/etc/kubemend/webhook",
-		},
-		"what it does of that all the same": {
-			"flags: {namespace: metal, skip-crd-migration-phases: null}\nrights: {nodes: true}", args,
-			"--diagnostics-address=:8443 --leader-elect=true --namespace=metal --webhook-cert-dir=/etc/kubemend/webhook",
-		},
-		"what a manager of one namespace with all rights does": {
-			"flags: {namespace: metal}\nrights: {allNamespaces: true}", args,
-			"--diagnostics-address=:8443 --leader-elect=true --namespace=metal --webhook-cert-dir=/etc/kubemend/webhook",
-		},
-		"leases on nodes in another namespace": {"rights: {nodes: true}\nflags: {node-lease-namespace: leases}", spaces, "leases"},
-		"a namespace of leases that is there":  {"rights: {nodes: true, createLeaseNamespace: false}", spaces, ""},
-		"labels and annotations of pods": {"podLabels: {a: b}\npodAnnotations: {c: d}\ncommonLabels: {e: f}", func(all []object) string {
-			d, _ := manager(t, all)
-			return d.Labels["e"] + d.Spec.Template.Labels["a"] + d.Spec.Template.Labels["e"] + d.Spec.Template.Annotations["c"] + ofKind(all, "ServiceAccount")[0].GetLabels()["e"]
-		}, "fbfdf"},
-		"the network of the nodes":  {"hostNetwork: true", pod("dnsPolicy"), `"ClusterFirstWithHostNet"`},
-		"a DNS policy of one's own": {"hostNetwork: true\ndnsPolicy: Default", pod("dnsPolicy"), `"Default"`},
-		"webhooks on another port":  {"webhooks: {port: 10250}", args, "--diagnostics-address=:8443 --leader-elect=true --webhook-cert-dir=/etc/kubemend/webhook --webhook-port=10250"},
-		"a volume": {
-			"webhooks: {enabled: false}\nextraVolumes: [{name: ca, emptyDir: {}}]", pod("volumes"), `[{"emptyDir":{},"name":"ca"}]`,
-		},
-		"a security context": {
-			"podSecurityContext: {fsGroup: 1, runAsNonRoot: null, seccompProfile: null}", pod("securityContext"), `{"fsGroup":1}`,
-		},
-		"a ServiceAccount that exists": {"serviceAccount: {create: false}\nwebhooks: {enabled: false}\nkinds: {hostRemediation: false}", kinds, "ClusterRole ClusterRoleBinding Deployment NetworkPolicy PodDisruptionBudget Role RoleBinding ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding"},
-		"an object of one's own":       {"extraObjects: [{apiVersion: v1, kind: ConfigMap, metadata: {name: \"{{ .Release.Name }}-x\"}}]", func(all []object) string { return ofKind(all, "ConfigMap")[0].GetName() }, "kubemend-x"},
-		"dashboards in a folder": {"dashboards: {enabled: true, annotations: {grafana_folder: kubemend}}", func(all []object) string {
-			boards := ofKind(all, "ConfigMap")
-			return fmt.Sprint(len(boards), boards[0].GetLabels()["grafana_dashboard"], boards[0].GetAnnotations())
-		}, "31map[grafana_folder:kubemend]"},
-		"a node selector": {"nodeSelector: {a: b}", pod("nodeSelector"), `{"a":"b"}`},
-		"no tolerations":  {"tolerations: []", pod("tolerations"), "null"},
-		"pull secrets":    {"image: {pullSecrets: [{name: registry}]}", pod("imagePullSecrets"), `[{"name":"registry"}]`},
-		"a proxy": {"env: [{name: HTTPS_PROXY, value: \"http://proxy:3128\"}]", func(all []object) string {
-			_, c := manager(t, all)
-			return environment(t, c, "HTTPS_PROXY")
-		}, "http://proxy:3128"},
+}
+
+func TestTheChartRefusesWhatWouldNotWork(t *testing.T) {
+	const monitor = "serviceMonitor: {enabled: true}\n"
+	for values, want := range map[string]string{
+		"replica: 3":                                      "'replica' not allowed",
+		"replicas: many":                                  "at '/replicas'",
+		"image: {digest: latest}":                         "at '/image/digest'",
+		"flags: {leader-election: true}":                  "'leader-election' not allowed",
+		"flags: {unclaimed-machine-health-checks: aktiv}": "must be one of 'observe', 'act', 'ignore'",
+		"flags: {teardown: maybe}":                        "at '/flags/teardown': value must be one of true, false",
+		"flags: {leader-elect: false}":                    "flags.leader-elect must be true",
+		"flags: {leader-elect: null}":                     "flags.leader-elect must be true",
+		"flags: {webhook-cert-dir: null}":                 "which flags.webhook-cert-dir must name",
+		"flags: {webhook-port: 10250}":                    "flags.webhook-port is set by webhooks.port",
+		"flags: {health-addr: 0}":                         "flags.health-addr needs a port",
+		"serviceAccount: {name: kubemend}":                "serviceAccount.name must be kubemend-manager, or begin with kubemend-manager-",
+		everyKind + "webhooks: {enabled: false}":          "kinds.metal3Remediation needs webhooks.enabled",
+		monitor + "webhooks: {enabled: false}":            "serviceMonitor.enabled needs webhooks.enabled",
+		monitor + "flags: {insecure-diagnostics: true}":   "it excludes flags.insecure-diagnostics",
+		monitor + "flags: {diagnostics-address: '0'}":     "serviceMonitor.enabled needs a port in flags.diagnostics-address",
 	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(row.want, row.look(rendered(t, row.values))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+		t.Run(values, func(t *testing.T) {
+			out, err := command(t, "render", with(t, values)).CombinedOutput()
+			if err == nil || !strings.Contains(string(out), want) {
+				t.Errorf("got %v and %s, want a refusal that says %q", err, out, want)
 			}
 		})
 	}
 }
 
-func TestTheChartRefusesWhatItDoesNotKnow(t *testing.T) {
-	for name, row := range map[string]struct{ values, want string }{
-		"a value that is none":            {"replica: 3", "replica"},
-		"a flag that the manager has not": {"flags: {leader-election: true}", "leader-election"},
-		"a number of another kind":        {"replicas: many", "replicas"},
-		"kinds without a conversion":      {everyKind + "webhooks: {enabled: false}", "not"},
-		"a digest that is none":           {"image: {digest: latest}", "digest"},
+// What the notes say first is what the manager does to a cluster that has checks already.
+func TestTheNotesSayOnWhatTheManagerActsAtOnce(t *testing.T) {
+	const claimed, removes = "only when you have claimed it", "only removes"
+	const checks, nodes = "acts on MachineHealthChecks at once", "acts on NodeHealthChecks at once"
+	for values, want := range map[string]string{
+		"": claimed,
+		"flags: {unclaimed-machine-health-checks: act}":                      checks,
+		"kinds: {nodeHealthCheck: true}":                                     claimed + nodes,
+		"rights: {nodes: true}":                                              claimed + nodes,
+		"rights: {nodes: true}\nflags: {node-health-checks: off}":            claimed,
+		"rights: {nodes: true}\nflags: {teardown: true}":                     removes,
+		"flags: {namespace: metal, unclaimed-machine-health-checks: ignore}": claimed,
 	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "values.yaml")
-			if err := os.WriteFile(path, []byte(row.values), 0o600); err != nil {
-				t.Fatal(err)
+		t.Run(values, func(t *testing.T) {
+			notes, _, _ := strings.Cut(string(run(t, "render", with(t, values))), "\n---\n")
+			var got []string
+			for _, sentence := range []string{claimed, checks, nodes, removes} {
+				if strings.Contains(notes, sentence) {
+					got = append(got, sentence)
+				}
 			}
-			out, err := command(t, "render", "-values", path).CombinedOutput()
-			if err == nil || !strings.Contains(string(out), row.want) {
-				t.Errorf("got %v and %s, want a refusal that names %s", err, out, row.want)
+			if strings.Join(got, "") != want {
+				t.Errorf("the notes say %q, want %q:\n%s", got, want, notes)
 			}
 		})
 	}

@@ -40,8 +40,6 @@ func obey(t *testing.T, name string, all []object) {
 	}
 }
 
-func podPath(field string) []string { return []string{"spec", "template", "spec", field} }
-
 // clusterctl and config/default leave the kinds of Metal3 to CAPM3, and NodeHealthCheck with all that is about it to medik8s'
 // operator. Where that is not, the latter comes by itself. All else is the same, so that a change from one to the other
 // changes nothing but kinds.
@@ -71,12 +69,10 @@ func TestTheVariablesOfClusterctlHaveTheDefaultsOfTheProgram(t *testing.T) {
 	_, want := manager(t, plain)
 	_, got := manager(t, filled)
 	known := programFlags(t)
-	for flag, value := range flags(got) {
-		if reference, is := strings.CutPrefix(value, "$("); is {
-			value = environment(t, got, strings.TrimSuffix(reference, ")"))
-		}
-		expected, set := flags(want)[flag]
-		if !set {
+	for flag := range flags(got) {
+		value := set(t, got, flag)
+		expected, is := flags(want)[flag]
+		if !is {
 			expected = known[flag]
 		}
 		if flag == "feature-gates" {
@@ -87,7 +83,7 @@ func TestTheVariablesOfClusterctlHaveTheDefaultsOfTheProgram(t *testing.T) {
 		}
 	}
 	for flag := range flags(want) {
-		if _, set := flags(got)[flag]; !set {
+		if _, is := flags(got)[flag]; !is {
 			t.Errorf("--%s is not set", flag)
 		}
 	}
@@ -102,15 +98,18 @@ func TestTheVariablesOfClusterctlHaveTheDefaultsOfTheProgram(t *testing.T) {
 	}
 }
 
-func environment(t *testing.T, c *corev1.Container, name string) string {
+// set is what a flag is set to, by a variable of the container if it names one.
+func set(t *testing.T, c *corev1.Container, flag string) string {
 	t.Helper()
-	for _, e := range c.Env {
-		if e.Name == name {
-			return e.Value
-		}
+	name, is := strings.CutPrefix(flags(c)[flag], "$(")
+	if !is {
+		return flags(c)[flag]
 	}
-	t.Errorf("the container has no variable %s", name)
-	return ""
+	i := slices.IndexFunc(c.Env, func(e corev1.EnvVar) bool { return e.Name+")" == name })
+	if i < 0 {
+		t.Fatalf("--%s: the container has no variable %s", flag, name)
+	}
+	return c.Env[i].Value
 }
 
 // sameValue also knows that 10m is 10m0s.
@@ -121,26 +120,17 @@ func sameValue(a, b string) bool {
 }
 
 func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
-	manifest := kustomized(t, "clusterctl")
 	const template = "SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic"
-	all := objects(t, substituted(t, manifest, map[string]string{
+	_, c := manager(t, objects(t, substituted(t, kustomized(t, "clusterctl"), map[string]string{
 		"KUBEMEND_WATCH_FILTER": "shard-1", "KUBEMEND_NAMESPACE": "fleet", "KUBEMEND_LOG_LEVEL": "4", "KUBEMEND_WARM_STANDBY": "true",
 		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": template,
-	}))
-	_, c := manager(t, all)
-	want := map[string]string{"v": "4", "feature-gates": "HostRemediation=true,NodeHealthCheck=true,WarmStandby=true"}
-	for flag, value := range want {
-		if got := flags(c)[flag]; got != value {
-			t.Errorf("--%s is %q, want %q", flag, got, value)
-		}
-	}
-	for name, row := range map[string]struct{ flag, value string }{
-		"KUBEMEND_WATCH_FILTER":                       {"watch-filter", "shard-1"},
-		"KUBEMEND_NAMESPACE":                          {"namespace", "fleet"},
-		"KUBEMEND_DEFAULT_NODE_HEALTH_CHECK_TEMPLATE": {"default-node-health-check-template", template},
+	})))
+	for flag, want := range map[string]string{
+		"watch-filter": "shard-1", "namespace": "fleet", "v": "4", "default-node-health-check-template": template,
+		"feature-gates": "HostRemediation=true,NodeHealthCheck=true,WarmStandby=true",
 	} {
-		if got := environment(t, c, name); got != row.value || flags(c)[row.flag] != "$("+name+")" {
-			t.Errorf("--%s is %q with %s=%q, want %q", row.flag, flags(c)[row.flag], name, got, row.value)
+		if got := set(t, c, flag); got != want {
+			t.Errorf("--%s is %q, want %q", flag, got, want)
 		}
 	}
 }

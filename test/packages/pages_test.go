@@ -9,11 +9,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/util/version"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/yaml"
@@ -109,48 +109,38 @@ func fits(t *testing.T, page string, spec providerSpec, metadata clusterctlv1.Me
 func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
 	all := standalone(t)
 	brought := as[networkingv1.NetworkPolicy](t, ofKind(all, "NetworkPolicy")[0])
-	manager := as[appsv1.Deployment](t, ofKind(all, "Deployment")[0])
-	examples := objects(t, read(t, "docs/examples/network-policy.yaml"))
-	if len(examples) != 1 {
-		t.Fatalf("there are %d objects, want one", len(examples))
+	_, c := manager(t, all)
+	example := as[networkingv1.NetworkPolicy](t, &objects(t, read(t, "docs/examples/network-policy.yaml"))[0])
+	want := brought.DeepCopy().Spec
+	want.Ingress, want.Egress = example.Spec.Ingress, example.Spec.Egress
+	want.PolicyTypes = append(want.PolicyTypes, networkingv1.PolicyTypeEgress)
+	if diff := cmp.Diff(want, example.Spec); diff != "" || example.Namespace != brought.Namespace {
+		t.Errorf("it is for namespace %q (-want +got):\n%s", example.Namespace, diff)
 	}
-	policy := as[networkingv1.NetworkPolicy](t, &examples[0])
-
-	selector, err := metav1.LabelSelectorAsSelector(&policy.Spec.PodSelector)
-	if err != nil || selector.Empty() || !selector.Matches(labels.Set(manager.Spec.Template.Labels)) || policy.Namespace != manager.Namespace {
-		t.Errorf("it is for pods %s of namespace %q, which are not the manager's: %v", selector, policy.Namespace, err)
-	}
-	if !slices.Equal(policy.Spec.PolicyTypes, []networkingv1.PolicyType{networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress}) {
-		t.Errorf("it is about %v", policy.Spec.PolicyTypes)
-	}
-	open, declared := ports(policy.Spec.Ingress), []string{}
-	for _, p := range manager.Spec.Template.Spec.Containers[0].Ports {
+	var declared []string
+	for _, p := range c.Ports {
 		declared = append(declared, p.Name)
 	}
 	slices.Sort(declared)
-	if want := ports(brought.Spec.Ingress); !slices.Equal(open, want) || !slices.Equal(open, declared) {
-		t.Errorf("it opens %v, the policy of the manager %v, and the manager has %v", open, want, declared)
+	if open := ports(example.Spec.Ingress); !slices.Equal(open, ports(brought.Spec.Ingress)) || !slices.Equal(open, declared) {
+		t.Errorf("it opens %v, the policy of the manager %v, and the manager has %v", open, ports(brought.Spec.Ingress), declared)
 	}
-	for i, rule := range policy.Spec.Ingress {
+	for i, rule := range example.Spec.Ingress {
 		if len(rule.From) == 0 {
 			t.Errorf("ingress %d is open to all", i)
 		}
 	}
-	dns := 0
-	for i, rule := range policy.Spec.Egress {
+	var out []int
+	for i, rule := range example.Spec.Egress {
 		if len(rule.To) == 0 || len(rule.Ports) == 0 {
 			t.Errorf("egress %d leads everywhere", i)
 		}
 		for _, p := range rule.Ports {
-			if p.Port == nil || p.Port.IntValue() == 0 { // a name would be one of a port of the peer, which is no pod
-				t.Errorf("egress %d is for port %v", i, p.Port)
-			} else if p.Port.IntValue() == 53 {
-				dns++
-			}
+			out = append(out, p.Port.IntValue()) // 0 for a name, which would be one of a port of the peer, which is no pod
 		}
 	}
-	if dns != 2 || len(policy.Spec.Egress) != 3 {
-		t.Errorf("it leads out in %d ways, %d of them to port 53: want the API servers here and there, and names by UDP and TCP", len(policy.Spec.Egress), dns)
+	if want := []int{6443, 6443, 53, 53}; !slices.Equal(out, want) {
+		t.Errorf("it leads to ports %v, want %v: the API servers here and there, and names by UDP and TCP", out, want)
 	}
 }
 
@@ -164,6 +154,19 @@ func ports(rules []networkingv1.NetworkPolicyIngressRule) []string {
 	}
 	slices.Sort(open)
 	return open
+}
+
+// The sizes of the page are those of a whole fleet: the default has to be one of them.
+func TestTheSizingPageSaysForWhichFleetTheDefaultIs(t *testing.T) {
+	_, c := manager(t, standalone(t))
+	page, request := strings.ReplaceAll(string(read(t, "docs/sizing.md")), "\n", " "), c.Resources.Requests.Memory()
+	example := regexp.MustCompile(`need [^=]*= (\d+) MiB, which the default request of (\w+) covers`).FindStringSubmatch(page)
+	if len(example) < 3 || example[2] != request.String() {
+		t.Fatalf("the manager requests %s, and the example of the page is %q", request, example)
+	}
+	if needs := resource.MustParse(example[1] + "Mi"); needs.Cmp(*request) > 0 {
+		t.Errorf("the example needs %s", &needs)
+	}
 }
 
 // kubectl apply deletes nothing: what was bound stays bound.

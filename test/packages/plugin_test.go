@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -165,9 +164,7 @@ func TestTheSameProgramsMakeTheSameArchives(t *testing.T) {
 
 func sum(t *testing.T, file string) string {
 	t.Helper()
-	content := readAt(t, file)
-	is := sha256.Sum256(content)
-	return hex.EncodeToString(is[:])
+	return fmt.Sprintf("%x", sha256.Sum256(readAt(t, file)))
 }
 
 // krewOf is the manifest of some archives.
@@ -175,8 +172,7 @@ func krewOf(t *testing.T, version string, archives []string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "mend.yaml")
 	run(t, "krew", append([]string{"-version=" + version, "-url=https://example.org/releases/" + version, "-out=" + out}, archives...)...)
-	content := readAt(t, out)
-	return string(content)
+	return string(readAt(t, out))
 }
 
 // The rules are those of krew (internal/index/validation, and its developer guide), and of the reviewers of its index: a short description

@@ -165,27 +165,44 @@ func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
 	}
 }
 
-// Prometheus sends its token to the server that has the certificate that it verifies.
-func TestPrometheusVerifiesTheCertificateOfTheManager(t *testing.T) {
-	issued := map[string][]string{}
-	for _, o := range ofKind(standalone(t), "Certificate") {
-		secret, _, _ := unstructured.NestedString(o.Object, "spec", "secretName")
-		issued[secret], _, _ = unstructured.NestedStringSlice(o.Object, "spec", "dnsNames")
+// Prometheus finds the managers, and sends its token, which may read metrics alone, to the server that has the certificate that it
+// verifies.
+func TestPrometheusReadsTheMetricsOfTheManager(t *testing.T) {
+	all := byID(objects(t, kustomized(t, "observability")))
+	field := func(object string, way ...string) any {
+		value, _, _ := unstructured.NestedFieldNoCopy(all[object].(map[string]any), way...)
+		return value
 	}
-	monitors := ofKind(objects(t, kustomized(t, "observability")), "ServiceMonitor")
-	if len(monitors) != 1 {
-		t.Fatalf("there are %d ServiceMonitors, want one", len(monitors))
+	const monitor, server = "ServiceMonitor kubemend-system/kubemend", "kubemend-metrics.kubemend-system.svc"
+	if diff := cmp.Diff([]any{map[string]any{
+		"port": "https", "path": "/metrics", "scheme": "https", "interval": "30s", "honorLabels": true,
+		"authorization": map[string]any{"credentials": map[string]any{"name": "kubemend-metrics-token", "key": "token"}},
+		"tlsConfig": map[string]any{"serverName": server, "ca": map[string]any{
+			"secret": map[string]any{"name": "kubemend-webhook", "key": "ca.crt"},
+		}},
+	}}, field(monitor, "spec", "endpoints")); diff != "" {
+		t.Errorf("it asks (-want +got):\n%s", diff)
 	}
-	endpoints, _, _ := unstructured.NestedSlice(monitors[0].Object, "spec", "endpoints")
-	for _, e := range endpoints {
-		endpoint := e.(map[string]any)
-		if skips, _, _ := unstructured.NestedBool(endpoint, "tlsConfig", "insecureSkipVerify"); skips {
-			t.Error("it verifies nothing")
+	selected := field(monitor, "spec", "selector", "matchLabels")
+	if diff := cmp.Diff(selected, field("Service kubemend-system/kubemend-metrics", "metadata", "labels")); diff != "" {
+		t.Errorf("labels (-the selector's +the Service's):\n%s", diff)
+	}
+	rules := field("ClusterRole kubemend-metrics-reader", "rules")
+	if diff := cmp.Diff([]any{map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}}, rules); diff != "" {
+		t.Errorf("its token may (-want +got):\n%s", diff)
+	}
+	certificate := ofKind(standalone(t), "Certificate")[0]
+	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
+	secret, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")
+	if !slices.Contains(names, server) || secret != "kubemend-webhook" {
+		t.Errorf("the certificate in the Secret %s is for %v", secret, names)
+	}
+	for _, board := range []string{"fleet", "check", "host"} {
+		if label := field("ConfigMap kubemend-system/kubemend-dashboard-"+board, "metadata", "labels", "grafana_dashboard"); label != "1" {
+			t.Errorf("Grafana's sidecar does not find the dashboard %s, whose label is %v", board, label)
 		}
-		secret, _, _ := unstructured.NestedString(endpoint, "tlsConfig", "ca", "secret", "name")
-		server, _, _ := unstructured.NestedString(endpoint, "tlsConfig", "serverName")
-		if !slices.Contains(issued[secret], server) || !strings.HasPrefix(server, "kubemend-metrics.") {
-			t.Errorf("it verifies %q by Secret %q, whose certificate is for %v", server, secret, issued[secret])
-		}
+	}
+	if field("ConfigMap kubemend-system/kubemend-kube-state-metrics", "metadata", "labels", "kube-state-metrics/custom-resource") != "true" {
+		t.Error("kube-state-metrics does not find its configuration")
 	}
 }

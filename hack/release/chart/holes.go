@@ -3,6 +3,8 @@ package main
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 
 	"sigs.k8s.io/yaml"
@@ -14,11 +16,15 @@ const (
 	hostsOn      = ".Values.kinds.hostRemediation"
 	metal3On     = ".Values.kinds.metal3Remediation"
 	nodeChecksOn = ".Values.kinds.nodeHealthCheck"
+	recordsOn    = ".Values.kinds.remediationRecord"
 	hostRights   = "or " + hostsOn + " " + metal3On + " .Values.rights.hosts"
 	nodeRights   = "or " + nodeChecksOn + " .Values.rights.nodes"
 	monitorOn    = ".Values.serviceMonitor.enabled"
 	within       = `include "kubemend.within" .`
 )
+
+// serviceAccount is the hole for the name of the manager's.
+const serviceAccount = hole + ".Values.serviceAccount.name" + mark
 
 // clusterWide is the role of what a manager of one namespace needs of kinds without one.
 const clusterWide = "kubemend-cluster-wide"
@@ -29,7 +35,7 @@ func inOneNamespace(objects []tree) ([]tree, error) {
 	var bindings []tree
 	for _, o := range objects {
 		name := at(o, "metadata", "name")
-		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" { // nodes have no namespace
+		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" || name == "kubemend-metrics-reader" { // which have no namespace
 			continue
 		}
 		content, err := yaml.Marshal(o)
@@ -77,11 +83,13 @@ func dig(kind, name string, o tree) string {
 		digDeployment(o)
 	case "ServiceAccount":
 		metadata := at(o, "metadata").(tree)
+		metadata["name"] = serviceAccount
 		metadata["annotations"] = optional + ".Values.serviceAccount.annotations" + mark
 		return ".Values.serviceAccount.create"
 	case "PodDisruptionBudget":
 		return ".Values.podDisruptionBudget.enabled"
 	case "NetworkPolicy":
+		metricsRule(o)["from"] = hole + "toJson .Values.networkPolicy.metricsFrom" + mark
 		return ".Values.networkPolicy.enabled"
 	case "Service", "Issuer":
 		return webhooksOn
@@ -114,6 +122,9 @@ func digMonitoring(kind, name string, o tree) string {
 // digRights: what a feature needs is bound where the feature is, and in the namespace of the manager's objects if it has one alone.
 func digRights(kind, name string, o tree) string {
 	metadata := at(o, "metadata").(tree)
+	if at(o, "subjects", "name") == "kubemend-manager" {
+		o["subjects"].([]any)[0].(tree)["name"] = serviceAccount
+	}
 	if metadata["namespace"] == leaseNamespace {
 		metadata["namespace"] = hole + `include "kubemend.leaseNamespace" .` + mark
 	}
@@ -161,6 +172,8 @@ func conditionOf(name string) string {
 		return metal3On
 	case strings.Contains(name, "nodehealthcheck"):
 		return nodeChecksOn
+	case strings.Contains(name, "remediationrecord"):
+		return recordsOn
 	default:
 		return hostsOn
 	}
@@ -186,7 +199,7 @@ func digDeployment(o tree) {
 	spec := at(o, "spec").(tree)
 	spec["replicas"] = hole + ".Values.replicas" + mark
 	spec["strategy"] = optional + ".Values.strategy" + mark
-	spec["revisionHistoryLimit"] = optional + ".Values.revisionHistoryLimit" + mark
+	spec["revisionHistoryLimit"] = hole + ".Values.revisionHistoryLimit" + mark
 	template := spec["template"].(tree)
 	digPairs(template["metadata"].(tree), "labels", ".Values.podLabels .Values.commonLabels")
 	digPairs(template["metadata"].(tree), "annotations", ".Values.podAnnotations")
@@ -198,6 +211,7 @@ func digDeployment(o tree) {
 	} {
 		pod[field] = optional + ".Values." + value + mark
 	}
+	pod["serviceAccountName"] = serviceAccount
 	pod["dnsPolicy"] = optional + `include "kubemend.dnsPolicy" .` + mark
 	pod["volumes"] = append(onlyWithWebhooks(pod["volumes"]), items+".Values.extraVolumes"+mark)
 
@@ -209,21 +223,25 @@ func digDeployment(o tree) {
 	c["securityContext"] = optional + ".Values.securityContext" + mark
 	c["env"] = append(c["env"].([]any), items+".Values.env"+mark)
 	c["volumeMounts"] = append(onlyWithWebhooks(c["volumeMounts"]), items+".Values.extraVolumeMounts"+mark)
+	ports := map[any]string{
+		"webhook": ".Values.webhooks.port",
+		"metrics": `include "kubemend.metricsPort" .`,
+		"health":  `include "kubemend.healthPort" .`,
+	}
 	for _, port := range c["ports"].([]any) {
-		if port.(tree)["name"] == "webhook" {
-			port.(tree)["containerPort"] = hole + ".Values.webhooks.port" + mark
-		}
+		port.(tree)["containerPort"] = hole + ports[port.(tree)["name"]] + mark
 	}
 }
 
-// digPairs adds the pairs of these values to the labels, or annotations, that are the field of metadata.
+// digPairs adds the pairs of these values to the labels, or annotations, that are the field of metadata. Those that the chart sets itself
+// win: selectors rely on them, and a key that is there twice is an error to some readers of YAML.
 func digPairs(metadata tree, field, values string) {
 	own, is := metadata[field].(tree)
 	if !is {
 		own = tree{}
 		metadata[field] = own
 	}
-	own[pairs+values+mark] = ""
+	own[pairs+values+mark] = strings.Join(slices.Sorted(maps.Keys(own)), ",")
 }
 
 func onlyWithWebhooks(list any) []any {

@@ -79,7 +79,7 @@ const (
 	hole     = mark + "hole "     // a value
 	optional = mark + "optional " // a field that is there when its value is
 	items    = mark + "items "    // the items of another list
-	pairs    = mark + "pairs "    // the pairs of other maps, as the key of one
+	pairs    = mark + "pairs "    // the pairs of other maps, as the key of one; its value are the keys that they do not replace
 	begin    = mark + "begin "    // the items of a list up to end are there on a condition
 	end      = mark + "end"
 )
@@ -88,7 +88,7 @@ var (
 	holes     = regexp.MustCompile(`(?m)'?@@hole ([^@\n]+?)@@'?`)
 	optionals = regexp.MustCompile(`(?m)^( *)(\S+): '?@@optional ([^@\n]+?)@@'?$`)
 	lists     = regexp.MustCompile(`(?m)^( *)- '?@@items ([^@\n]+?)@@'?$`)
-	spreads   = regexp.MustCompile(`(?m)^( *)'?@@pairs ([^@\n]+?)@@'?: ""$`)
+	spreads   = regexp.MustCompile(`(?m)^( *)'?@@pairs ([^@\n]+?)@@'?: "?([^"\n]*)"?$`)
 	begins    = regexp.MustCompile(`(?m)^ *- '?@@begin ([^@\n]+?)@@'?$`)
 	ends      = regexp.MustCompile(`(?m)^ *- '?@@end'?$`)
 )
@@ -98,7 +98,9 @@ func fill(text string) string {
 	text = optionals.ReplaceAllString(text, "$1{{- with $3 }}\n$1$2: {{ toJson . }}\n$1{{- end }}")
 	text = holes.ReplaceAllString(text, "{{ $1 }}")
 	text = lists.ReplaceAllString(text, "$1{{- range $2 }}\n$1- {{ toJson . }}\n$1{{- end }}")
-	text = spreads.ReplaceAllString(text, "$1{{- range $$name, $$value := merge dict $2 }}\n$1{{ $$name }}: {{ toJson $$value }}\n$1{{- end }}")
+	text = spreads.ReplaceAllString(text,
+		"$1{{- range $$name, $$value := include \"kubemend.others\" (list \"$3\" (merge dict $2)) | fromJson }}\n"+
+			"$1{{ $$name }}: {{ toJson $$value }}\n$1{{- end }}")
 	text = begins.ReplaceAllString(text, "{{- if $1 }}")
 	text = ends.ReplaceAllString(text, "{{- end }}")
 	return strings.ReplaceAll(text, "kubemend-system", "{{ .Release.Namespace }}")

@@ -25,6 +25,7 @@ var (
 	digest = tree{"type": "string", "pattern": "^(sha256:[0-9a-f]{64})?$"}
 	yes    = tree{"type": "boolean"}
 	port   = tree{"type": "integer", "minimum": 1, "maximum": 65535}
+	count  = tree{"type": "integer", "minimum": 0}
 	list   = tree{"type": "array", "items": tree{"type": "object"}}
 	labels = tree{"type": "object", "additionalProperties": text}
 	object = tree{"type": "object"}
@@ -41,6 +42,8 @@ func valuesOf(objects []tree) ([]value, error) {
 	}
 	return slices.Concat([]value{
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
+		{"kinds.remediationRecord", "Install the CRD of RemediationRecord, by which kubemend remembers what it remediates again and again.",
+			true, yes},
 		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. " +
 			"CAPM3 brings its own: never enable this beside it.", false, yes},
 		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. " +
@@ -62,7 +65,7 @@ func valuesOf(objects []tree) ([]value, error) {
 			"flags", "Flags of the manager, name and value, as listed in docs/reference/flags.md; null removes one of these defaults.",
 			given(container), nil,
 		},
-		{"replicas", "Number of managers. One of them acts.", at(deployment, "spec", "replicas"), tree{"type": "integer", "minimum": 0}},
+		{"replicas", "Number of managers. One of them acts.", at(deployment, "spec", "replicas"), count},
 		{"image.repository", "Repository of the image.", repository, text},
 		{"image.tag", "Tag of the image. If empty, the version of the chart's application.", "", text},
 		{"image.digest", "Digest of the image, sha256:..., which takes precedence over the tag.", "", digest},
@@ -71,18 +74,20 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"webhooks.enabled", "Serve webhooks, with a certificate by cert-manager. Needed for Metal3Remediations.", true, yes},
 		{"webhooks.port", "Port of the webhooks in the manager's pods; another one where hostNetwork is set and 9443 is taken on the nodes.", 9443, port},
 		{"webhooks.issuerRef", "The cert-manager issuer of the webhooks' certificate.", at(certificate, "spec", "issuerRef"), object},
-		{"serviceAccount.create", "Create the manager's ServiceAccount kubemend-manager; if not, it has to exist.", true, yes},
+		{"serviceAccount.create", "Create the manager's ServiceAccount; if not, it has to exist.", true, yes},
+		{"serviceAccount.name", "Name of that ServiceAccount: kubemend-manager, or one that begins with kubemend-manager-, by which " +
+			"kubectl mend finds the manager.", at(pod, "serviceAccountName"), text},
 		{"serviceAccount.annotations", "Annotations of the manager's ServiceAccount.", tree{}, labels},
-	}, valuesOfPods(pod, container), valuesOfMonitoring(objects)), nil
+	}, valuesOfPods(deployment, pod, container), valuesOfMonitoring(objects)), nil
 }
 
 // valuesOfPods are the settings of the manager's pods, and of what keeps them.
-func valuesOfPods(pod, container any) []value {
+func valuesOfPods(deployment, pod, container any) []value {
 	return []value{
 		{"resources", "Requests of the manager, and its memory limit: see docs/sizing.md. There is no CPU limit, since a throttled " +
 			"manager is of no use while many nodes fail.", at(container, "resources"), object},
 		{"env", "Further environment variables, such as those of a proxy.", []any{}, list},
-		{"commonLabels", "Labels of all objects.", tree{}, labels},
+		{"commonLabels", "Labels of all objects, besides those that the chart sets itself.", tree{}, labels},
 		{"podLabels", "Labels of the manager's pods.", tree{}, labels},
 		{"podAnnotations", "Annotations of the manager's pods.", tree{}, labels},
 		{"extraVolumes", "Further volumes of the manager's pods.", []any{}, list},
@@ -91,7 +96,7 @@ func valuesOfPods(pod, container any) []value {
 			"metrics and health, have to be free there.", false, yes},
 		{"dnsPolicy", "DNS policy of the manager's pods. If empty, ClusterFirst, or ClusterFirstWithHostNet with hostNetwork.", "", text},
 		{"strategy", "How the Deployment replaces pods; empty is RollingUpdate.", tree{}, object},
-		{"revisionHistoryLimit", "Number of old ReplicaSets to keep; 0 is the default of Kubernetes, 10.", 0, tree{"type": "integer", "minimum": 0}},
+		{"revisionHistoryLimit", "Number of old ReplicaSets to keep.", at(deployment, "spec", "revisionHistoryLimit"), count},
 		{"podSecurityContext", "Security context of the manager's pods.", at(pod, "securityContext"), object},
 		{"securityContext", "Security context of the manager's container. The image has a user of its own, 65532.", at(container, "securityContext"), object},
 		{"priorityClassName", "Priority class of the manager's pods.", at(pod, "priorityClassName"), text},
@@ -100,13 +105,15 @@ func valuesOfPods(pod, container any) []value {
 		{"affinity", "Affinity of the manager's pods.", tree{}, object},
 		{"topologySpreadConstraints", "How the manager's pods are spread.", at(pod, "topologySpreadConstraints"), list},
 		{"podDisruptionBudget.enabled", "Let drains evict one replica at a time.", true, yes},
-		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
 	}
 }
 
 // valuesOfMonitoring are the settings of what Prometheus and Grafana need, and the objects of users.
 func valuesOfMonitoring(objects []tree) []value {
 	return []value{
+		{"networkPolicy.enabled", "Close all ports but those of webhooks, metrics and health.", true, yes},
+		{"networkPolicy.metricsFrom", "Peers that may collect metrics, as in the field from of a NetworkPolicy; if empty, all may.",
+			metricsRule(find(objects, "NetworkPolicy"))["from"], list},
 		{"serviceMonitor.enabled", "Have Prometheus' operator collect the metrics, by a token that may read nothing else.", false, yes},
 		{"serviceMonitor.labels", "Labels of the ServiceMonitor, for the selector of a Prometheus.", tree{}, labels},
 		{"serviceMonitor.interval", "How often to collect metrics.", at(find(objects, "ServiceMonitor"), "spec", "endpoints", "interval"), text},
@@ -127,6 +134,12 @@ func find(objects []tree, kind string) tree {
 	return objects[slices.IndexFunc(objects, func(o tree) bool { return o["kind"] == kind })]
 }
 
+// metricsRule is the rule of the NetworkPolicy that says who may collect metrics; the others are open to all.
+func metricsRule(policy tree) tree {
+	rules := at(policy, "spec", "ingress").([]any)
+	return rules[slices.IndexFunc(rules, func(rule any) bool { return at(rule, "from") != nil })].(tree)
+}
+
 func named(objects []tree, kind, name string) tree {
 	return objects[slices.IndexFunc(objects, func(o tree) bool { return o["kind"] == kind && at(o, "metadata", "name") == name })]
 }
@@ -144,17 +157,35 @@ func given(container any) tree {
 	return flags
 }
 
-var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `[^`]*` \\| (.*) \\|$")
+var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `([^`]*)` \\| (.*) \\|$")
 
-// readFlags are the flags of the manager with their meaning.
-func readFlags(path string) (map[string]string, error) {
+// words are what the flags take that take nothing else. YAML reads on and off as true and false, which the chart turns back.
+var words = map[string][]any{
+	"logging-format":                  {"text", "json"},
+	"metal3-remediations":             {"auto", "on", "off", true, false},
+	"node-health-checks":              {"auto", "on", "off", true, false},
+	"tls-min-version":                 {"VersionTLS10", "VersionTLS11", "VersionTLS12", "VersionTLS13"},
+	"unclaimed-machine-health-checks": {"observe", "act", "ignore"},
+}
+
+// readFlags are the flags of the manager, each with the schema of its values.
+func readFlags(path string) (tree, error) {
 	content, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("read the flags: %w", err)
 	}
-	flags := map[string]string{}
-	for _, row := range flagRow.FindAllSubmatch(content, -1) {
-		flags[string(row[1])] = strings.ReplaceAll(string(row[2]), "<br>", "\n")
+	flags := tree{}
+	for _, row := range flagRow.FindAllStringSubmatch(string(content), -1) {
+		name, initial, meaning := row[1], row[2], strings.ReplaceAll(row[3], "<br>", "\n")
+		allowed := words[name]
+		if initial == "true" || initial == "false" {
+			allowed = []any{true, false, "true", "false"}
+		}
+		if allowed == nil {
+			flags[name] = tree{"description": meaning, "type": []string{"string", "number", "boolean", "null"}}
+		} else {
+			flags[name] = tree{"description": meaning, "enum": append(slices.Clone(allowed), nil)}
+		}
 	}
 	if len(flags) == 0 {
 		return nil, fmt.Errorf("read the flags: %s lists none", path)
@@ -162,15 +193,10 @@ func readFlags(path string) (map[string]string, error) {
 	return flags, nil
 }
 
-// schema refuses what is not a setting, a flag that the manager does not have among it.
-func schema(values []value, flags map[string]string) ([]byte, error) {
-	// Without the webhook the API server would drop what the versions of Metal3Remediation do not have in common.
-	unconverted := tree{"properties": tree{
-		"kinds":    tree{"properties": tree{"metal3Remediation": tree{"const": true}}},
-		"webhooks": tree{"properties": tree{"enabled": tree{"const": false}}},
-	}}
+// schema refuses what is not a setting, a flag that the manager does not have among it. Settings that exclude each other are refused by
+// kubemend.refuse in _helpers.tpl, since a schema cannot say why.
+func schema(values []value, flags tree) ([]byte, error) {
 	top := tree{
-		"not":     unconverted,
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Values of the Helm chart of kubemend",
 		"type": "object", "additionalProperties": false, "properties": tree{"global": tree{"type": "object"}},
 	}
@@ -185,7 +211,7 @@ func schema(values []value, flags map[string]string) ([]byte, error) {
 		}
 		own := maps.Clone(v.schema)
 		if v.path == "flags" {
-			own = flagSchema(flags)
+			own = tree{"type": "object", "additionalProperties": false, "properties": flags}
 		}
 		own["description"] = v.meaning
 		into["properties"].(tree)[way[len(way)-1]] = own
@@ -195,14 +221,6 @@ func schema(values []value, flags map[string]string) ([]byte, error) {
 		return nil, fmt.Errorf("write the schema: %w", err)
 	}
 	return content, nil
-}
-
-func flagSchema(flags map[string]string) tree {
-	properties := tree{}
-	for name, meaning := range flags {
-		properties[name] = tree{"description": meaning, "type": []string{"string", "number", "boolean", "null"}}
-	}
-	return tree{"type": "object", "additionalProperties": false, "properties": properties}
 }
 
 // document is values.yaml.

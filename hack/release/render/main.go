@@ -1,5 +1,5 @@
-// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, or packs
-// it, as `helm package`.
+// Command render does with a chart what Helm does, by Helm's own code: it lints and renders it, as `helm lint` and `helm template`, with
+// the notes as a comment; or packs it, as `helm package`.
 //
 // Helm's program itself would take minutes to build, most of it for talking to clusters and registries.
 package main
@@ -136,6 +136,9 @@ func render(c *chart.Chart, folder, namespace, path string) error {
 		return fmt.Errorf("render the chart: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(files)) {
+		if strings.HasSuffix(name, "/NOTES.txt") {
+			fmt.Printf("# %s\n", strings.ReplaceAll(files[name], "\n", "\n# "))
+		}
 		if strings.HasSuffix(name, ".yaml") && strings.TrimSpace(files[name]) != "" {
 			fmt.Printf("---\n# Source: %s\n%s", name, files[name])
 		}
