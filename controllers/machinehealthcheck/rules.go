@@ -103,16 +103,14 @@ var rules = []Rule{
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
 		Words: func(c *Case) rule.Blocker {
-			b := rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message}
-			switch b.Reason {
+			fix := "See to the connection from the management cluster to the workload cluster"
+			switch c.plan.Reach.Reason {
 			case mendv1.KubeconfigRefusedReason:
-				b.Fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
+				fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
 			case mendv1.ChangedReason:
-				b.Fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
-			default:
-				b.Fix = "See to the connection from the management cluster to the workload cluster"
+				fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
 			}
-			return b
+			return rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message, Fix: fix}
 		},
 	},
 	{

@@ -28,8 +28,7 @@ type Rule struct {
 	Object func(*Case) rule.Ref
 	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
 	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {what enables
-	// it} the fix of a check that is disabled, and {healthy}, {minimum} and {total} count nodes. Other braces hold an example, or a word,
-	// for what Why says.
+	// it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
 	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
@@ -242,6 +241,9 @@ func RollingOut(cluster *clusterv1.Cluster) bool {
 
 // unreadTemplate is a template without which nothing can be made: of the check before the first request, else of the step.
 func (c *Case) unreadTemplate() *Template {
+	if c.p.Disabled.Is() {
+		return nil
+	}
 	needed := c.f.Templates
 	if !c.begins {
 		needed = needed[c.step : c.step+1]

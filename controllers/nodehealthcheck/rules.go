@@ -148,11 +148,10 @@ var rules = []Rule{
 	},
 	{
 		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
-		When:   func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
-		Object: func(c *Case) rule.Ref { return c.template().Ref() },
-		Message: skippedBecause + "{HostRemediationTemplate must be in the default namespace, that of the Machine. " +
-			"It is configured to be in namespace: metal3}",
-		Why: (*Case).whyUnsuitable, Fix: "have the check name a template in the namespace of the Machine",
+		When:    func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
+		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
+		Message: skippedBecause + "{HostRemediationTemplate must be in the default namespace, that of the Machine. ...}",
+		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template in the namespace of the Machine",
 	},
 	{
 		Reason: "OrphanedRequest", Event: skipped, asked: ofStep,
@@ -181,24 +180,19 @@ var rules = []Rule{
 	{
 		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
 		When:    func(c *Case) bool { return c.p.Disabled.Is() },
-		Message: "{the message of the condition Disabled}", Fix: "{what enables it}",
-		Why:   func(c *Case) string { return c.p.Disabled.Message },
+		Message: "{message of Disabled}", Why: func(c *Case) string { return c.p.Disabled.Message }, Fix: "{what enables it}",
 		Again: func(c *Case) time.Time { return c.f.Retry },
 	},
 	{
 		Reason: "MissingPermission", asked: ofCheck | beforeFirst | beforeNext,
-		When: func(c *Case) bool {
-			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && c.unreadTemplate().Unread
-		},
+		When:    func(c *Case) bool { return c.unreadTemplate() != nil && c.unreadTemplate().Unread },
 		Message: "{HostRemediations} and their templates could not be read with your rights, and the manager may read them",
 		Why:     func(c *Case) string { return c.unreadTemplate().Request.Kind + "s" },
 		Fix:     "Ask as a user who may read {HostRemediations} and their templates", Detail: "{HostRemediations}",
 	},
 	{
 		Reason: "TemplateUnreadable", asked: ofCheck | beforeFirst | beforeNext,
-		When: func(c *Case) bool {
-			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && !c.unreadTemplate().Unread
-		},
+		When:    func(c *Case) bool { return c.unreadTemplate() != nil && !c.unreadTemplate().Unread },
 		Message: "A remediation template could not be read for the moment",
 		Again:   func(c *Case) time.Time { return c.f.Retry },
 	},
@@ -313,9 +307,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
-		When: func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: skippedBecause + "its request was deleted again and again, {3 times since 2026-01-01T12:00:00Z}: " +
-			"the next one is made later each time",
+		When:    func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
+		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: the next one is made later each time",
 		Why: func(c *Case) string {
 			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
 		},

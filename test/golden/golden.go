@@ -36,7 +36,7 @@ func Compare(t *testing.T, file, got string) {
 }
 
 // Section compares what the test has got with what stands in the page between the comments "begin NAME" and "end NAME"; with the flag
-// -update it writes it there. A page has one package that writes sections of it: the packages' tests run side by side.
+// -update it writes it there. Packages that write sections of one page must not do so at once: go test -p 1.
 func Section(t *testing.T, page, name, got string) {
 	t.Helper()
 	content, err := os.ReadFile(page)
