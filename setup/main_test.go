@@ -2,7 +2,6 @@ package setup
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"slices"
@@ -10,26 +9,13 @@ import (
 	"testing"
 
 	"github.com/spf13/pflag"
-)
 
-var update = flag.Bool("update", false, "rewrite generated documents")
+	"github.com/kubemend/kubemend/test/golden"
+)
 
 // Users read the flags in docs/reference/flags.md; it says what the program says.
 func TestFlagsAreDocumented(t *testing.T) {
-	const path = "../docs/reference/flags.md"
-	got := flagsDocument()
-	if *update {
-		if err := os.WriteFile(path, []byte(got), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got != string(want) {
-		t.Errorf("%s is stale; run make generate", path)
-	}
+	golden.Compare(t, "../docs/reference/flags.md", flagsDocument())
 }
 
 // ofLibraries are flags of Kubernetes' libraries whose own help is longer than a line; manager --help prints it.

@@ -2,7 +2,6 @@ package setup
 
 import (
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // described is what a collector says of itself. Prometheus offers it in one string only.
@@ -124,10 +124,6 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 // The tables in docs/reference/metrics.md say what the program exports.
 func TestMetricsAreDocumented(t *testing.T) {
 	const path = "../docs/reference/metrics.md"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
 	var ours, others strings.Builder
 	ours.WriteString("| metric | type | labels | meaning |\n|---|---|---|---|\n")
 	for _, m := range allMetrics(t) {
@@ -139,26 +135,6 @@ func TestMetricsAreDocumented(t *testing.T) {
 		first, _, _ = strings.Cut(first, ", 0 indicates")
 		fmt.Fprintf(&others, "| `%s` | %s | %s |\n", m.name, m.labels, strings.TrimSuffix(first, "."))
 	}
-	want := withTable(t, withTable(t, string(content), "generated", ours.String()), "generated others", others.String())
-	if want == string(content) {
-		return
-	}
-	if !*update {
-		t.Fatalf("%s is stale; run make generate", path)
-	}
-	if err := os.WriteFile(path, []byte(want), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// withTable is a document with table in the place that is marked with name.
-func withTable(t *testing.T, document, name, table string) string {
-	t.Helper()
-	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
-	before, rest, found := strings.Cut(document, begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("no place for the table %q", name)
-	}
-	return before + begin + table + end + after
+	golden.Section(t, path, "generated", ours.String())
+	golden.Section(t, path, "generated others", others.String())
 }

@@ -1,12 +1,8 @@
 package v1alpha1
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // What `kubectl get rrec -o wide` shows is computed as the API server does it.
@@ -126,50 +124,24 @@ func TestClusterctlMovesARecordWithItsStatus(t *testing.T) {
 }
 
 // Users look up what a condition or an event means by its reason.
-func TestReasonsAndEventsAreExplained(t *testing.T) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "doc.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	pages := map[string]string{}
-	for _, name := range []string{"conditions.md", "events.md"} {
-		content, err := os.ReadFile(filepath.Join("..", "..", "docs", "reference", name))
-		if err != nil {
-			t.Fatal(err)
+func TestReasonsAndEventsAreDocumented(t *testing.T) {
+	conditions, events := "| condition | reason | meaning |\n|---|---|---|\n", "| on | reason | type | when |\n|---|---|---|---|\n"
+	for _, constant := range golden.Constants(t, "doc.go") {
+		event := strings.HasPrefix(constant.Name, "Event")
+		if !event && !strings.HasSuffix(constant.Name, "Reason") {
+			continue
 		}
-		pages[name] = string(content)
-	}
-	checked := 0
-	ast.Inspect(parsed, func(n ast.Node) bool {
-		constant, is := n.(*ast.ValueSpec)
-		if !is || len(constant.Names) != 1 || len(constant.Values) != 1 {
-			return true
+		before, meaning, _ := strings.Cut(constant.Comment, ": ")
+		kind, on, _ := strings.Cut(before, " on ")
+		switch {
+		case meaning == "" || event && on == "":
+			t.Errorf("the comment of %s does not say what it is on, and what it means", constant.Name)
+		case event:
+			events += fmt.Sprintf("| %s | `%s` | %s | %s |\n", on, constant.Value, kind, meaning)
+		default:
+			conditions += fmt.Sprintf("| `%s` | `%s` | %s |\n", before, constant.Value, meaning)
 		}
-		value, is := constant.Values[0].(*ast.BasicLit)
-		page := pageOf(constant.Names[0].Name)
-		if !is || page == "" {
-			return true
-		}
-		checked++
-		if reason := strings.Trim(value.Value, `"`); !strings.Contains(pages[page], "`"+reason+"`") {
-			t.Errorf("docs/reference/%s does not explain %s", page, reason)
-		}
-		return true
-	})
-	if checked < 30 {
-		t.Errorf("only %d constants were found", checked)
 	}
-}
-
-var ofEvents = regexp.MustCompile(`^Event[A-Z]`)
-
-// pageOf is the page that explains the value of a constant, if it is a reason.
-func pageOf(constant string) string {
-	switch {
-	case ofEvents.MatchString(constant):
-		return "events.md"
-	case strings.HasSuffix(constant, "Reason"):
-		return "conditions.md"
-	}
-	return ""
+	golden.Section(t, "../../docs/reference/conditions.md", "reasons of MachineHealthChecks", conditions)
+	golden.Section(t, "../../docs/reference/events.md", "events of MachineHealthChecks", events)
 }

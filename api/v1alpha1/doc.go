@@ -171,32 +171,30 @@ const (
 	CapacityBack = "CapacityBack"
 )
 
-// Reasons of the conditions above, and of RemediationAllowed.
+// Reasons of the conditions above, and of RemediationAllowed. docs/reference/conditions.md is made of the comments.
 const (
-	ReachableReason         = "Reachable"                   // never lost since the check was first reconciled
-	ReachableAgainReason    = "ReachableAgain"              // back after an outage, whose time does not count
-	UnreachableReason       = "Unreachable"                 // the connection was tried and is down
-	KubeconfigRefusedReason = "KubeconfigRefused"           // the kubeconfig names a file, a program or a proxy
-	ChangedReason           = "WorkloadClusterChanged"      // another workload cluster answers than the one that the Cluster keeps
-	NotInitializedReason    = "NotInitialized"              // the control plane never was up
-	ExclusiveReason         = "Exclusive"                   // no machine is selected twice
-	OverlapReason           = "Overlap"                     // at least one machine is selected twice
+	ReachableReason         = "Reachable"                   // WorkloadClusterReachable=True: nodes are judged
+	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: after an outage, whose time does not count
+	UnreachableReason       = "Unreachable"                 // WorkloadClusterReachable=False: nodes cannot be judged
+	KubeconfigRefusedReason = "KubeconfigRefused"           // WorkloadClusterReachable=False: the Secret has no usable kubeconfig
+	ChangedReason           = "WorkloadClusterChanged"      // WorkloadClusterReachable=False: another workload cluster answers
+	NotInitializedReason    = "NotInitialized"              // WorkloadClusterReachable=Unknown: no control plane, or no answer yet
+	ExclusiveReason         = "Exclusive"                   // TargetsExclusive=True: kubemend acts on all checks of these machines
+	OverlapReason           = "Overlap"                     // TargetsExclusive=False: kubemend does not act on another check of them
 	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
 	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
 	NoRulesReason           = "NoRules"                     // Effective=False: no rule about conditions, and no start-up timeout
-	SelectsNothingReason    = "SelectsNothing"              // Effective=False: no Machine and no template has the labels
-	TemplateFoundReason     = "TemplateFound"               // the remediation template exists
-	TemplateNotFoundReason  = "RemediationTemplateNotFound" // the remediation template, or its kind, does not exist, or may not be listed
-	TemplateRefusedReason   = "TemplateRefused"             // the kind that is named can be none of remediation templates
-	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: spec.clusterName names nothing
-	InvalidSelectorReason   = "InvalidSelector"             // RemediationAllowed=False: spec.selector cannot be parsed
-	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit in the spec, or an annotation, is impossible
-	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: MaxInFlightAnnotation is 0
+	SelectsNothingReason    = "SelectsNothing"              // Effective=False: no Machine and no template of Machines has the labels
+	TemplateFoundReason     = "TemplateFound"               // RemediationTemplateAvailable=True: requests can be created
+	TemplateNotFoundReason  = "RemediationTemplateNotFound" // RemediationTemplateAvailable=False: template or kind does not exist
+	TemplateRefusedReason   = "TemplateRefused"             // RemediationTemplateAvailable=False: the kind is no remediation template
+	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: `spec.clusterName` names no Cluster
+	InvalidSelectorReason   = "InvalidSelector"             // RemediationAllowed=False: `spec.selector` cannot be parsed
+	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit is impossible; the message names the field
+	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: `kubemend.io/max-in-flight` is 0
 	StormReason             = "Storm"                       // StormCooldown=False: too many machines are not healthy
-	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: too many were until a short time ago
-	NoSpareHostReason       = "NoSpareHost"                 // SpareHostAvailable=False: no free host fits the replacement of a machine
-	SpareHostsUnreadReason  = "SpareHostsUnread"            // SpareHostAvailable=False: which hosts fit could not be read
-	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: of all remediations that were begun
+	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: the delay after a storm runs
+	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: all of it is back, or not expected any more
 )
 
 // Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts: True while its
@@ -206,43 +204,41 @@ const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation, beside those of blockers and those that an owner has given.
 const (
-	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to remediate it
-	OwnerSilentReason = "OwnerSilent"          // Remediation=False: the owner was asked, and has not remediated it for an hour
+	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to replace it
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: an owner that may not remediate was asked an hour ago, and is silent
 	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
 	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
+	// PowerCycleFailedReason makes an owner act on a Machine that no MachineHealthCheck judges: it needs that condition.
+	PowerCycleFailedReason = "PowerCycleFailed" // HealthCheckSucceeded=False: a power cycle failed, and no check judges the Machine
 )
 
-// PowerCycleFailedReason is that of the condition HealthCheckSucceeded=False on a Machine that no MachineHealthCheck judges and that was
-// given to its owner, which acts on no machine without that condition.
-const PowerCycleFailedReason = "PowerCycleFailed"
-
-// Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's.
+// Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's. docs/reference/events.md is made of the comments.
 const (
-	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy" // on the Machine
-	EventMachineHealthy         = "MachineHealthy"         // on the Machine: healthy again
-	EventRemediationStarted     = "RemediationStarted"     // on the check
-	EventRemediationEnded       = "RemediationEnded"       // on the check: targets recovered
-	EventRemediationFailed      = "RemediationFailed"      // on the Machine: no request could be made
-	EventRemediationRestricted  = "RemediationRestricted"  // on the check: short-circuited
-	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
-	EventIneffective            = "IneffectiveCheck"       // on the check: it can never act as it is written
-	EventOverlap                = "OverlappingChecks"      // on the check
-	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
-	EventMarkRemoved            = "UnhealthyMarkRemoved"   // on the BareMetalHost: its machine recovered before its owner replaced it
-	EventUnreachable            = "WorkloadClusterUnreachable"
-	EventReachable              = "WorkloadClusterReachable"
-	EventKubeconfigRefused      = "KubeconfigRefused"          // on the Cluster: its kubeconfig names a file, a program or a proxy
-	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // on the check: another workload cluster answers
-	EventConfirmed              = "WorkloadClusterConfirmed"   // on the Cluster: a person confirmed the workload cluster that answers
-	EventCheckClaimed           = "CheckClaimed"               // on the check: a label asks for it
-	EventCheckReleased          = "CheckReleased"              // on the check: kubemend leaves, or no label asks for its claim; core acts on it again
-	EventCheckNotClaimed        = "CheckNotClaimed"            // on the check: a label asks for it, but it is paused for all controllers
-	EventInvalidClaimLabel      = "InvalidClaimLabel"          // on the Cluster: the label on it, or on its Namespace, has a value that is not defined
-	EventMarksRemoved           = "MarksRemoved"               // on what bore them: kubemend leaves
-	EventNotRemoved             = "NotRemoved"                 // on the Cluster: teardown could not read its nodes
-	EventRequestedByHand        = "RemediationRequested"       // on the Machine: a person asked for its remediation with kubectl mend
-	EventReset                  = "MarksReset"                 // on the BareMetalHost or the Machine: a person removed its marks with kubectl mend
-	EventRequestReleased        = "RemediationRequestReleased" // on the Machine or the check: an orphaned request was deleted
-	EventCapacityBack           = "CapacityBack"               // on the check and the Machine: it is healthy again, or another one is in its place
-	EventCapacityNotComing      = "CapacityNotComing"          // on the check and the Machine: the remediation is over without that
+	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy"     // Normal, Warning on Machine: it became unhealthy; with all findings
+	EventMachineHealthy         = "MachineHealthy"             // Normal on Machine: it is healthy again
+	EventRemediationStarted     = "RemediationStarted"         // Normal on check: a remediation began; the Machine is `related`
+	EventRemediationEnded       = "RemediationEnded"           // Normal on check: the `related` Machine is healthy again
+	EventRemediationFailed      = "RemediationFailed"          // Warning on Machine: no request could be created
+	EventRemediationRestricted  = "RemediationRestricted"      // Warning on check: short-circuited, or a limit is impossible
+	EventRemediationAllowed     = "RemediationAllowed"         // Normal on check: no longer restricted; not after a rollout
+	EventIneffective            = "IneffectiveCheck"           // Warning on check: it, or one of its rules, can never act as it is written
+	EventOverlap                = "OverlappingChecks"          // Warning on check: kubemend does not act on another one of its machines
+	EventOrphanSwept            = "OrphanedMarkRemoved"        // Normal on BareMetalHost, Cluster: a remediation is gone, its mark removed
+	EventMarkRemoved            = "UnhealthyMarkRemoved"       // Normal on BareMetalHost: its machine is healthy after all
+	EventUnreachable            = "WorkloadClusterUnreachable" // Warning on check: the workload cluster was lost
+	EventReachable              = "WorkloadClusterReachable"   // Normal on check: it is back
+	EventKubeconfigRefused      = "KubeconfigRefused"          // Warning on Cluster: its kubeconfig names a file, program or proxy, or is none
+	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // Warning on check: another workload cluster answers
+	EventConfirmed              = "WorkloadClusterConfirmed"   // Normal on Cluster: a person ran `kubectl mend confirm`
+	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a label on Cluster or Namespace claims it
+	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no label claims it, or kubemend is being removed
+	EventCheckNotClaimed        = "CheckNotClaimed"            // Warning on check: a label claims it, but it is paused for all controllers
+	EventInvalidClaimLabel      = "InvalidClaimLabel"          // Warning on Cluster: its claim label has an undefined value, and no effect
+	EventMarksRemoved           = "MarksRemoved"               // Normal on all kinds: at removal kubemend removed its marks
+	EventNotRemoved             = "NotRemoved"                 // Warning on Cluster: at removal its nodes could not be read
+	EventRequestedByHand        = "RemediationRequested"       // Normal on Machine: a person ran `kubectl mend remediate`
+	EventReset                  = "MarksReset"                 // Normal on BareMetalHost, Machine: a person ran `kubectl mend reset`
+	EventRequestReleased        = "RemediationRequestReleased" // Normal on Machine, check: a request that no target needs was deleted
+	EventCapacityBack           = "CapacityBack"               // Normal on check, Machine: it is healthy again, or another one is in its place
+	EventCapacityNotComing      = "CapacityNotComing"          // Normal, Warning on check, Machine: the remediation is over without that
 )

@@ -2,7 +2,6 @@ package powercycle
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -12,37 +11,21 @@ import (
 
 // The transitions in docs/reference/power-cycle-states.md are those of the table.
 func TestStatesAreDocumented(t *testing.T) {
-	const path, begin, end = "../../docs/reference/power-cycle-states.md", "<!-- begin generated -->\n", "<!-- end generated -->\n"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(content), begin)
-	_, after, ended := strings.Cut(rest, end)
-	if !found || !ended {
-		t.Fatalf("%s has no generated part", path)
-	}
-	golden.Compare(t, path, before+begin+transitions()+end+after)
+	golden.Section(t, "../../docs/reference/power-cycle-states.md", "generated", transitions())
 }
 
-// Every reason that a user may read is explained.
-func TestReasonsAreExplained(t *testing.T) {
-	const path = "../../docs/reference/conditions.md"
-	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reasons := map[Reason]bool{StateUnknownReason: true, NoOwnerReason: true}
-	for _, s := range order {
-		for _, r := range rowsOf[s] {
-			reasons[r.reason] = true
+// docs/reference/conditions.md has every reason of a power cycle, with all of its messages.
+func TestReasonsAreDocumented(t *testing.T) {
+	var table strings.Builder
+	table.WriteString("| reason | message | what to do |\n|---|---|---|\n")
+	for _, rule := range rules {
+		messages := []string{rule.Message}
+		for _, v := range rule.variants {
+			messages = append(messages, v.message)
 		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s |\n", rule.Reason, strings.Join(messages, "<br>"), rule.Fix)
 	}
-	for reason := range reasons {
-		if !strings.Contains(string(content), "`"+string(reason)+"`") {
-			t.Errorf("%s does not explain %s", path, reason)
-		}
-	}
+	golden.Section(t, "../../docs/reference/conditions.md", "power cycle", table.String())
 }
 
 // transitions renders the table as a table of Markdown, with one line for each state and the state that follows it. Rows that only wait are

@@ -1,14 +1,10 @@
 package powercycle
 
 import (
-	"os"
-	"regexp"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -130,45 +126,5 @@ func TestWhatIsRememberedOfACauseHasAnEnd(t *testing.T) {
 	got := (&Cycle{Facts: Facts{Power: Power{Trouble: strings.Repeat("ü", maxMessage)}}}).CauseDetails(Step{Reason: PowerOffTimedOutReason})
 	if len(got) > maxMessage+len("...") || !utf8.ValidString(got) {
 		t.Errorf("%d bytes are remembered, valid: %t; want %d at most", len(got), utf8.ValidString(got), maxMessage)
-	}
-}
-
-var (
-	advice = regexp.MustCompile("^- ((?:`[A-Za-z]+`(?:, )?)+): (.*)$")
-	quoted = regexp.MustCompile("`([A-Za-z]+)`")
-)
-
-// documented is what docs/reference/conditions.md says is to be done about the reasons of remediations of hosts: items of a list,
-// which may go on in the next lines.
-func documented(t *testing.T) map[Reason]string {
-	t.Helper()
-	content, err := os.ReadFile("../../docs/reference/conditions.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, section, _ := strings.Cut(string(content), "### What to do about a reason\n")
-	section, _, _ = strings.Cut(section, "\n## ")
-	fixes := map[Reason]string{}
-	for line := range strings.Lines(strings.ReplaceAll(section, "\n  ", " ")) {
-		item := advice.FindStringSubmatch(strings.TrimRight(line, "\n"))
-		if item == nil {
-			continue
-		}
-		for _, reason := range quoted.FindAllStringSubmatch(item[1], -1) {
-			fixes[Reason(reason[1])] = strings.ReplaceAll(item[2], "`", "")
-		}
-	}
-	return fixes
-}
-
-func TestWhatAPersonHasToDoIsDocumented(t *testing.T) {
-	fixes := map[Reason]string{}
-	for _, rule := range rules {
-		if rule.Fix != "" {
-			fixes[rule.Reason] = rule.Fix
-		}
-	}
-	if diff := cmp.Diff(documented(t), fixes); diff != "" {
-		t.Errorf("docs/reference/conditions.md (-) and the program (+) tell people to do other things:\n%s", diff)
 	}
 }

@@ -84,7 +84,7 @@ var rules = []Rule{
 		variants: []variant{
 			{detail: AsksPerson, message: "The host of the machine has been gone for more than an hour; waiting for it to come back"},
 			{detail: HostRegistered,
-				message: "The host was registered anew, and the time of the last attempt is over; the machine is not well"},
+				message: "The host was registered anew, and the time of the last attempt is over; the machine is not healthy"},
 			{do: Wait, message: "The host of the machine cannot be found; waiting for it to come back"},
 			{from: []State{Pending, Preparing}, message: "The machine has no host that could be power-cycled"},
 		},
@@ -117,7 +117,7 @@ var rules = []Rule{
 		Fix:    "remove the annotation when the host is to be on again",
 		Blocks: true, Passes: true, OnMachine: true,
 	},
-	{Reason: HostReleasedByOthersReason, Message: "Nobody else keeps the host powered off, paused or detached any more"},
+	{Reason: HostReleasedByOthersReason, Message: "No other client keeps the host powered off, paused or detached any more"},
 	{
 		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
 		variants: []variant{

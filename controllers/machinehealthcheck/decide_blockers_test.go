@@ -1,19 +1,15 @@
 package machinehealthcheck
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
@@ -271,45 +267,6 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 	} {
 		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
 			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
-		}
-	}
-}
-
-// A rule owns its words. What is not told is that nothing is held against a machine.
-func TestEveryRuleHasItsWords(t *testing.T) {
-	told := map[Reason]bool{}
-	users := map[Reason]string{ // the reasons that users see, where they are others
-		OlderCheckActs: mendv1.OverlapReason, ClusterUnreachable: mendv1.UnreachableReason, PowerCyclesUnread: NotRead, RequestsUnread: NotRead,
-		TooFewUnhealthy: string(TooManyUnhealthy), TemplateUnread: rule.MissingPermission, TemplateMissing: mendv1.TemplateNotFoundReason,
-		TemplateUnusable: requestCreationFailed,
-	}
-	for i, r := range rules {
-		if told[r.Reason] || r.Else && r.asked != rules[i-1].asked {
-			t.Errorf("%s is told twice, or an alternative to what is asked at another time", r.Reason)
-		}
-		told[r.Reason] = true
-		if r.Words == nil {
-			if r.Reason != NotUnhealthy {
-				t.Errorf("%s has no words", r.Reason)
-			}
-			continue
-		}
-		f := facts(bad(hasRequest(ForeignRequest), cycled, besideCheck(Opinion{InFlight: true}))).with(missing)
-		f.Targets[0].Unusable, f.Targets[0].Host = errors.New("it is odd"), &Host{}
-		invalid(&f)
-		d := &Decision{Target: f.Targets[0], Spare: &Spare{}}
-		p := &Plan{
-			Reach: metav1.Condition{Reason: mendv1.UnreachableReason, Message: "lost"}, Allowed: metav1.Condition{Reason: string(TooManyUnhealthy), Message: "not allowed"},
-		}
-		f.Mode = Observed
-		words := r.Words(&Case{Facts: &f, Decision: d, plan: p})
-		for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
-			if strings.HasSuffix(text, ".") || words.Text == "" {
-				t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
-			}
-		}
-		if words.Reason != users[r.Reason] {
-			t.Errorf("%s is told as %q, want %q", r.Reason, words.Reason, users[r.Reason])
 		}
 	}
 }

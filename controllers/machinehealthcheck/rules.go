@@ -103,10 +103,14 @@ var rules = []Rule{
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
 		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message,
-				Fix: "See to the connection from the management cluster to the workload cluster",
+			fix := "See to the connection from the management cluster to the workload cluster"
+			switch c.plan.Reach.Reason {
+			case mendv1.KubeconfigRefusedReason:
+				fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
+			case mendv1.ChangedReason:
+				fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
 			}
+			return rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message, Fix: fix}
 		},
 	},
 	{

@@ -577,7 +577,7 @@ func unknownUpgrade(t *testing.T) {
 	k.reconciles("nhc")
 	k.wants("it may be upgraded")
 	c := meta.FindStatusCondition(k.check("nhc").Status.Conditions, nhcv1.RemediationAllowedCondition)
-	if c.Reason != nhcv1.UpgradeReason || c.Status != metav1.ConditionFalse {
+	if c.Reason != string(Upgrading) || c.Status != metav1.ConditionFalse {
 		t.Errorf("RemediationAllowed says %+v", c)
 	}
 	k.r.Installed = knows

@@ -2,9 +2,9 @@ package nodehealthcheck
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -27,13 +27,15 @@ type Rule struct {
 	When   func(*Case) bool
 	Object func(*Case) rule.Ref
 	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
-	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {why} what
-	// Why says, {fix} what enables a check that is disabled, and {healthy}, {minimum} and {total} count nodes.
+	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {what enables
+	// it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
 	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
 	Until, Again func(*Case) time.Time
 }
+
+var inBraces = regexp.MustCompile(`{[^}]+}`)
 
 func (r *Rule) blocker(c *Case) Blocker {
 	b := Blocker{Reason: r.Reason, Quiet: r.Quiet}
@@ -43,27 +45,34 @@ func (r *Rule) blocker(c *Case) Blocker {
 	if r.Message == "" {
 		return b
 	}
-	var node, why string
+	why := valueOf(r.Why, c)
+	b.Object, b.Until, b.Again = valueOf(r.Object, c), valueOf(r.Until, c), valueOf(r.Again, c)
+	values := map[string]string{
+		"{object}": b.Object.String(), "{name}": b.Object.Name, "{what enables it}": fixes[c.p.Disabled.Reason],
+		"{healthy}": strconv.Itoa(c.p.Population.Healthy), "{minimum}": strconv.Itoa(c.p.Minimum()),
+		"{total}": strconv.Itoa(c.p.Population.Total()),
+	}
 	if c.n != nil {
-		node = c.n.Name
+		values["{node}"] = c.n.Name
 	}
-	if r.Object != nil {
-		b.Object = r.Object(c)
+	fill := func(text string) string {
+		return inBraces.ReplaceAllStringFunc(text, func(name string) string {
+			if value, found := values[name]; found {
+				return value
+			}
+			return why
+		})
 	}
-	if r.Why != nil {
-		why = r.Why(c)
-	}
-	if r.Until != nil {
-		b.Until = r.Until(c)
-	}
-	if r.Again != nil {
-		b.Again = r.Again(c)
-	}
-	p := &c.p.Population
-	text := strings.NewReplacer("{node}", node, "{object}", b.Object.String(), "{name}", b.Object.Name, "{why}", why,
-		"{fix}", fixes[c.p.Disabled.Reason], "{healthy}", strconv.Itoa(p.Healthy), "{minimum}", strconv.Itoa(c.p.Minimum()), "{total}", strconv.Itoa(p.Total()))
-	b.Text, b.Fix, b.EndsWhen, b.Detail = text.Replace(r.Message), text.Replace(r.Fix), text.Replace(r.EndsWhen), text.Replace(r.Detail)
+	b.Text, b.Fix, b.EndsWhen, b.Detail = fill(r.Message), fill(r.Fix), fill(r.EndsWhen), fill(r.Detail)
 	return b
+}
+
+// valueOf is what a rule says of the case; the zero value if it says nothing.
+func valueOf[T any](says func(*Case) T, c *Case) (value T) {
+	if says != nil {
+		value = says(c)
+	}
+	return value
 }
 
 // moment is when a rule is asked; a rule may be asked at several.
@@ -232,6 +241,9 @@ func RollingOut(cluster *clusterv1.Cluster) bool {
 
 // unreadTemplate is a template without which nothing can be made: of the check before the first request, else of the step.
 func (c *Case) unreadTemplate() *Template {
+	if c.p.Disabled.Is() {
+		return nil
+	}
 	needed := c.f.Templates
 	if !c.begins {
 		needed = needed[c.step : c.step+1]

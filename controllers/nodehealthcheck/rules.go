@@ -40,7 +40,7 @@ var rules = []Rule{
 	{
 		Reason: "WithinTimeout", asked: beforeFirst | whileHeld,
 		When:    func(c *Case) bool { return c.Verdict.State == health.Pending },
-		Message: "{why}", Why: (*Case).timeout,
+		Message: "{Its timeout of 5m0s has not expired: Node condition Ready is Unknown (NodeStatusUnknown)}", Why: (*Case).timeout,
 		Until: func(c *Case) time.Time { return c.Verdict.Recheck },
 	},
 	{
@@ -69,9 +69,9 @@ var rules = []Rule{
 	{
 		Reason: "NodeDeletionStuck", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return !c.stuckAt().IsZero() && !c.f.Now.Before(c.stuckAt()) },
-		Message: skippedOn + "it is being deleted for more than an hour, and kept by the finalizers {why}",
+		Message: skippedOn + "it is being deleted for more than an hour, and kept by the finalizers {finalizers}",
 		Why:     func(c *Case) string { return strings.Join(c.n.Object.Finalizers, ", ") },
-		Fix:     "find out why what put the finalizers {why} on the Node does not end it", EndsWhen: "the Node is gone",
+		Fix:     "find out why the controllers of the finalizers {finalizers} do not remove them", EndsWhen: "the Node is gone",
 	},
 	{
 		Reason: MachineUnread, Event: skipped, asked: always,
@@ -109,7 +109,7 @@ var rules = []Rule{
 	{
 		Reason: "LeaseTaken", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Lease.held() },
-		Message: skippedBecause + "node lease is already taken by {why}", EndsWhen: "the lease that {why} has on the node runs out",
+		Message: skippedBecause + "node lease is already taken by {holder}", EndsWhen: "the lease that {holder} has on the node runs out",
 		Why:   func(c *Case) string { return *c.n.Lease.Spec.HolderIdentity },
 		Until: func(c *Case) time.Time { return c.n.Lease.expiry() },
 		Again: func(c *Case) time.Time {
@@ -122,7 +122,7 @@ var rules = []Rule{
 		Object: func(c *Case) rule.Ref {
 			return rule.Ref{Kind: "MachineHealthCheck", Namespace: c.n.Machine.Object.Namespace, Name: c.n.Machine.WatchedBy}
 		},
-		Message: skippedBecause + "{object} watches its Machine {why}", Why: (*Case).machineName,
+		Message: skippedBecause + "{object} watches its Machine {machine}", Why: (*Case).machineName,
 		Fix: "let only one of the two checks watch it: take it out of the selector of {object}, or pause that one",
 	},
 	{
@@ -135,7 +135,7 @@ var rules = []Rule{
 			return until.IsZero() || c.f.Now.Before(until)
 		},
 		Object:  (*Case).machine,
-		Message: skippedBecause + "its Machine {why} is being updated in place", Why: (*Case).machineName,
+		Message: skippedBecause + "its Machine {machine} is being updated in place", Why: (*Case).machineName,
 		EndsWhen: "the update of its Machine is over, or has made no progress for two hours",
 		Until:    func(c *Case) time.Time { return health.UpdatingUntil(c.n.Machine.Object, c.f.Now) },
 	},
@@ -143,13 +143,15 @@ var rules = []Rule{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateOfMachines },
 		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
-		Message: skippedBecause + "{why}", Why: (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
+		Message: skippedBecause + "{HostRemediation is about Machines of Cluster API, and the node belongs to none of this cluster}",
+		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
 	},
 	{
 		Reason: TemplateElsewhere, Event: skipped, asked: ofStep,
 		When:    func(c *Case) bool { return c.unsuitable() == TemplateElsewhere },
 		Object:  func(c *Case) rule.Ref { return c.template().Ref() },
-		Message: skippedBecause + "{why}", Why: (*Case).whyUnsuitable, Fix: "have the check name a template that is about this node",
+		Message: skippedBecause + "{HostRemediationTemplate must be in the default namespace, that of the Machine. ...}",
+		Why:     (*Case).whyUnsuitable, Fix: "have the check name a template in the namespace of the Machine",
 	},
 	{
 		Reason: "OrphanedRequest", Event: skipped, asked: ofStep,
@@ -178,23 +180,19 @@ var rules = []Rule{
 	{
 		Reason: CheckDisabled, asked: ofCheck | beforeFirst | beforeNext,
 		When:    func(c *Case) bool { return c.p.Disabled.Is() },
-		Message: "{why}", Why: func(c *Case) string { return c.p.Disabled.Message }, Fix: "{fix}",
+		Message: "{message of Disabled}", Why: func(c *Case) string { return c.p.Disabled.Message }, Fix: "{what enables it}",
 		Again: func(c *Case) time.Time { return c.f.Retry },
 	},
 	{
 		Reason: "MissingPermission", asked: ofCheck | beforeFirst | beforeNext,
-		When: func(c *Case) bool {
-			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && c.unreadTemplate().Unread
-		},
-		Message: "{why} and their templates could not be read with your rights, and the manager may read them",
+		When:    func(c *Case) bool { return c.unreadTemplate() != nil && c.unreadTemplate().Unread },
+		Message: "{HostRemediations} and their templates could not be read with your rights, and the manager may read them",
 		Why:     func(c *Case) string { return c.unreadTemplate().Request.Kind + "s" },
-		Fix:     "Ask as a user who may read {why} and their templates", Detail: "{why}",
+		Fix:     "Ask as a user who may read {HostRemediations} and their templates", Detail: "{HostRemediations}",
 	},
 	{
 		Reason: "TemplateUnreadable", asked: ofCheck | beforeFirst | beforeNext,
-		When: func(c *Case) bool {
-			return !c.p.Disabled.Is() && c.unreadTemplate() != nil && !c.unreadTemplate().Unread
-		},
+		When:    func(c *Case) bool { return c.unreadTemplate() != nil && !c.unreadTemplate().Unread },
 		Message: "A remediation template could not be read for the moment",
 		Again:   func(c *Case) time.Time { return c.f.Retry },
 	},
@@ -202,14 +200,15 @@ var rules = []Rule{
 		Reason: Paused, asked: ofCheck | beforeFirst | beforeNext,
 		When:    func(c *Case) bool { return len(c.f.Check.Spec.PauseRequests) > 0 },
 		Message: "Postponing potential remediations because of pause requests",
-		Fix:     "remove the entries of spec.pauseRequests: {why}", EndsWhen: "spec.pauseRequests is empty",
+		Fix:     "remove the entries of spec.pauseRequests: {its entries}", EndsWhen: "spec.pauseRequests is empty",
 		Why: func(c *Case) string { return strings.Join(c.f.Check.Spec.PauseRequests, ", ") },
 	},
 	{
 		Reason: Upgrading, asked: ofCheck | beforeFirst | beforeNext,
 		When:    func(c *Case) bool { return c.view.upgrading != "" },
 		Object:  func(c *Case) rule.Ref { return c.view.upgraded },
-		Message: PostponedByUpgrade + ": {why}", Why: func(c *Case) string { return c.view.upgrading }, EndsWhen: "the upgrade is over",
+		Message: PostponedByUpgrade + ": {Cluster default/c1 is rolling out}", EndsWhen: "the upgrade is over",
+		Why: func(c *Case) string { return c.view.upgrading },
 	},
 	{
 		Reason: "KubeletsAwaited", asked: ofCheck | beforeFirst | beforeNext,
@@ -221,7 +220,7 @@ var rules = []Rule{
 		Reason: "TooManyUnhealthy", asked: ofCheck | beforeFirst, // what has begun goes on
 		When: func(c *Case) bool { return c.p.Grant.ShortCircuited() },
 		Message: "Skipped remediation because the number of healthy nodes selected by the selector is {healthy} and should equal or " +
-			"exceed {minimum} ({total} nodes: {healthy} healthy, {why})",
+			"exceed {minimum} ({total} nodes: {healthy} healthy, {2 unhealthy, 1 pending, 0 recovering})",
 		Why:      (*Case).notHealthy,
 		EndsWhen: "at least {minimum} of {total} nodes are healthy (now {healthy})",
 	},
@@ -229,7 +228,7 @@ var rules = []Rule{
 		Reason: "StormRecovery", asked: ofCheck | beforeFirst,
 		When:    func(c *Case) bool { return c.p.Storm.Blocks },
 		Message: "Storm recovery active: skipping creation of new remediations",
-		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{why}",
+		Until:   func(c *Case) time.Time { return c.p.Storm.Recheck }, EndsWhen: "{the cooldown after the storm is over}",
 		Why: func(c *Case) string {
 			if c.p.Storm.Recheck.IsZero() { // the cooldown has not begun
 				return "the storm is over, and the cooldown after it"
@@ -240,13 +239,13 @@ var rules = []Rule{
 	{
 		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
-		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
+		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
 		Reason: "ControlPlaneUnread", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.queued() && c.f.ControlPlane.Unread != "" },
-		Message: quorumLoss + "the control plane could not be read: {why}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
+		Message: quorumLoss + "the control plane could not be read: {error}", Why: func(c *Case) string { return c.f.ControlPlane.Unread },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
@@ -260,13 +259,13 @@ var rules = []Rule{
 		Reason: "AnotherBeingRemediated", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.disrupted() != nil },
 		Object:  func(c *Case) rule.Ref { return rule.Ref{Kind: "Node", Name: c.disrupted().Member} },
-		Message: quorumLoss + "{name} is being remediated ({why})", Why: func(c *Case) string { return c.disrupted().By },
+		Message: quorumLoss + "{name} is being remediated ({its request})", Why: func(c *Case) string { return c.disrupted().By },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
 		Reason: "MajorityAtRisk", Event: skipped, asked: ofControlPlane,
 		When:    func(c *Case) bool { return c.objection(controlplane.MajorityAtRisk) != nil },
-		Message: quorumLoss + "without it {why} are needed",
+		Message: quorumLoss + "without it {1 of 3 control-plane nodes are healthy, and 2} are needed",
 		Why: func(c *Case) string {
 			o := c.objection(controlplane.MajorityAtRisk)
 			return fmt.Sprintf("%d of %d control-plane nodes are healthy, and %d", o.Votes, o.Total, o.Needed)
@@ -287,7 +286,7 @@ var rules = []Rule{
 	{
 		Reason: EtcdBudgets, Event: skipped, asked: ofControlPlane,
 		When:     func(c *Case) bool { return c.etcd() == EtcdBudgets },
-		Message:  quorumLoss + "there are {why} PodDisruptionBudgets in openshift-etcd instead of one",
+		Message:  quorumLoss + "there are {number} PodDisruptionBudgets in openshift-etcd instead of one",
 		Why:      func(c *Case) string { return strconv.Itoa(c.f.ControlPlane.Etcd.Budgets) },
 		EndsWhen: membersReturn, Again: inAMinute,
 	},
@@ -297,7 +296,7 @@ var rules = []Rule{
 		Object: func(c *Case) rule.Ref {
 			return rule.Ref{Kind: "PodDisruptionBudget", Namespace: "openshift-etcd", Name: c.f.ControlPlane.Etcd.Budget}
 		},
-		Message: quorumLoss + "PodDisruptionBudget {name} allows no disruption, and guard pod {why} is ready",
+		Message: quorumLoss + "PodDisruptionBudget {name} allows no disruption, and guard pod {pod} is ready",
 		Why:     func(c *Case) string { return c.f.ControlPlane.Etcd.Guards[c.n.Name] }, EndsWhen: membersReturn, Again: inAMinute,
 	},
 	{
@@ -309,7 +308,7 @@ var rules = []Rule{
 	{
 		Reason: "RemediationLoop", Event: skipped, asked: beforeNext,
 		When:    func(c *Case) bool { return c.n.Loop.Times > 1 && c.f.Now.Before(c.remadeAt()) },
-		Message: skippedBecause + "its request was deleted again and again, {why}: the next one is made later each time",
+		Message: skippedBecause + "its request was deleted again and again, {3 times since 12:00}: the next one is made later each time",
 		Why: func(c *Case) string {
 			return fmt.Sprintf("%d times since %s", c.n.Loop.Times, c.n.Loop.Since.UTC().Format(time.RFC3339))
 		},
@@ -321,7 +320,7 @@ var rules = []Rule{
 		Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft, asked: ofAnswer,
 		When: func(c *Case) bool { return len(c.f.Templates) > 0 && c.answer.Do == escalation.Exhausted },
 		Message: "Remediation timed out, and no template left to try. " +
-			"didn't find a template to use for NHC {why} and node {node}",
+			"didn't find a template to use for NHC {check} and node {node}",
 		Why: func(c *Case) string { return c.f.Check.Name },
 		Fix: "find out what is wrong with the node; its requests end when it is healthy",
 	},

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/tools/txtar"
@@ -31,6 +32,30 @@ func Compare(t *testing.T, file, got string) {
 	}
 	if got != string(want) {
 		t.Errorf("%s is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s", file, got, want)
+	}
+}
+
+// Section compares what the test has got with what stands in the page between the comments "begin NAME" and "end NAME"; with the flag
+// -update it writes it there. Packages that write sections of one page must not do so at once: go test -p 1.
+func Section(t *testing.T, page, name, got string) {
+	t.Helper()
+	content, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin, end := "<!-- begin "+name+" -->\n", "<!-- end "+name+" -->\n"
+	before, rest, found := strings.Cut(string(content), begin)
+	want, after, ended := strings.Cut(rest, end)
+	switch {
+	case !found || !ended:
+		t.Fatalf("%s has no section %q", page, name)
+	case got == want:
+	case *update:
+		if err := os.WriteFile(page, []byte(before+begin+got+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	default:
+		t.Errorf("section %q of %s is stale, run make generate\ngot:\n%s\nwant:\n%s", name, page, got, want)
 	}
 }
 

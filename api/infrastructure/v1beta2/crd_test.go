@@ -103,7 +103,7 @@ func TestBoundsOfAStrategy(t *testing.T) {
 			standard string
 		}{
 			"retryLimit":     {v1beta2.DefaultRetryLimit, "1"},
-			"timeoutSeconds": {v1beta2.MinTimeoutSeconds, "600"},
+			"timeoutSeconds": {100, "600"},
 		} {
 			if got := *strategy[field].Minimum; got != want.least {
 				t.Errorf("%s is at least %v, want %v", field, got, want.least)

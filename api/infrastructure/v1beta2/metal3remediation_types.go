@@ -18,8 +18,6 @@ const (
 	DefaultRetryLimit = 1
 	// DefaultTimeoutSeconds is ten minutes.
 	DefaultTimeoutSeconds = 600
-	// MinTimeoutSeconds is what CAPM3 asks for: no host goes off and on in less.
-	MinTimeoutSeconds = 100
 )
 
 // RemediationPhase says how far a remediation is. Empty means that it was not reconciled yet.

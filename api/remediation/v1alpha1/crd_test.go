@@ -1,19 +1,17 @@
 package v1alpha1_test
 
 import (
-	"go/ast"
-	"go/parser"
-	"go/token"
+	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // What clients of medik8s know the kind by.
@@ -102,73 +100,30 @@ func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	return crd
 }
 
-// Every name that others may read or write is explained: what a check says of itself where users look it up, the rest where those look
-// who use remediators, or write them.
-func TestNamesAreExplained(t *testing.T) {
-	said := section(t, "reference/conditions.md", "On a NodeHealthCheck") + section(t, "reference/events.md", "On a NodeHealthCheck")
+// What a check says of itself is explained where users look it up, every other name where those look who use remediators, or write them.
+func TestNamesAreDocumented(t *testing.T) {
 	wire := page(t, "writing-remediators.md") + page(t, "nodehealthcheck.md") + page(t, "nodehealthcheck-api.md")
-	names := stringConstants(t, "names.go")
-	for name, value := range names {
-		t.Run("W35: "+name, func(t *testing.T) {
-			switch {
-			case ofRequests[name], !saidByChecks.MatchString(name):
-				if !strings.Contains(wire, value) {
-					t.Errorf("none of the pages writing-remediators, nodehealthcheck and nodehealthcheck-api explains %q", value)
+	conditions, events := "| condition | reason | meaning |\n|---|---|---|\n", "| reason | type | message |\n|---|---|---|\n"
+	for _, constant := range golden.Constants(t, "names.go") {
+		before, meaning, commented := strings.Cut(constant.Comment, ": ")
+		switch event := strings.HasPrefix(constant.Name, "Event"); {
+		case constant.Name == "EventPrefix": // its page has it above the table
+		case !event && !strings.HasSuffix(constant.Name, "Reason"):
+			t.Run("W35: "+constant.Name, func(t *testing.T) {
+				if !strings.Contains(wire, constant.Value) {
+					t.Errorf("none of the pages writing-remediators, nodehealthcheck and nodehealthcheck-api explains %q", constant.Value)
 				}
-			case !strings.Contains(said, "`"+value+"`"):
-				t.Errorf("neither conditions.md nor events.md explains %q of NodeHealthChecks", value)
-			}
-		})
-	}
-	if _, found := names["UpgradeReason"]; !found {
-		t.Errorf("the names were not found: %v", names)
-	}
-}
-
-// saidByChecks are the constants whose values a check says of itself, apart from the conditions of requests.
-var (
-	saidByChecks = regexp.MustCompile(`Condition$|Reason$|^Event`)
-	ofRequests   = map[string]bool{"ProcessingCondition": true, "SucceededCondition": true, "NodeDeletionExpectedCondition": true}
-)
-
-// stringConstants are those of a file of this package.
-func stringConstants(t *testing.T, file string) map[string]string {
-	t.Helper()
-	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	values := map[string]string{}
-	for _, d := range parsed.Decls {
-		group, _ := d.(*ast.GenDecl)
-		if group == nil || group.Tok != token.CONST {
-			continue
-		}
-		for _, s := range group.Specs {
-			constant, _ := s.(*ast.ValueSpec)
-			for i, name := range constant.Names {
-				literal, is := constant.Values[i].(*ast.BasicLit)
-				if !is {
-					t.Fatalf("%s is no literal", name)
-				}
-				if values[name.Name], err = strconv.Unquote(literal.Value); err != nil {
-					t.Fatal(err)
-				}
-			}
+			})
+		case !commented:
+			t.Errorf("the comment of %s does not say what it means", constant.Name)
+		case event:
+			events += fmt.Sprintf("| `%s` | %s | %s |\n", constant.Value, before, meaning)
+		default:
+			conditions += fmt.Sprintf("| `%s` | `%s` | %s |\n", before, constant.Value, meaning)
 		}
 	}
-	return values
-}
-
-// section is what a page has below a heading, up to the next one of its kind.
-func section(t *testing.T, name, heading string) string {
-	t.Helper()
-	_, text, found := strings.Cut(page(t, name), "\n## "+heading+"\n")
-	if !found {
-		t.Fatalf("%s has no section %q", name, heading)
-	}
-	text, _, _ = strings.Cut(text, "\n## ")
-	return text
+	golden.Section(t, "../../../docs/reference/conditions.md", "reasons of NodeHealthChecks", conditions)
+	golden.Section(t, "../../../docs/reference/events.md", "events of NodeHealthChecks", events)
 }
 
 func page(t *testing.T, name string) string {

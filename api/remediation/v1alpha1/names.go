@@ -67,47 +67,38 @@ const (
 	RemediationAllowedCondition = "RemediationAllowed"
 )
 
-// Reasons of the conditions above.
+// Reasons of the conditions above, besides those of rules. docs/reference/conditions.md is made of the comments.
 const (
-	ConflictReason          = "ConflictingMachineHealthCheckDetected" // Disabled
-	TemplateNotFoundReason  = "RemediationTemplateNotFound"           // Disabled
-	TemplateInvalidReason   = "RemediationTemplateInvalid"            // Disabled
-	TemplateForbiddenReason = "RemediationTemplateForbidden"          // Disabled: kubemend's addition, the template or its requests may not be read
-	SelectorInvalidReason   = "SelectorInvalid"                       // Disabled: kubemend's addition, for what was stored before it was validated
-	InvalidLimitReason      = "InvalidLimit"                          // Disabled: kubemend's addition, likewise
-	TeardownReason          = "ControllerTeardown"                    // Disabled: kubemend's addition, it is being removed
-	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False
-	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive
-
-	AllowedReason    = "Allowed"             // RemediationAllowed=True
-	TooManyReason    = "TooManyUnhealthy"    // RemediationAllowed=False
-	StormReason      = "StormRecovery"       // RemediationAllowed=False
-	PausedReason     = "PauseRequested"      // RemediationAllowed=False
-	UnreadReason     = "TemplateUnreadable"  // RemediationAllowed=False
-	KindUnreadReason = "KindUnreadable"      // RemediationAllowed=False
-	UpgradeReason    = "ClusterUpgrading"    // RemediationAllowed=False
-	DisabledReason   = "HealthCheckDisabled" // RemediationAllowed=False
-	// KubeletsAwaitedReason is that of RemediationAllowed=False as long as kubelets have not had time to report, after a start or an outage.
-	KubeletsAwaitedReason = "KubeletsAwaited"
+	ConflictReason          = "ConflictingMachineHealthCheckDetected" // Disabled=True: OpenShift: a MachineHealthCheck of your own exists
+	TemplateNotFoundReason  = "RemediationTemplateNotFound"           // Disabled=True: template or kind does not exist; read every 15 s
+	TemplateInvalidReason   = "RemediationTemplateInvalid"            // Disabled=True: no `spec.template`, or no template
+	TemplateForbiddenReason = "RemediationTemplateForbidden"          // Disabled=True: templates or requests may not be listed
+	SelectorInvalidReason   = "SelectorInvalid"                       // Disabled=True: stored before the field was validated
+	InvalidLimitReason      = "InvalidLimit"                          // Disabled=True: stored before the field was validated
+	TeardownReason          = "ControllerTeardown"                    // Disabled=True: kubemend is being removed
+	EnabledReason           = "NodeHealthCheckEnabled"                // Disabled=False: no issue
+	ThresholdReason         = "HealthyNodeThresholdChange"            // StormActive, StormCooldownActive: too many nodes were not healthy
+	AllowedReason           = "Allowed"                               // RemediationAllowed=True: blockers of one node are events
+	KindUnreadReason        = "KindUnreadable"                        // RemediationAllowed=False: a kind could not be listed for 30 s
+	KubeletsAwaitedReason   = "KubeletsAwaited"                       // RemediationAllowed=False: kubelets had no time to report
 )
 
-// Reasons of events on a NodeHealthCheck. (medik8s; the texts of all begin with EventPrefix.)
+// Reasons of events on a NodeHealthCheck (medik8s), whose texts begin with EventPrefix. docs/reference/events.md is made of the comments.
 const (
-	EventPrefix             = "[remediation] "
-	EventDisabled           = "Disabled"
-	EventEnabled            = "Enabled"
-	EventDetectedUnhealthy  = "DetectedUnhealthy"
-	EventRemediationCreated = "RemediationCreated"
-	EventRemediationRemoved = "RemediationRemoved"
-	EventRemediationSkipped = "RemediationSkipped"
-	EventInvalidNodeLabel   = "InvalidNodeLabel"
-	EventNoTemplateLeft     = "NoTemplateLeft"
-	EventStormStarted       = "StormRecoveryStarted"
-	EventStormCooldown      = "StormRecoveryCooldownStarted"
-	EventStormEnded         = "StormRecoveryEnded"
-	// EventRemediationTimedOut and EventRemediationFailed are kubemend's additions.
-	EventRemediationTimedOut = "RemediationTimedOut" // a remediator's time is over, or it said that it failed; the next one's turn comes
-	EventRequestFailed       = "RemediationFailed"   // a request could not be made
+	EventPrefix              = "[remediation] "
+	EventDisabled            = "Disabled"                     // Warning: `Disabling NHC. Reason: <reason>, Message: <message>`
+	EventEnabled             = "Enabled"                      // Normal: `No issues found, NodeHealthCheck is enabled.`
+	EventDetectedUnhealthy   = "DetectedUnhealthy"            // Normal: `Node matches unhealthy condition. Node "<node>", ...`
+	EventRemediationCreated  = "RemediationCreated"           // Normal: `Created remediation object for node <node>`
+	EventRemediationRemoved  = "RemediationRemoved"           // Normal: `Deleted remediation CR of kind <kind> with name <name>`
+	EventRemediationSkipped  = "RemediationSkipped"           // Normal, Warning: a node that is due is not remediated, see below
+	EventRemediationTimedOut = "RemediationTimedOut"          // Warning: a step was given up, see below
+	EventRequestFailed       = "RemediationFailed"            // Warning: a request could not be created, see below
+	EventInvalidNodeLabel    = "InvalidNodeLabel"             // Warning: the exclude label of a node has an empty value and is ignored
+	EventNoTemplateLeft      = "NoTemplateLeft"               // Warning: `Remediation timed out, and no template left to try. ...`
+	EventStormStarted        = "StormRecoveryStarted"         // Warning: `Storm recovery mode activated - delaying remediation ...`
+	EventStormCooldown       = "StormRecoveryCooldownStarted" // Warning: `Storm recovery mode will exit after cooldown delay`
+	EventStormEnded          = "StormRecoveryEnded"           // Normal: `Storm recovery mode deactivated - normal remediation resumed`
 )
 
 // OpenShiftMachineAnnotation names the Machine of OpenShift that a node is of, as namespace/name.

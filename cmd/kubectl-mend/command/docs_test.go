@@ -27,14 +27,7 @@ func contentOf(t *testing.T, page string) string {
 
 // Scripts go by the exit codes; what they mean is what the comments of the constants say.
 func TestExitCodesAreDocumented(t *testing.T) {
-	const begin, end = "<!-- exit codes -->\n", "<!-- end -->"
-	content := contentOf(t, readme)
-	before, rest, found := strings.Cut(content, begin)
-	_, after, closed := strings.Cut(rest, end)
-	if !found || !closed {
-		t.Fatalf("%s has no place for the exit codes", readme)
-	}
-	golden.Compare(t, readme, before+begin+exitCodes(t)+end+after)
+	golden.Section(t, readme, "exit codes", exitCodes(t))
 }
 
 // exitCodes are the constants of command.go in which a comment says what the code says.

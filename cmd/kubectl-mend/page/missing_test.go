@@ -196,7 +196,7 @@ func hostless(name string) func(*scene) {
 func toldToWait(name string) func(*scene) {
 	return func(s *scene) {
 		s.said(name, "HealthCheckSucceeded", metav1.ConditionFalse, "UnhealthyNode", "", time.Minute)
-		s.said(name, mendv1.SpareHostAvailable, metav1.ConditionFalse, mendv1.NoSpareHostReason,
+		s.said(name, mendv1.SpareHostAvailable, metav1.ConditionFalse, "NoSpareHost",
 			"No spare host fits its replacement: no host is free. "+
 				"Its remediation waits until 2026-01-01T12:59:00Z at most (kubemend.io/wait-for-spare)", time.Minute)
 	}

@@ -177,7 +177,7 @@ func nodeCheck(phase nhcv1.Phase, healthyNodes int, conditions ...metav1.Conditi
 func nodeChecks() map[string]state {
 	disabled := func(reason string) *nhcv1.NodeHealthCheck {
 		return nodeCheck(nhcv1.PhaseDisabled, 5, said(nhcv1.DisabledCondition, metav1.ConditionTrue, reason, "the message of "+reason),
-			said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, nhcv1.DisabledReason, "the same"))
+			said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, "HealthCheckDisabled", "the same"))
 	}
 	not := func(reason string) metav1.Condition {
 		return said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, reason, "the message of "+reason)
@@ -187,13 +187,13 @@ func nodeChecks() map[string]state {
 		"all nodes are healthy":              {nodeCheck(nhcv1.PhaseEnabled, 5, allowed), healthy, "5 of 5 nodes are healthy", current},
 		"a node is pending":                  {nodeCheck(nhcv1.PhaseEnabled, 4, allowed), progressing, "4 of 5 nodes are healthy", current},
 		"a node is being remediated":         {nodeCheck(nhcv1.PhaseRemediating, 4, allowed), progressing, "the reason of Remediating", current},
-		"too many nodes are not healthy":     {nodeCheck(nhcv1.PhaseEnabled, 1, not(nhcv1.TooManyReason)), degraded, "the message of TooManyUnhealthy", failed},
-		"after a storm":                      {nodeCheck(nhcv1.PhaseEnabled, 5, not(nhcv1.StormReason)), progressing, "the message of StormRecovery", current},
+		"too many nodes are not healthy":     {nodeCheck(nhcv1.PhaseEnabled, 1, not("TooManyUnhealthy")), degraded, "the message of TooManyUnhealthy", failed},
+		"after a storm":                      {nodeCheck(nhcv1.PhaseEnabled, 5, not("StormRecovery")), progressing, "the message of StormRecovery", current},
 		"kubelets have not reported yet":     {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KubeletsAwaitedReason)), progressing, "the message of KubeletsAwaited", current},
-		"the cluster is being upgraded":      {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.UpgradeReason)), progressing, "the message of ClusterUpgrading", current},
-		"a template cannot be read now":      {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.UnreadReason)), progressing, "the message of TemplateUnreadable", current},
+		"the cluster is being upgraded":      {nodeCheck(nhcv1.PhaseEnabled, 4, not("ClusterUpgrading")), progressing, "the message of ClusterUpgrading", current},
+		"a template cannot be read now":      {nodeCheck(nhcv1.PhaseEnabled, 4, not("TemplateUnreadable")), progressing, "the message of TemplateUnreadable", current},
 		"a kind cannot be listed":            {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KindUnreadReason)), degraded, "the message of KindUnreadable", failed},
-		"a user has paused it":               {nodeCheck(nhcv1.PhasePaused, 4, not(nhcv1.PausedReason)), suspended, "the reason of Paused", current},
+		"a user has paused it":               {nodeCheck(nhcv1.PhasePaused, 4, not("PauseRequested")), suspended, "the reason of Paused", current},
 		"its template is not there":          {disabled(nhcv1.TemplateNotFoundReason), degraded, "the message of RemediationTemplateNotFound", failed},
 		"its template is none":               {disabled(nhcv1.TemplateInvalidReason), degraded, "the message of RemediationTemplateInvalid", failed},
 		"kubemend is being removed":          {disabled(nhcv1.TeardownReason), degraded, "the message of ControllerTeardown", failed},
