@@ -16,6 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -52,14 +53,32 @@ func failedAndReady(t *Target) {
 	t.Health = &facts
 }
 
-// A manager that starts has not read the records yet.
-func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
-	for said, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 0, metav1.ConditionTrue: 1} {
+// A manager that starts has not read the records yet, and one without their CRD never does: nothing shows then that the capacity of the
+// machine before is back. A reader knows what the check says.
+func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T) {
+	manager := &records.Records{}
+	for name, tc := range map[string]struct {
+		records *records.Records
+		said    metav1.ConditionStatus
+		want    int
+	}{
+		"a manager that knows no record":         {records: manager},
+		"nor if the check says that it was back": {records: manager, said: metav1.ConditionTrue},
+		"a reader of a check that says nothing":  {want: 1},
+		"of one that says that it is back":       {said: metav1.ConditionTrue, want: 1},
+		"of one that says that it is not":        {said: metav1.ConditionFalse},
+	} {
 		w := aCheck(a("m", health.Unhealthy, failedAndReady))
-		conditions.Set(w.Check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
-		(&Reconciler{}).observeCapacity(t.Context(), w)
-		if got := starts(w.decide()); got != want {
-			t.Errorf("CapacityBack=%s: %d start, want %d", said, got, want)
+		if tc.said != "" {
+			conditions.Set(w.Check, metav1.Condition{Type: mendv1.CapacityBack, Status: tc.said, Reason: "Test"})
+		}
+		(&Reconciler{Records: tc.records}).observeCapacity(t.Context(), w)
+		p := w.decide()
+		if got := starts(p); got != tc.want {
+			t.Errorf("%s: %d start, want %d", name, got, tc.want)
+		}
+		if asks := p.Decisions[0].Blocked(FailureContradicted); asks == (tc.want == 1) {
+			t.Errorf("%s: a person is asked: %t", name, asks)
 		}
 	}
 }
