@@ -88,6 +88,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},
 		"a place of an owner that never answers, after an hour": {facts(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"no place, as an owner has said in v1beta1 alone why it does not": {
+			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a place of one that has said nothing else for an hour": {
+			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(time.Hour))).with(atOnce(1)), nil,
+		},
 		"a first node that never came, as those of machines before it": {
 			facts(bad(unstarted)).with(former(2 * time.Hour)), []Reason{RemediationLoop},
 		},

@@ -154,7 +154,8 @@ func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) 
 	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
 	}
-	if cond, turned := turned(state.Check, next, mendv1.Effective); turned {
+	cond, stored := ConditionOf(next, mendv1.Effective), ConditionOf(state.Check, mendv1.Effective)
+	if cond != nil && (stored == nil || stored.Message != cond.Message) {
 		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
 	}
 	if kind, reason, text := reachNote(state.Check, next); reason != "" {

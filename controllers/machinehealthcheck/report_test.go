@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -102,6 +103,28 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
+	var check clusterv1.MachineHealthCheckStatus
+	var got []string
+	for _, status := range []metav1.ConditionStatus{"True", "NotReady", "NotReady", "Ready", "True", "Ready"} {
+		w := aCheck(a("m", health.Healthy))
+		met := clusterv1.UnhealthyNodeCondition{Type: "Ready", Status: corev1.ConditionStatus(status)}
+		w.Check.Spec.Checks.UnhealthyNodeConditions, w.Check.Status = []clusterv1.UnhealthyNodeCondition{met}, check
+		p := decide(w)
+		next := statusAfter(w, p, result{})
+		for _, note := range turnNotes(w, p, next) {
+			got = append(got, note.Kind+" "+note.Reason+" "+note.Text)
+		}
+		check = next.Status
+	}
+	never := "Warning IneffectiveCheck spec.checks.unhealthyNodeConditions[0] is never met: " +
+		"no condition has the status %q, but True, False or Unknown"
+	want := []string{fmt.Sprintf(never, "NotReady"), fmt.Sprintf(never, "Ready"), fmt.Sprintf(never, "Ready")}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }
