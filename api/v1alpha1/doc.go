@@ -227,6 +227,7 @@ const (
 	EventRemediationAllowed     = "RemediationAllowed"     // on the check: no longer short-circuited
 	EventIneffective            = "IneffectiveCheck"       // on the check: it can never act as it is written
 	EventOverlap                = "OverlappingChecks"      // on the check
+	EventUndone                 = "StepUndone"             // on the Machine or the check: another client removes what kubemend has written
 	EventOrphanSwept            = "OrphanedMarkRemoved"    // on the host, or the Cluster of a node: the remediation that held it off, or fenced it, is gone
 	EventMarkRemoved            = "UnhealthyMarkRemoved"   // on the BareMetalHost: its machine recovered before its owner replaced it
 	EventUnreachable            = "WorkloadClusterUnreachable"

@@ -135,49 +135,45 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 
 // Of five control-plane nodes m0, m1 and m2 run etcd. m0 is alive, and a rule of its check is met.
 func TestTheMajorityIsAskedOfTheVoters(t *testing.T) {
-	broken := func(kind corev1.NodeConditionType) corev1.NodeCondition {
+	isTrue := func(kind corev1.NodeConditionType) corev1.NodeCondition {
 		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))}
 	}
-	at := metav1.NewMicroTime(epoch)
-	taken := &coordinationv1.Lease{
-		ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: leaseName("m1")},
-		Spec:       coordinationv1.LeaseSpec{HolderIdentity: new("maintenance"), LeaseDurationSeconds: new(int32(3600)), AcquireTime: &at, RenewTime: &at},
-	}
+	notReady := func(m1 *corev1.Node) { m1.Status.Conditions[0].Status = corev1.ConditionUnknown }
+	drained := func(m1 *corev1.Node) { m1.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }
 	for name, tc := range map[string]struct {
-		etcd  bool
-		edit  func(m1 *corev1.Node)
-		lease client.Object
-		waits bool
+		etcd   bool
+		edit   func(m1 *corev1.Node)
+		holder string // of a lease on m1
+		waits  bool
 	}{
 		"all voters are there":           {etcd: true},
-		"one is not Ready":               {etcd: true, edit: func(m1 *corev1.Node) { m1.Status.Conditions[0].Status = corev1.ConditionUnknown }, waits: true},
-		"one of five where no etcd is":   {edit: func(m1 *corev1.Node) { m1.Status.Conditions[0].Status = corev1.ConditionUnknown }},
-		"one is drained for maintenance": {etcd: true, edit: func(m1 *corev1.Node) { m1.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }, waits: true},
-		"one says so in a condition": {etcd: true, edit: func(m1 *corev1.Node) {
-			m1.Status.Conditions = append(m1.Status.Conditions, broken("MaintenanceInProgress"))
-		}, waits: true},
-		"one is leased by another":   {etcd: true, lease: taken, waits: true},
-		"one is cordoned, no more":   {etcd: true, edit: func(m1 *corev1.Node) { m1.Spec.Unschedulable = true }},
-		"of five one may be drained": {edit: func(m1 *corev1.Node) { m1.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }},
+		"one is not Ready":               {etcd: true, edit: notReady, waits: true},
+		"one of five where no etcd is":   {edit: notReady},
+		"one is drained for maintenance": {etcd: true, edit: drained, waits: true},
+		"one of five is":                 {edit: drained},
+		"one says so in a condition": {etcd: true, waits: true, edit: func(m1 *corev1.Node) {
+			m1.Status.Conditions = append(m1.Status.Conditions, isTrue("MaintenanceInProgress"))
+		}},
+		"one is leased by another": {etcd: true, holder: "maintenance", waits: true},
+		"one is cordoned, no more": {etcd: true, edit: func(m1 *corev1.Node) { m1.Spec.Unschedulable = true }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			objects := five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
+			lease := leaseOf(tc.holder, time.Hour, 0, 0)
+			lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, leaseName("m1")
+			objects := append(five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
 				s.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue}}
-			}))
+			})), lease)
 			for _, obj := range objects {
 				node, is := obj.(*corev1.Node)
 				if is && tc.etcd && node.Name < "m3" {
 					node.Labels["node-role.kubernetes.io/etcd"] = "true"
 				}
-				if is && node.Name == "m0" {
-					node.Status.Conditions = append(node.Status.Conditions, broken("Broken"))
-				}
-				if is && node.Name == "m1" && tc.edit != nil {
+				switch {
+				case is && node.Name == "m0":
+					node.Status.Conditions = append(node.Status.Conditions, isTrue("Broken"))
+				case is && node.Name == "m1" && tc.edit != nil:
 					tc.edit(node)
 				}
-			}
-			if tc.lease != nil {
-				objects = append(objects, tc.lease)
 			}
 			k := newFixture(t, objects...)
 			k.reconciles("nhc")
