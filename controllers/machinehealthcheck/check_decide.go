@@ -315,8 +315,8 @@ func cooldown(facts *Facts, plan *Plan) metav1.Condition {
 // selectsWithin is how long after a check its Machines, or what makes them, may be created.
 const selectsWithin = 10 * time.Minute
 
-// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written: nothing else would
-// ever show that.
+// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written, or while a clock
+// forbids it: nothing else on the check would show that.
 func effective(facts *Facts) metav1.Condition {
 	var reasons, lines []string
 	flaw := func(reason, text string) {
@@ -344,6 +344,11 @@ func effective(facts *Facts) metav1.Condition {
 	if facts.SelectsNothing && facts.Initialized() && facts.Now.Sub(facts.Check.CreationTimestamp.Time) >= selectsWithin {
 		flaw(mendv1.SelectsNothingReason, "spec.selector matches no Machine of Cluster "+facts.Check.Spec.ClusterName+
 			", and the labels of no template of a MachineDeployment or MachineSet: labels of Nodes are not those of Machines")
+	}
+	if facts.Policy.Misjudges(facts.ClockAhead) {
+		flaw(string(ManagerClockWrong), "The clock of the manager differs from that of an API server, here or of Cluster "+
+			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: no machine is judged before that ends. "+
+			"See kubemend_clock_error_seconds for which clock is wrong, and set it")
 	}
 	switch len(lines) {
 	case 0:

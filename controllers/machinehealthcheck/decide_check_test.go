@@ -102,6 +102,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"another check on which kubemend acts too": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
 			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
 		"a check without rules": {facts(unclaimed, func(f *Facts) { f.Policy = health.Policy{} }), false, map[string]string{mendv1.Effective: "False/NoRules"}},
+		"a clock that is wrong": {facts(unclaimed, func(f *Facts) { f.ClockAhead = 24 * time.Hour }), false,
+			map[string]string{mendv1.Effective: "False/ManagerClockWrong"}},
 		"a status that no condition has": {facts(unclaimed, func(f *Facts) {
 			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
 		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
