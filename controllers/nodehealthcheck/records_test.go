@@ -46,6 +46,20 @@ func (k *fixture) named(of *[]string) {
 	k.watch = func(req *unstructured.Unstructured) { *of = append(*of, req.GetAnnotations()[mendv1.RecordAnnotation]) }
 }
 
+// A manager that has just started does not know in how long a loop a node was.
+func TestAfterAStartARequestIsNotMadeAgainBeforeTheRecordsAreKnown(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+	badB(k)
+	k.remove(k.objects()[0])
+	k.after(time.Hour)
+	k.restart()
+	k.reconciles("nhc")
+	k.wants("the records are not known")
+	k.after(31 * time.Second)
+	k.settle("nhc")
+	k.wants("they are awaited no more", "Reboot/b")
+}
+
 func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
 	before := -1
