@@ -219,34 +219,6 @@ func (d *Decision) blockerEnds() []blockerEnd {
 	return all
 }
 
-// What time alone ends says when.
-func TestWhenABlockerEnds(t *testing.T) {
-	until := noon.Add(3 * time.Minute)
-	for name, tc := range map[string]struct {
-		given Facts
-		want  blockerEnd
-	}{
-		"a timeout when it expires": {facts(is(health.Pending)), blockerEnd{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more": {
-			facts(bad(func(t *givenMachine) { t.Cycle = cycleDeletingUntil(until) })), blockerEnd{PowerCycleInProgress, until},
-		},
-		"power cycles that cannot be read when they would be over": {
-			facts(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), blockerEnd{PowerCyclesUnread, until},
-		},
-		"a cooldown when it is over": {
-			facts(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), blockerEnd{CoolingDown, until},
-		},
-		"what was just seen after the settling time":   {facts(bad()).with(limitsMatter), blockerEnd{JustSeen, noon.Add(Settling)}},
-		"too many unhealthy machines end with no time": {facts(bad()).with(tooMany), blockerEnd{by: TooManyUnhealthy}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.given).Decisions[0].blockerEnds(); !slices.Equal(got, []blockerEnd{tc.want}) {
-				t.Errorf("blocked by %v, want %v", got, tc.want)
-			}
-		})
-	}
-}
-
 // A condition that says why a machine is not judged is not what keeps it from being remediated later.
 func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 	for name, tc := range map[string]struct {

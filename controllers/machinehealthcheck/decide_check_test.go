@@ -235,22 +235,6 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 	}
 }
 
-// A storm is remembered by the process as well: one that begins and ends before the cache shows the status that says so has its cooldown.
-func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
-	cooldown := 10 * time.Minute
-	f := facts(bad(), bad(), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown = 1, &cooldown
-	storm := Decide(f)
-	if !storm.Storm.Active {
-		t.Fatal("two unhealthy machines make no storm")
-	}
-	f = facts(bad(), is(health.Healthy), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check.UID, storm.Memory.Storm
-	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
-		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
-	}
-}
-
 // A restart of the manager, or a change of the cooldown, does not make it begin anew: the condition tells since when it lasts.
 func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
 	began := noon.Add(300 * time.Millisecond) // the API server stores seconds

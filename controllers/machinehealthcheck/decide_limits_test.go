@@ -64,24 +64,6 @@ func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
 	}
 }
 
-func TestAllAreRequestedWhenNoneWaits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given Facts
-		want  bool
-	}{
-		"none is unhealthy":          {facts(is(health.Healthy)), true},
-		"one waits for a place":      {facts(bad()).with(atOnce(0)), false},
-		"it is in flight":            {facts(bad(asked)), true},
-		"an answer is awaited":       {facts(is(health.Healthy)).with(unsettled), false},
-		"one was just seen":          {facts(bad()).with(limitsMatter), false},
-		"requests are not known yet": {facts(is(health.Healthy)).with(external).with(func(f *Facts) { f.Template.Known = false }), false},
-	} {
-		if got := Decide(tc.given).AllRequested; got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestHowManyMoreMayTurnBadBeforeNothingBegins(t *testing.T) {
 	atMost := func(n int) func(*Facts) { return func(f *Facts) { f.Limits.AtMost = n } }
 	for name, tc := range map[string]struct {

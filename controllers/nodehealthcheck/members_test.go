@@ -1,11 +1,13 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -133,56 +135,39 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	}
 }
 
-// Of five control-plane nodes m0, m1 and m2 run etcd. m0 is alive, and a rule of its check is met.
-func TestTheMajorityIsAskedOfTheVoters(t *testing.T) {
-	isTrue := func(kind corev1.NodeConditionType) corev1.NodeCondition {
-		return corev1.NodeCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))}
-	}
-	notReady := func(m1 *corev1.Node) { m1.Status.Conditions[0].Status = corev1.ConditionUnknown }
-	drained := func(m1 *corev1.Node) { m1.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }
+// Package controlplane decides by it whose majority counts, and who is away.
+func TestWhatANodeSaysOfItsMember(t *testing.T) {
+	maintained := corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}
 	for name, tc := range map[string]struct {
-		etcd   bool
-		edit   func(m1 *corev1.Node)
-		holder string // of a lease on m1
-		waits  bool
+		edit   func(*corev1.Node)
+		holder string // of a lease on it
+		want   controlplane.Member
 	}{
-		"all voters are there":           {etcd: true},
-		"one is not Ready":               {etcd: true, edit: notReady, waits: true},
-		"one of five where no etcd is":   {edit: notReady},
-		"one is drained for maintenance": {etcd: true, edit: drained, waits: true},
-		"one of five is":                 {edit: drained},
-		"one says so in a condition": {etcd: true, waits: true, edit: func(m1 *corev1.Node) {
-			m1.Status.Conditions = append(m1.Status.Conditions, isTrue("MaintenanceInProgress"))
-		}},
-		"one is leased by another": {etcd: true, holder: "maintenance", waits: true},
-		"one is cordoned, no more": {etcd: true, edit: func(m1 *corev1.Node) { m1.Spec.Unschedulable = true }},
+		"it is Ready": {},
+		"it is not":   {edit: func(n *corev1.Node) { n.Status.Conditions = nil }, want: controlplane.Member{Node: controlplane.Silent}},
+		"it votes": {
+			edit: func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/etcd"] = "" }, want: controlplane.Member{Etcd: controlplane.EtcdLabelled},
+		},
+		"it is drained": {
+			edit: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }, want: controlplane.Member{Away: true},
+		},
+		"it is in maintenance": {
+			edit: func(n *corev1.Node) { n.Status.Conditions = append(n.Status.Conditions, maintained) }, want: controlplane.Member{Away: true},
+		},
+		"it is cordoned":               {edit: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+		"another holder has leased it": {holder: "NMO", want: controlplane.Member{Away: true}},
+		"the check itself has":         {holder: us},
 	} {
-		t.Run(name, func(t *testing.T) {
-			lease := leaseOf(tc.holder, time.Hour, 0, 0)
-			lease.Namespace, lease.Name = nhcv1.DefaultLeaseNamespace, leaseName("m1")
-			objects := append(five(check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
-				s.UnhealthyConditions = []nhcv1.UnhealthyCondition{{Type: "Broken", Status: corev1.ConditionTrue}}
-			})), lease)
-			for _, obj := range objects {
-				node, is := obj.(*corev1.Node)
-				if is && tc.etcd && node.Name < "m3" {
-					node.Labels["node-role.kubernetes.io/etcd"] = "true"
-				}
-				switch {
-				case is && node.Name == "m0":
-					node.Status.Conditions = append(node.Status.Conditions, isTrue("Broken"))
-				case is && node.Name == "m1" && tc.edit != nil:
-					tc.edit(node)
-				}
-			}
-			k := newFixture(t, objects...)
-			k.reconciles("nhc")
-			k.after(10 * time.Minute)
-			k.reconciles("nhc")
-			if waits := len(k.requests()) == 0; waits != tc.waits {
-				t.Errorf("m0 waits: %t, want %t; told: %v", waits, tc.waits, k.events())
-			}
-		})
+		state, node := &observed{facts: of()}, member("m")
+		state.leases = map[string]*coordinationv1.Lease{leaseName("m"): leaseOf(tc.holder, time.Hour, 0, 0)}
+		if tc.edit != nil {
+			tc.edit(node)
+		}
+		tc.want.Name, tc.want.Node = "m", cmp.Or(tc.want.Node, controlplane.Alive)
+		tc.want.Etcd = cmp.Or(tc.want.Etcd, controlplane.EtcdNotLabelled)
+		if diff := gocmp.Diff(tc.want, state.member(node)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 
