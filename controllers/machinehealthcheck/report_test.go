@@ -75,11 +75,8 @@ func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T)
 		}
 		(&Reconciler{Records: tc.records}).observeCapacity(t.Context(), w)
 		p := w.decide()
-		if got := starts(p); got != tc.want {
-			t.Errorf("%s: %d start, want %d", name, got, tc.want)
-		}
-		if asks := p.Decisions[0].Blocked(FailureContradicted); asks == (tc.want == 1) {
-			t.Errorf("%s: a person is asked: %t", name, asks)
+		if got, asks := starts(p), p.Decisions[0].Blocked(FailureContradicted); got != tc.want || asks == (tc.want == 1) {
+			t.Errorf("%s: %d start, want %d; a person is asked: %t", name, got, tc.want, asks)
 		}
 	}
 }

@@ -110,9 +110,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a request that somebody deleted a moment ago": {
 			of(lost(func(n *Node) { n.Gone = []Listed{was(0, time.Second)} })), []Reason{"RequestDeleted"},
 		},
-		"one that was deleted nobody knows how often, after a start": {
-			of(lost(func(n *Node) { n.Gone, n.LoopAwaited = []Listed{was(0, time.Hour)}, epoch.Add(time.Second) })), []Reason{"RequestDeleted"},
-		},
 		"one that was deleted again and again": {
 			of(lost(deletedThrice, func(n *Node) { n.Gone = []Listed{was(0, 3*time.Minute)} })), []Reason{"RemediationLoop"},
 		},

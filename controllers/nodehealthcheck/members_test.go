@@ -146,13 +146,15 @@ func TestWhatANodeSaysOfItsMember(t *testing.T) {
 		"it is Ready": {},
 		"it is not":   {edit: func(n *corev1.Node) { n.Status.Conditions = nil }, want: controlplane.Member{Node: controlplane.Silent}},
 		"it votes": {
-			edit: func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/etcd"] = "" }, want: controlplane.Member{Etcd: controlplane.EtcdLabelled},
+			edit: func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/etcd"] = "" },
+			want: controlplane.Member{Etcd: controlplane.EtcdLabelled},
 		},
 		"it is drained": {
 			edit: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }, want: controlplane.Member{Away: true},
 		},
 		"it is in maintenance": {
-			edit: func(n *corev1.Node) { n.Status.Conditions = append(n.Status.Conditions, maintained) }, want: controlplane.Member{Away: true},
+			edit: func(n *corev1.Node) { n.Status.Conditions = append(n.Status.Conditions, maintained) },
+			want: controlplane.Member{Away: true},
 		},
 		"it is cordoned":               {edit: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
 		"another holder has leased it": {holder: "NMO", want: controlplane.Member{Away: true}},

@@ -58,6 +58,6 @@ func Text(what, writers string) string {
 	if writers != "" {
 		writers = ", likely " + writers + ","
 	}
-	return "Another client" + writers + " removes the " + what + " that kubemend sets again and again. They are set again ever more rarely, " +
-		"up to every five minutes: see metadata.managedFields and the audit log"
+	return "Another client" + writers + " removes the " + what + " that kubemend sets again and again. " +
+		"They are set again ever more rarely, up to every five minutes: see metadata.managedFields and the audit log"
 }
