@@ -137,13 +137,6 @@ func waitsForOthersNow(t *givenMachine) {
 	t.Request.Annotations = map[string]string{mendv1.WaitsForAnnotation: "HostKeptOff"}
 }
 
-// cycleDeletingUntil is a power cycle that is being deleted and counts until then.
-func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Finalizers: []string{mendv1.HostRemediationFinalizer}, DeletionTimestamp: &metav1.Time{Time: until.Add(-cycleDeletingFor)},
-	}}
-}
-
 // updatingFor is a machine that is updated in place for so long, ruledOut one against whose update there is a rule.
 func updatingFor(d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) {

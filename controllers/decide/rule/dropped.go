@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	kjson "sigs.k8s.io/json"
+	kjson "sigs.k8s.io/json" //nolint:depguard // a function of bytes, which minds the case of a field as the API server does
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
