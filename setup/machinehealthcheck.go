@@ -54,7 +54,8 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 // addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
 func (p *program) addClaims(ctx context.Context) error {
 	r := &claims.Reconciler{
-		Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
+		Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
+		WatchFilterValue: p.o.watchFilter,
 	}
 	if p.o.namespace != "" {
 		r.Namespaces, r.RereadEvery = p.GetAPIReader(), 30*time.Second

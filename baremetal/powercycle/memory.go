@@ -3,6 +3,8 @@ package powercycle
 import (
 	"slices"
 	"time"
+
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // After returns what to remember once step was carried out.
@@ -317,27 +319,5 @@ func (m Memory) NotAfter(now time.Time) Memory {
 	return m
 }
 
-// Did is an action that was done so many times in a row, the last time at At. What is decided once more although it was done, somebody has
-// undone.
-type Did struct {
-	Do    Action
-	Times int
-	At    time.Time
-}
-
-// Until is when the action may be done again: after a second, then after twice as long each time, up to five minutes. Two that undo what
-// the other does would else write as fast as they can. A moment that has not come is of a clock that was corrected since.
-func (d Did) Until(now time.Time) time.Time {
-	if d.At.After(now) {
-		return now
-	}
-	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
-}
-
-// Again is what was done after do was done once more at now.
-func (d Did) Again(do Action, now time.Time) Did {
-	if d.Do != do {
-		d.Times = 0
-	}
-	return Did{Do: do, Times: d.Times + 1, At: now}
-}
+// Did is what was done last to host or node.
+type Did = undone.Did[Action]

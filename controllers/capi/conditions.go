@@ -16,7 +16,7 @@ import (
 
 // PatchConditions writes the conditions of m, in both flavours, if m has not changed since it was read; the error is a conflict if it
 // has. Both are lists that others write too, so a write on top of an unseen change would undo it. The version of m is the one that was
-// saved afterwards.
+// saved afterwards, and so are its managed fields.
 func PatchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	patch, err := json.Marshal(map[string]any{
 		"metadata": map[string]any{"resourceVersion": m.ResourceVersion, "uid": m.UID},
@@ -34,7 +34,7 @@ func PatchConditions(ctx context.Context, c client.Client, m *clusterv1.Machine)
 	if err := c.Status().Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
-	m.ResourceVersion = target.ResourceVersion
+	m.ResourceVersion, m.ManagedFields = target.ResourceVersion, target.ManagedFields
 	return nil
 }
 

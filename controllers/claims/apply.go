@@ -16,29 +16,33 @@ import (
 )
 
 // apply carries a plan out, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or pause,
-// stays. A conflict is an error: somebody else owns the annotation, or the check was made anew. That the check is gone is none.
-func (r *Reconciler) apply(ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan) (Action, error) {
-	done, err := Leave, error(nil)
+// stays. Claimed is the check as a claim has left it. A conflict is an error: somebody else owns the annotation, or the check was made
+// anew. That the check is gone is none.
+func (r *Reconciler) apply(
+	ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan,
+) (done Action, claimed *unstructured.Unstructured, err error) {
+	done = plan.Action
 	switch plan.Action {
 	case Claim:
-		done, err = r.claim(ctx, check, plan.By)
+		claimed, err = r.claim(ctx, check, plan.By)
 	case Release:
 		done, err = r.release(ctx, check)
+	default:
+		done = Leave
 	}
 	if apierrors.IsNotFound(err) {
-		return Leave, nil
+		return Leave, nil, nil
 	}
 	if err != nil {
-		return Leave, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
+		return Leave, nil, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
 	}
-	return done, nil
+	return done, claimed, nil
 }
 
 // claim applies the claim, and never by force: a value that somebody else has written meanwhile is a conflict.
-func (r *Reconciler) claim(ctx context.Context, check *clusterv1.MachineHealthCheck, by string) (Action, error) {
+func (r *Reconciler) claim(ctx context.Context, check *clusterv1.MachineHealthCheck, by string) (*unstructured.Unstructured, error) {
 	mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], by) // one that was copied is not ours to change
-	_, err := r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
-	return Claim, err
+	return r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
 }
 
 // release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied, with the claim, from

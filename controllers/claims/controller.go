@@ -5,15 +5,18 @@
 package claims
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -26,6 +29,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
@@ -44,8 +48,11 @@ type Reconciler struct {
 	Namespaces  client.Reader
 	RereadEvery time.Duration
 	Recorder    events.EventRecorder
+	Clock       clock.PassiveClock
 	// WatchFilterValue limits what is reconciled, as the flag of this name does.
 	WatchFilterValue string
+
+	did sync.Map // what was done last to each check, an undone.Did[Action] by its UID
 }
 
 // SetupWithManager makes r a controller of mgr.
@@ -102,8 +109,23 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	var errs []error
 	for _, facts := range observed {
-		plan := Decide(facts)
-		done, err := r.apply(ctx, facts.Check, plan)
+		plan, now := Decide(facts), r.Clock.Now()
+		value, _ := r.did.Load(facts.Check.UID)
+		did, _ := value.(undone.Did[Action])
+		if wait := did.Until(now).Sub(now); plan.Action == Claim && did.Do == Claim && wait > 0 {
+			result.RequeueAfter = cmp.Or(min(wait, result.RequeueAfter), wait) // another client removes the claim each time
+			continue
+		}
+		done, claimed, err := r.apply(ctx, facts.Check, plan)
+		if done != Leave {
+			again := did.Again(done, now)
+			r.did.Store(facts.Check.UID, again)
+			if claimed != nil && again.Times == undone.Tells {
+				event := recorder.Warning(mendv1.EventUndone, "Claim", "%s", undone.Text("claim", undone.WritersSince(claimed, "", did.At)))
+				event.About = claimed
+				recorder.Send(r.Recorder, event)
+			}
+		}
 		switch {
 		case apierrors.IsConflict(err):
 			result.RequeueAfter = enqueue.Conflicted // by then the cache shows what somebody else has written

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -33,6 +34,8 @@ type fixture struct {
 	c      client.WithWatch
 	r      *Reconciler
 	events *events.FakeRecorder
+	clock  *clocktesting.FakePassiveClock
+	claims int // that were written
 	// fails is why the next write fails.
 	fails error
 }
@@ -41,7 +44,7 @@ const person = client.FieldOwner("a-person")
 
 func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
-	f := &fixture{t: t, events: events.NewFakeRecorder(100)}
+	f := &fixture{t: t, events: events.NewFakeRecorder(100), clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
 		t.Fatal(err)
@@ -52,10 +55,11 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 				f.fails = nil
 				return err
 			}
+			f.claims++
 			return c.Apply(ctx, o, opts...)
 		},
 	}).Build()
-	f.r = &Reconciler{Client: f.c, Namespaces: f.c, Recorder: f.events}
+	f.r = &Reconciler{Client: f.c, Namespaces: f.c, Recorder: f.events, Clock: f.clock}
 	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
 	f.create(theCluster())
 	for _, o := range objects {
@@ -368,5 +372,30 @@ func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
 			t.Errorf("step %d: %v", i, err)
 		}
 		f.wants(step.want)
+	}
+}
+
+// A tool that applies a check from a file in which it is not claimed.
+func TestAClaimThatIsRemovedAgainAndAgainIsMadeEverMoreRarely(t *testing.T) {
+	f := newFixture(t, check("mhc", nil))
+	f.label(theCluster(), mendv1.ClaimLabelAct)
+	for range 600 { // ten minutes
+		if _, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())}); err != nil {
+			t.Fatal(err)
+		}
+		f.patch(check("mhc", nil), `{"annotations":{%q:null,"applied":"%d"}}`, clusterv1.PausedAnnotation, f.claims)
+		f.clock.SetTime(f.clock.Now().Add(time.Second))
+	}
+	if f.claims < 8 || f.claims > 12 {
+		t.Errorf("it is claimed %d times", f.claims)
+	}
+	var told []string
+	for len(f.events.Events) > 0 {
+		if event := <-f.events.Events; strings.Contains(event, mendv1.EventUndone) {
+			told = append(told, event)
+		}
+	}
+	if len(told) != 1 || !strings.Contains(told[0], "likely a-person, removes the claim") {
+		t.Errorf("told: %v", told)
 	}
 }

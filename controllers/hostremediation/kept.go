@@ -4,10 +4,8 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -15,6 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // kept is what this process knows of a remediation besides what is stored.
@@ -121,27 +120,13 @@ func (r *Reconciler) observeUndoers(ctx context.Context, w *observed, step power
 		return nil
 	}
 	if w.record.State == powercycle.MovingWorkload && w.seen.Node != nil {
-		w.undoers = writersSince(w.seen.Node, w.kept.did.At)
+		w.undoers = undone.WritersSince(w.seen.Node, "", w.kept.did.At)
 		return nil
 	}
 	found := w.found
 	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
 		return err
 	}
-	w.undoers = writersSince(found.Host, w.kept.did.At)
+	w.undoers = undone.WritersSince(found.Host, "", w.kept.did.At)
 	return nil
-}
-
-// writersSince names the clients, but for kubemend, that have written more than the status of obj since; empty if there are none. The API
-// server does not move the stamp of one that has only removed something, so that it need not be one of them. Its stamps are whole seconds.
-func writersSince(obj metav1.Object, since time.Time) string {
-	var names []string
-	for _, entry := range obj.GetManagedFields() {
-		newer := entry.Time != nil && !entry.Time.Time.Before(since.Truncate(time.Second))
-		if newer && entry.Subresource == "" && entry.Manager != mendv1.FieldOwner {
-			names = append(names, entry.Manager)
-		}
-	}
-	slices.Sort(names)
-	return strings.Join(slices.Compact(names), ", ")
 }

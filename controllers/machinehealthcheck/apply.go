@@ -38,6 +38,9 @@ type outcome struct {
 	unsure, lost bool
 	// released is the request that was deleted because no target needs it any more; the step has no target then.
 	released *remediationrequest.Metadata
+	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
+	wrote  string
+	undone time.Time
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again bool
 	// refused is the error for which no request could be made, be it known before or not.
@@ -212,13 +215,19 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// set sets conditions on machine, that of s as it was last read or written, and reports whether they are stored.
+// set sets conditions on machine, that of s as it was last read or written, and reports whether they are stored. Those that were set the
+// last time, and that another client has removed, are set again after a pause.
 func (r *Reconciler) set(
 	ctx context.Context, state *observed, s step, machine *clusterv1.Machine, conditions []metav1.Condition, o outcome,
 ) (outcome, bool) {
 	next := s.with(state, machine, conditions)
 	if sameConditions(next, machine) {
 		return o, true
+	}
+	o.wrote = fmt.Sprint(conditions)
+	if did := state.before.did[machine.UID]; did.Do == o.wrote && state.Now.Before(did.Until(state.Now)) {
+		o.undone = did.Until(state.Now)
+		return o, false
 	}
 	return r.save(ctx, next, o)
 }

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -10,11 +9,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1" //nolint:depguard,staticcheck // users may still apply it
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	kjson "sigs.k8s.io/json"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // RemediationAllowed is the condition of a check, and its own reason while remediation is allowed.
@@ -317,22 +315,26 @@ func cooldown(facts *Facts, plan *Plan) metav1.Condition {
 // selectsWithin is how long after a check its Machines, or what makes them, may be created.
 const selectsWithin = 10 * time.Minute
 
-// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written: nothing else would
-// ever show that.
+// effective is the condition Effective, which a check has while it, or one of its rules, can never act as it is written, or while a clock
+// forbids it: nothing else on the check would show that.
 func effective(facts *Facts) metav1.Condition {
 	var reasons, lines []string
 	flaw := func(reason, text string) {
 		reasons, lines = append(reasons, reason), append(lines, text)
 	}
-	if dropped := droppedField(facts.Check); dropped != "" {
+	specs := map[string]any{
+		clusterv1.GroupVersion.String():      &clusterv1.MachineHealthCheckSpec{},
+		clusterv1beta1.GroupVersion.String(): &clusterv1beta1.MachineHealthCheckSpec{},
+	}
+	if dropped := rule.DroppedField(facts.Check.Annotations, specs); dropped != "" {
 		flaw(mendv1.FieldDroppedReason, dropped)
 	}
-	for i, rule := range facts.Check.Spec.Checks.UnhealthyNodeConditions {
-		switch rule.Status {
+	for i, cond := range facts.Check.Spec.Checks.UnhealthyNodeConditions {
+		switch cond.Status {
 		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
 		default:
 			flaw(mendv1.NoSuchStatusReason, fmt.Sprintf("spec.checks.unhealthyNodeConditions[%d] is never met: "+
-				"no condition has the status %q, but True, False or Unknown", i, rule.Status))
+				"no condition has the status %q, but True, False or Unknown", i, cond.Status))
 		}
 	}
 	if len(facts.Policy.Rules) == 0 && facts.Policy.NodeStartup == 0 {
@@ -343,6 +345,11 @@ func effective(facts *Facts) metav1.Condition {
 		flaw(mendv1.SelectsNothingReason, "spec.selector matches no Machine of Cluster "+facts.Check.Spec.ClusterName+
 			", and the labels of no template of a MachineDeployment or MachineSet: labels of Nodes are not those of Machines")
 	}
+	if facts.Policy.Misjudges(facts.ClockAhead) {
+		flaw(string(ManagerClockWrong), "The clock of the manager differs from that of an API server, here or of Cluster "+
+			facts.Check.Spec.ClusterName+", by more than the shortest timeout of the check: no machine is judged before that ends. "+
+			"See kubemend_clock_error_seconds for which clock is wrong, and set it")
+	}
 	switch len(lines) {
 	case 0:
 		return metav1.Condition{Type: mendv1.Effective}
@@ -350,33 +357,4 @@ func effective(facts *Facts) metav1.Condition {
 		return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], lines[0])
 	}
 	return condition(mendv1.Effective, metav1.ConditionFalse, reasons[0], "* "+strings.Join(lines, "\n* "))
-}
-
-// droppedField says which field of spec a user has applied and the API server has dropped, such as one of another version; empty if none
-// is known: kubectl keeps what it applied in an annotation. The API server minds the case of a field.
-func droppedField(check *clusterv1.MachineHealthCheck) string {
-	var kept struct {
-		APIVersion string          `json:"apiVersion"`
-		Spec       json.RawMessage `json:"spec"`
-	}
-	if err := json.Unmarshal([]byte(check.Annotations[corev1.LastAppliedConfigAnnotation]), &kept); err != nil {
-		return ""
-	}
-	var spec any
-	switch kept.APIVersion {
-	case clusterv1.GroupVersion.String():
-		spec = &clusterv1.MachineHealthCheckSpec{}
-	case clusterv1beta1.GroupVersion.String():
-		spec = &clusterv1beta1.MachineHealthCheckSpec{}
-	default:
-		return ""
-	}
-	dropped, _ := kjson.UnmarshalStrict(kept.Spec, spec) // what is of another type the API server has refused
-	for _, err := range dropped {
-		if field, unknown := strings.CutPrefix(err.Error(), "unknown field "); unknown {
-			return fmt.Sprintf("The field %s, which was applied in spec, does not exist in %s: the API server has dropped it",
-				health.Quoted(field), kept.APIVersion)
-		}
-	}
-	return ""
 }

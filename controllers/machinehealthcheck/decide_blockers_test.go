@@ -90,6 +90,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},
 		"a place of an owner that never answers, after an hour": {facts(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
+		"no place, as an owner has said in v1beta1 alone why it does not": {
+			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
+		},
+		"a place of one that has said nothing else for an hour": {
+			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(time.Hour))).with(atOnce(1)), nil,
+		},
 		"a first node that never came, as those of machines before it": {
 			facts(bad(unstarted)).with(former(2 * time.Hour)), []Reason{RemediationLoop},
 		},
@@ -219,37 +225,6 @@ func (d *Decision) blockerEnds() []blockerEnd {
 		all = append(all, blockerEnd{blocker.Rule, blocker.Until})
 	}
 	return all
-}
-
-// What time alone ends says when.
-func TestWhenABlockerEnds(t *testing.T) {
-	until := noon.Add(3 * time.Minute)
-	for name, tc := range map[string]struct {
-		given Facts
-		want  blockerEnd
-	}{
-		"a timeout when it expires": {facts(is(health.Pending)), blockerEnd{WithinTimeout, noon.Add(time.Minute)}},
-		"a power cycle when it does not count any more": {
-			facts(bad(func(t *givenMachine) { t.Cycle = cycleDeletingUntil(until) })), blockerEnd{PowerCycleInProgress, until},
-		},
-		"power cycles that cannot be read when they would be over": {
-			facts(bad(onHost)).with(func(f *Facts) { f.CyclesUnread = until }), blockerEnd{PowerCyclesUnread, until},
-		},
-		"a cooldown when it is over": {
-			facts(bad()).with(coolsFor(10*time.Minute), cooling(7*time.Minute)), blockerEnd{CoolingDown, until},
-		},
-		"a check that is awaited after ten minutes": {
-			facts(bad(besideCheck(Opinion{}))).with(knownSince("a", 4*time.Minute)), blockerEnd{OtherCheckUnheard, noon.Add(6 * time.Minute)},
-		},
-		"what was just seen after the settling time":   {facts(bad()).with(limitsMatter), blockerEnd{JustSeen, noon.Add(Settling)}},
-		"too many unhealthy machines end with no time": {facts(bad()).with(tooMany), blockerEnd{by: TooManyUnhealthy}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.given).Decisions[0].blockerEnds(); !slices.Equal(got, []blockerEnd{tc.want}) {
-				t.Errorf("blocked by %v, want %v", got, tc.want)
-			}
-		})
-	}
 }
 
 // A condition that says why a machine is not judged is not what keeps it from being remediated later.

@@ -102,6 +102,8 @@ func TestTheConditionsOfACheck(t *testing.T) {
 		"another check on which kubemend acts too": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
 			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
 		"a check without rules": {facts(unclaimed, func(f *Facts) { f.Policy = health.Policy{} }), false, map[string]string{mendv1.Effective: "False/NoRules"}},
+		"a clock that is wrong": {facts(unclaimed, func(f *Facts) { f.ClockAhead = 24 * time.Hour }), false,
+			map[string]string{mendv1.Effective: "False/ManagerClockWrong"}},
 		"a status that no condition has": {facts(unclaimed, func(f *Facts) {
 			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
 		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
@@ -230,22 +232,6 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		if got := Decide(tc.given).Needs; got != tc.want {
 			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)
 		}
-	}
-}
-
-// A storm is remembered by the process as well: one that begins and ends before the cache shows the status that says so has its cooldown.
-func TestAStormThatTheStatusDoesNotShowYetIsRemembered(t *testing.T) {
-	cooldown := 10 * time.Minute
-	f := facts(bad(), bad(), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown = 1, &cooldown
-	storm := Decide(f)
-	if !storm.Storm.Active {
-		t.Fatal("two unhealthy machines make no storm")
-	}
-	f = facts(bad(), is(health.Healthy), is(health.Healthy))
-	f.Limits.AtMost, f.Cooldown, f.Memory.Check, f.Memory.Storm = 1, &cooldown, f.Check.UID, storm.Memory.Storm
-	if p := Decide(f); p.Grant.Reason != budget.CoolingDown {
-		t.Errorf("after it the limits say %v, want a cooldown", p.Grant.Reason)
 	}
 }
 

@@ -137,13 +137,6 @@ func waitsForOthersNow(t *givenMachine) {
 	t.Request.Annotations = map[string]string{mendv1.WaitsForAnnotation: "HostKeptOff"}
 }
 
-// cycleDeletingUntil is a power cycle that is being deleted and counts until then.
-func cycleDeletingUntil(until time.Time) *metav1.PartialObjectMetadata {
-	return &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
-		Finalizers: []string{mendv1.HostRemediationFinalizer}, DeletionTimestamp: &metav1.Time{Time: until.Add(-cycleDeletingFor)},
-	}}
-}
-
 // updatingFor is a machine that is updated in place for so long, ruledOut one against whose update there is a rule.
 func updatingFor(d time.Duration) func(*givenMachine) {
 	return func(t *givenMachine) {
@@ -171,6 +164,18 @@ func askedAgo(d time.Duration) func(*givenMachine) {
 		has(t.Machine, since(OwnerRemediated, metav1.ConditionFalse, waitingForRemediation, ago(d)))
 	}
 }
+
+// saysInV1Beta1 is an owner that has answered so long ago, as RKE2's and k0smotron's do, and whose kind so is known to answer.
+func saysInV1Beta1(d time.Duration) func(*givenMachine) {
+	return func(t *givenMachine) {
+		t.SetV1Beta1Conditions(clusterv1.Conditions{{
+			Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,
+			Reason: clusterv1.WaitingForRemediationV1Beta1Reason, Message: "can't remediate", LastTransitionTime: metav1.NewTime(ago(d)),
+		}})
+		t.OwnerKindSilent = AnsweringOwner(t.Machine) == ""
+	}
+}
+
 func unowned(t *givenMachine)  { t.OwnerReferences = nil }
 func unusable(t *givenMachine) { t.Unusable = errors.New("it is odd") }
 func markedHealthy(t *givenMachine) {

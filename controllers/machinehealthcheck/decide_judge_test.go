@@ -149,19 +149,3 @@ func TestWhatTheClusterChangesAboutAVerdict(t *testing.T) {
 		})
 	}
 }
-
-// Time alone makes a machine unhealthy, and a clock that is set back makes it pending again, although no event says so.
-func TestAVerdictThatTimeChangesIsGivenAnew(t *testing.T) {
-	f := judging(silent(ago(4 * time.Minute)))
-	for _, pass := range []struct {
-		at   time.Duration
-		want health.State
-	}{{0, health.Pending}, {time.Minute - 1, health.Pending}, {time.Minute, health.Unhealthy}, {time.Hour, health.Unhealthy}, {0, health.Pending}, {time.Minute, health.Unhealthy}} {
-		f.Now = noon.Add(pass.at)
-		p := judged(f)
-		if got := p.Decisions[0]; got.Verdict.State != pass.want || got.Starts() != (pass.want == health.Unhealthy) {
-			t.Errorf("after %s: %s, starts %t", pass.at, got.Verdict.State, got.Starts())
-		}
-		f.Memory = p.Memory
-	}
-}

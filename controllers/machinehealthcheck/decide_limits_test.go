@@ -54,20 +54,12 @@ func TestWhatTheLimitsCount(t *testing.T) {
 	}
 }
 
-func TestAllAreRequestedWhenNoneWaits(t *testing.T) {
-	for name, tc := range map[string]struct {
-		given Facts
-		want  bool
-	}{
-		"none is unhealthy":          {facts(is(health.Healthy)), true},
-		"one waits for a place":      {facts(bad()).with(atOnce(0)), false},
-		"it is in flight":            {facts(bad(asked)), true},
-		"an answer is awaited":       {facts(is(health.Healthy)).with(unsettled), false},
-		"one was just seen":          {facts(bad()).with(limitsMatter), false},
-		"requests are not known yet": {facts(is(health.Healthy)).with(external).with(func(f *Facts) { f.Template.Known = false }), false},
-	} {
-		if got := Decide(tc.given).AllRequested; got != tc.want {
-			t.Errorf("%s: %t", name, got)
+// An observed check explains what would block it if it were acted on: the machine itself takes no place of another one.
+func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
+	for places, want := range map[int]bool{1: false, 0: true} {
+		f := facts(bad(), bad(asked)).with(observe).with(atOnce(places + 1))
+		if got := Decide(f).Decisions[0].Blocked(RemediationsInProgress); got != want {
+			t.Errorf("%d places besides the one in flight: blocked %t", places, got)
 		}
 	}
 }

@@ -33,24 +33,6 @@ func TestAMachineThatWasJustSeenIsReconciledAgain(t *testing.T) {
 	}
 }
 
-func TestAVerdictHoldsUntilTheHostCountsAsPowerCycled(t *testing.T) {
-	until := noon.Add(time.Minute)
-	cycled := func(t *givenMachine) { t.Cycle = cycleDeletingUntil(until) }
-	for name, tc := range map[string]struct {
-		given givenMachine
-		want  time.Time
-	}{
-		"of an unhealthy machine":             {bad(cycled), until},
-		"not of a healthy one":                {is(health.Healthy, cycled), time.Time{}},
-		"not of one that is being deleted":    {bad(cycled, deleting), time.Time{}},
-		"not of one that is being remediated": {bad(cycled, asked), time.Time{}},
-	} {
-		if got := Decide(facts(tc.given)).VerdictsUntil; !got.Equal(tc.want) {
-			t.Errorf("%s: until %v, want %v", name, got, tc.want)
-		}
-	}
-}
-
 func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 	refused := func(t *givenMachine) { t.refused = ago(time.Minute) }
 	for state, want := range map[health.State]bool{health.Unhealthy: true, health.Pending: false, health.Healthy: false} {

@@ -211,15 +211,3 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 		}
 	}
 }
-
-func TestPagesKnowTheReasonsOfRules(t *testing.T) {
-	for reason, name := range map[Reason]string{
-		NotActing: explain.NotActing, MachineDeleting: explain.MachineBeingDeleted, AwaitsClusterAPI: explain.AwaitsClusterAPI,
-		WithinTimeout: explain.WithinTimeout, PowerCycleInProgress: explain.RemediationUnderWay, QueueUnread: explain.QueueUnread,
-		RemediationsInProgress: explain.RemediationsInProgress, OtherCheckRemediates: explain.OtherCheckRemediates, NotRead: explain.NotRead,
-	} {
-		if string(reason) != name {
-			t.Errorf("the rule %s has another name on pages: %s", reason, name)
-		}
-	}
-}

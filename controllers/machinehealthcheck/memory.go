@@ -19,6 +19,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
@@ -62,6 +63,8 @@ type remembered struct {
 	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not
 	// answered.
 	wrote map[string]bool
+	// did are the conditions that it set last, by the UIDs of the machines.
+	did map[types.UID]undone.Did[string]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// blocked is how many machines were blocked by what.
@@ -142,7 +145,9 @@ func after(state *observed, plan *Plan, done applied) remembered {
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
+		did: maps.Clone(state.before.did),
 	}
+	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -178,6 +183,12 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
+	if o.saved != nil {
+		if next.did == nil {
+			next.did = map[types.UID]undone.Did[string]{}
+		}
+		next.did[o.Target.UID] = next.did[o.Target.UID].Again(o.wrote, state.Now)
+	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
 	}
@@ -196,6 +207,9 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 		next.decided.NotBegun(o.Target.UID)
 	}
 }
+
+// undoneFor is for how long it counts what was set last: longer than the longest pause.
+const undoneFor = 10 * time.Minute
 
 // remediator names who remediates: the kind of the requests, or the machine's owner.
 func (state *observed) remediator() string {

@@ -146,7 +146,7 @@ func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mach
 }
 
 // signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of
-// nodes those that Cluster API repeats on the machine too.
+// nodes those that Cluster API repeats on the machine too. A Ready that the node has not counts from when it was first missed.
 func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, node *corev1.Node) []health.Signal {
 	var signals []health.Signal
 	mirrored := false
@@ -166,15 +166,24 @@ func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Mac
 	if node == nil {
 		return signals
 	}
+	ruled := func(kind corev1.NodeConditionType) bool {
+		return mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, func(rule clusterv1.UnhealthyNodeCondition) bool {
+			return rule.Type == kind
+		})
+	}
+	missing := ruled(corev1.NodeReady)
 	for i := range node.Status.Conditions {
 		cond := &node.Status.Conditions[i]
-		ruled := func(rule clusterv1.UnhealthyNodeCondition) bool { return rule.Type == cond.Type }
-		if mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, ruled) {
+		missing = missing && cond.Type != corev1.NodeReady
+		if ruled(cond.Type) {
 			signals = append(signals, health.Signal{
 				Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status), Reason: cond.Reason,
 				Since: cond.LastTransitionTime.Time,
 			})
 		}
+	}
+	if missing {
+		signals = append(signals, health.ReadyMissing)
 	}
 	return signals
 }

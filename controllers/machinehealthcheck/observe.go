@@ -210,8 +210,9 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
-// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache; before
-// these are known, by what the check says.
+// observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache. While
+// these are not known, or not installed, something is: nothing would show that the capacity of a machine is back. A reader without records
+// goes by what the check says.
 func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(state.Check))
 	if err != nil {
@@ -219,7 +220,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	}
 	said := ConditionOf(state.Check, mendv1.CapacityBack)
 	state.Capacity = Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
-	if !known && said != nil && said.Status == metav1.ConditionFalse {
+	if !known && (r.Records != nil || said != nil && said.Status == metav1.ConditionFalse) {
 		state.Capacity.Missing = 1
 	}
 	if len(missing) > 0 {

@@ -146,15 +146,6 @@ func TestAPowerCycleThatIsBeingDeletedHoldsItsMachineUntilADeadlineThatIsSaid(t 
 	}
 }
 
-// No event says that no controller has taken a power cycle on.
-func TestACheckIsReconciledWhenAPowerCycleThatNoControllerTakesOnStopsCounting(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy, powerCycled))
-	w.Targets[0].Cycle.CreationTimestamp = metav1.NewTime(ago(time.Minute))
-	if next, want := decide(w).VerdictsUntil, noon.Add(9*time.Minute); !next.Equal(want) {
-		t.Errorf("the next reconcile is at %s, want %s", next, want)
-	}
-}
-
 // metal has one host for all machines, which it cannot find for the machine m.
 type metal struct {
 	found host.Found

@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
@@ -67,6 +68,10 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 			add(kind, mendv1.EventMachineMarkedUnhealthy, "Judge", text)
 		case o.recovered():
 			add(corev1.EventTypeNormal, mendv1.EventMachineHealthy, "Judge", marked+"healthy again by "+check)
+		}
+		if did := state.before.did[o.Target.UID]; o.saved != nil && did.Again(o.wrote, state.Now).Times == undone.Tells {
+			writers := undone.WritersSince(o.saved, "status", did.At)
+			add(corev1.EventTypeWarning, mendv1.EventUndone, "Judge", undone.Text("conditions", writers))
 		}
 		if o.newlyRefused() {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
@@ -154,7 +159,8 @@ func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) 
 	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
 	}
-	if cond, turned := turned(state.Check, next, mendv1.Effective); turned {
+	cond, stored := ConditionOf(next, mendv1.Effective), ConditionOf(state.Check, mendv1.Effective)
+	if cond != nil && (stored == nil || stored.Message != cond.Message) {
 		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
 	}
 	if kind, reason, text := reachNote(state.Check, next); reason != "" {
@@ -217,6 +223,9 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done
 	}
 	if failed > 0 {
 		at = health.Earliest(at, state.Now.Add(enqueue.Backoff(failed)))
+	}
+	for _, o := range done.outcomes {
+		at = health.Earliest(at, o.undone)
 	}
 	if errs, _ := done.failures(state); len(errs) > 0 {
 		log.FromContext(ctx).Error(errors.Join(errs...), "Reconcile failed, retrying", "tries", failed)

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -52,14 +54,29 @@ func failedAndReady(t *Target) {
 	t.Health = &facts
 }
 
-// A manager that starts has not read the records yet.
-func TestTheCapacityOfTheOneBeforeIsAwaitedAlsoAfterARestart(t *testing.T) {
-	for said, want := range map[metav1.ConditionStatus]int{metav1.ConditionFalse: 0, metav1.ConditionTrue: 1} {
+// A manager that starts has not read the records yet, and one without their CRD never does: nothing shows then that the capacity of the
+// machine before is back. A reader knows what the check says.
+func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T) {
+	manager := &records.Records{}
+	for name, tc := range map[string]struct {
+		records *records.Records
+		said    metav1.ConditionStatus
+		want    int
+	}{
+		"a manager that knows no record":         {records: manager},
+		"nor if the check says that it was back": {records: manager, said: metav1.ConditionTrue},
+		"a reader of a check that says nothing":  {want: 1},
+		"of one that says that it is back":       {said: metav1.ConditionTrue, want: 1},
+		"of one that says that it is not":        {said: metav1.ConditionFalse},
+	} {
 		w := aCheck(a("m", health.Unhealthy, failedAndReady))
-		conditions.Set(w.Check, metav1.Condition{Type: mendv1.CapacityBack, Status: said, Reason: "Test"})
-		(&Reconciler{}).observeCapacity(t.Context(), w)
-		if got := starts(w.decide()); got != want {
-			t.Errorf("CapacityBack=%s: %d start, want %d", said, got, want)
+		if tc.said != "" {
+			conditions.Set(w.Check, metav1.Condition{Type: mendv1.CapacityBack, Status: tc.said, Reason: "Test"})
+		}
+		(&Reconciler{Records: tc.records}).observeCapacity(t.Context(), w)
+		p := w.decide()
+		if got, asks := starts(p), p.Decisions[0].Blocked(FailureContradicted); got != tc.want || asks == (tc.want == 1) {
+			t.Errorf("%s: %d start, want %d; a person is asked: %t", name, got, tc.want, asks)
 		}
 	}
 }
@@ -83,6 +100,28 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 		}
 	}
 	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
+	var check clusterv1.MachineHealthCheckStatus
+	var got []string
+	for _, status := range []metav1.ConditionStatus{"True", "NotReady", "NotReady", "Ready", "True", "Ready"} {
+		w := aCheck(a("m", health.Healthy))
+		met := clusterv1.UnhealthyNodeCondition{Type: "Ready", Status: corev1.ConditionStatus(status)}
+		w.Check.Spec.Checks.UnhealthyNodeConditions, w.Check.Status = []clusterv1.UnhealthyNodeCondition{met}, check
+		p := decide(w)
+		next := statusAfter(w, p, result{})
+		for _, note := range turnNotes(w, p, next) {
+			got = append(got, note.Kind+" "+note.Reason+" "+note.Text)
+		}
+		check = next.Status
+	}
+	never := "Warning IneffectiveCheck spec.checks.unhealthyNodeConditions[0] is never met: " +
+		"no condition has the status %q, but True, False or Unknown"
+	want := []string{fmt.Sprintf(never, "NotReady"), fmt.Sprintf(never, "Ready"), fmt.Sprintf(never, "Ready")}
+	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 }

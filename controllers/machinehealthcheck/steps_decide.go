@@ -296,8 +296,8 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 			"Its owner, "+owner.Kind+" "+owner.Name+", cannot remediate it: the condition "+OwnerRemediated+" says why")
 	case byOwner:
 		text := "Its owner, " + owner.Kind + " " + owner.Name + ", was asked to remediate it"
-		if answer := olderAnswer(target.Machine); answer != "" && OwnerAnswer(target.Machine) == "" {
-			text += ". It says: " + answer
+		if answer := olderAnswer(target.Machine); answer != nil && OwnerAnswer(target.Machine) == "" {
+			text += ". It says: " + cmp.Or(answer.Message, answer.Reason)
 		}
 		if silent := target.silentFrom(); decision.InFlight && !silent.IsZero() && !facts.Now.Before(silent) {
 			return condition(mendv1.Remediation, metav1.ConditionFalse, mendv1.OwnerSilentReason,

@@ -201,28 +201,31 @@ const (
 	CannotRemediate
 )
 
-const (
-	// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in
-	// flight.
-	ownerAnswersWithin = time.Hour
-)
+// ownerAnswersWithin is for how long an owner that was asked and does not answer takes a place under the limit on remediations in flight.
+const ownerAnswersWithin = time.Hour
 
-// AnsweringOwner is the kind of the owner of machine if that was asked and has answered, in the condition of v1beta2; else it is empty.
+// AnsweringOwner is the kind of the owner of machine if that was asked and has answered, in either flavour of the condition; else it is
+// empty.
 func AnsweringOwner(machine *clusterv1.Machine) string {
-	owner := metav1.GetControllerOfNoCopy(machine)
-	if asked := ConditionOf(machine, OwnerRemediated); owner == nil || asked == nil || asked.Reason == waitingForRemediation {
+	owner, asked := metav1.GetControllerOfNoCopy(machine), ConditionOf(machine, OwnerRemediated)
+	if owner == nil || asked == nil || asked.Reason == waitingForRemediation && olderAnswer(machine) == nil {
 		return ""
 	}
 	return owner.Kind
 }
 
-// silentFrom is from when on the owner of target, which was asked, counts as one that never answers, since its kind may know nothing of
-// remediations; zero if it does not. It answers in the condition of v1beta2 that Cluster API knows.
+// silentFrom is from when on the owner of target, which was asked, counts as one that never remediates it, since its kind may know nothing
+// of remediations; zero if it does not. One that knows v1beta1 alone says there why it does not, and not whether it will: that counts for
+// as long after it last said something else.
 func (target *Target) silentFrom() time.Time {
-	asked := ConditionOf(target, OwnerRemediated)
+	asked, answer := ConditionOf(target, OwnerRemediated), olderAnswer(target.Machine)
 	from := Since(asked)
-	if OwnerOf(target.Machine) != Asked || asked.Reason != waitingForRemediation || from.IsZero() || !target.OwnerKindSilent {
+	waits := OwnerOf(target.Machine) == Asked && asked.Reason == waitingForRemediation && !from.IsZero()
+	if !waits || answer == nil && !target.OwnerKindSilent {
 		return time.Time{}
+	}
+	if answer != nil && answer.LastTransitionTime.After(from) {
+		from = answer.LastTransitionTime.Time
 	}
 	if target.Health.Resumed.After(from) { // while Cluster API was paused nobody could answer
 		from = target.Health.Resumed
@@ -236,14 +239,17 @@ func (target *Target) stuck(now time.Time) bool {
 	return OwnerOf(target.Machine) == CannotRemediate || !silent.IsZero() && !now.Before(silent)
 }
 
-// olderAnswer is what the owner of machine, which was asked, says in the condition of v1beta1, for those that know no other one.
-func olderAnswer(machine *clusterv1.Machine) string {
-	for _, cond := range machine.GetV1Beta1Conditions() {
-		if cond.Type == clusterv1.MachineOwnerRemediatedV1Beta1Condition && cond.Status == corev1.ConditionFalse {
-			return cond.Message // ours has none
-		}
+// olderAnswer is the condition of v1beta1 in which the owner of machine, which was asked, has answered; nil if it is as kubemend wrote it.
+func olderAnswer(machine *clusterv1.Machine) *clusterv1.Condition {
+	list := machine.GetV1Beta1Conditions()
+	i := slices.IndexFunc(list, func(cond clusterv1.Condition) bool {
+		return cond.Type == clusterv1.MachineOwnerRemediatedV1Beta1Condition && cond.Status == corev1.ConditionFalse &&
+			(cond.Message != "" || cond.Reason != clusterv1.WaitingForRemediationV1Beta1Reason)
+	})
+	if i < 0 {
+		return nil
 	}
-	return ""
+	return &list[i]
 }
 
 // OwnerOf is how far the owner of machine has got.

@@ -235,6 +235,34 @@ func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	}
 }
 
+// Somebody's merge patch has replaced the list of conditions: a kubelet that runs writes Ready anew within seconds.
+func TestAReadyConditionThatVanishedIsNeitherARecoveryNorAFailure(t *testing.T) {
+	const m = time.Minute
+	f, r := newFleet(), &Reconciler{}
+	f.change("a", func(*clusterv1.Machine) {})
+	for _, look := range []struct {
+		at    time.Duration
+		ready corev1.ConditionStatus // empty: there is none
+		want  health.State
+	}{
+		{0, "Unknown", health.Pending}, {4 * m, "", health.Pending}, {5 * m, "", health.Unhealthy}, {6 * m, "Unknown", health.Unhealthy},
+		{7 * m, "True", health.Healthy}, {8 * m, "", health.Pending}, {13*m - 1, "", health.Pending}, {13 * m, "", health.Unhealthy},
+	} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
+		if look.ready != "" {
+			turned := metav1.NewTime(noon.Add(look.at))
+			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: look.ready, LastTransitionTime: turned}}
+		}
+		_ = f.nodes.Update(node)
+		if got := f.seen(t.Context(), t, r, noon.Add(look.at))["a"].Verdict.State; got != look.want {
+			t.Errorf("after %s the machine is %s, want %s", look.at, got, look.want)
+		}
+	}
+	if got := f.seen(t.Context(), t, &Reconciler{}, noon.Add(14*m))["a"].Verdict.State; got != health.Pending {
+		t.Errorf("at the first look of a process the machine is %s", got)
+	}
+}
+
 // A kubelet whose clock is behind says that it is Unknown for long, and a homemade reporter says nothing.
 func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 	const h = time.Hour

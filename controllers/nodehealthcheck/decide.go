@@ -215,9 +215,6 @@ func (f *Facts) Concerns(n *Node) bool {
 	return n.Exists() && (len(signals) > 0 || !reported)
 }
 
-// neverReported is the reason of the missing Ready condition of a node, as the node-lifecycle controller writes it.
-const neverReported = "NodeStatusNeverUpdated"
-
 // sees is what is seen of n now, after what was seen last.
 //
 // A node that has no Ready condition is taken as Ready=Unknown: since it was created, if this process was there then, else since that was
@@ -227,7 +224,7 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	signals, reported := f.Signals(n)
 	now, created := health.Seen{Object: n.ID(), At: f.Now, Signals: signals}, n.Object.CreationTimestamp.Time
 	if !reported {
-		missing := health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: neverReported}
+		missing := health.ReadyMissing
 		if !created.Before(f.Since) {
 			missing.Since = created
 		}

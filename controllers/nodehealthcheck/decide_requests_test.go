@@ -187,12 +187,15 @@ func answerOf(d escalation.Decision) Answer { return Answer{Decision: d} }
 
 func TestLeaseStep(t *testing.T) {
 	classic, step := Term{Length: defaultTerm}, Term{Length: 5 * time.Minute, Overdue: 15 * time.Minute}
+	timeless := leaseFor(us, 6*time.Minute, 0, 0)
+	timeless.Spec.AcquireTime = nil
 	for name, tc := range map[string]struct {
 		lease *Lease
 		term  Term
 		since time.Duration // ago
 		want  LeaseAction
 	}{
+		"one without a time counts from the remediation": {timeless, step, 901 * time.Second, DropLease},
 		"none is taken":                                             {nil, classic, time.Minute, TakeLease},
 		"a fresh one of ours is kept":                               {leaseFor(us, 11*time.Minute, 0, 0), classic, 0, KeepLease},
 		"ours is kept for half its term":                            {leaseFor(us, 11*time.Minute, 5*time.Minute, 299*time.Second), classic, 0, KeepLease},
@@ -216,8 +219,8 @@ func TestLeaseStep(t *testing.T) {
 			if got != tc.want {
 				t.Errorf("next() = %v, want %v", got, tc.want)
 			}
-			if !again.IsZero() && !again.After(epoch) {
-				t.Errorf("to be looked at again at %v, which is over", again)
+			if !again.IsZero() && !again.After(epoch) || got == RenewLease && !again.Equal(epoch.Add(tc.term.Length/2)) {
+				t.Errorf("to be looked at again at %v", again)
 			}
 		})
 	}
@@ -235,21 +238,6 @@ func TestTheTermOfALeaseIsThatOfItsStep(t *testing.T) {
 		if got := termOf(steps, step); got != want {
 			t.Errorf("termOf(%d) = %v, want %v", step, got, want)
 		}
-	}
-}
-
-func TestALeaseOfOursWithoutATimeCountsFromTheRemediation(t *testing.T) {
-	lease, step := leaseFor(us, 6*time.Minute, 0, 0), Term{Length: 5 * time.Minute, Overdue: 15 * time.Minute}
-	lease.Spec.AcquireTime = nil
-	if got, _ := lease.next(step, epoch.Add(-901*time.Second), epoch); got != DropLease {
-		t.Errorf("got %v, want it to be given back", got)
-	}
-}
-
-func TestARenewedLeaseIsRenewedAgainAfterHalfItsTerm(t *testing.T) {
-	got, again := leaseFor(us, 11*time.Minute, 6*time.Minute, 6*time.Minute).next(Term{Length: defaultTerm}, epoch, epoch)
-	if want := epoch.Add(defaultTerm / 2); got != RenewLease || !again.Equal(want) {
-		t.Errorf("got %v and again at %s, want it renewed and again at %s", got, again, want)
 	}
 }
 

@@ -352,6 +352,11 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 // Nothing else would ever show that a check can never act as it is written. (medik8s says nothing)
 func TestACheckThatCanNeverActSaysSo(t *testing.T) {
 	noSuchStatus := func(f *Facts) { f.Check.Spec.UnhealthyConditions[0].Status = "unknown" }
+	applied := func(f *Facts) {
+		f.Check.Annotations = map[string]string{
+			corev1.LastAppliedConfigAnnotation: `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"unhealthyConditons":[]}}`,
+		}
+	}
 	made := func(ago time.Duration) func(*Facts) {
 		return func(f *Facts) { f.Check.CreationTimestamp = metav1.NewTime(epoch.Add(-ago)) }
 	}
@@ -362,6 +367,7 @@ func TestACheckThatCanNeverActSaysSo(t *testing.T) {
 		"a rule that a node may meet":               {of(healthy()), ""},
 		"a status that no condition has":            {of(healthy()).with(noSuchStatus), mendv1.NoSuchStatusReason},
 		"no node, ten minutes after it was created": {of().with(made(10 * time.Minute)), mendv1.SelectsNothingReason},
+		"a field that the API server has dropped":   {of(healthy()).with(applied), mendv1.FieldDroppedReason},
 		"no node yet":               {of().with(made(9 * time.Minute)), ""},
 		"a flaw that was corrected": {of(healthy()).with(saidIneffective), ""},
 	} {
@@ -370,6 +376,15 @@ func TestACheckThatCanNeverActSaysSo(t *testing.T) {
 			cond := meta.FindStatusCondition(Conditions(&tc.facts, &plan), mendv1.Effective)
 			if cond == nil && tc.reason != "" || cond != nil && (cond.Reason != tc.reason || cond.Status != metav1.ConditionFalse) {
 				t.Errorf("it says %v, want reason %q", cond, tc.reason)
+			}
+			before, after := &nhcv1.NodeHealthCheck{}, &nhcv1.NodeHealthCheck{}
+			if cond != nil {
+				after.Status.Conditions = []metav1.Condition{*cond}
+			}
+			events := ineffectiveEvents(before, after)
+			told := len(events) == 1 && events[0].Kind == corev1.EventTypeWarning && events[0].Text == cond.Message
+			if again := ineffectiveEvents(after, after); told != (cond != nil) || len(again) > 0 {
+				t.Errorf("the events are %v, and then %v", events, again)
 			}
 		})
 	}

@@ -1,11 +1,13 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -130,6 +132,44 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 				t.Errorf("m1 waits: %v, want %v; told: %v", !requested, row.waits, k.events())
 			}
 		})
+	}
+}
+
+// Package controlplane decides by it whose majority counts, and who is away.
+func TestWhatANodeSaysOfItsMember(t *testing.T) {
+	maintained := corev1.NodeCondition{Type: "MaintenanceInProgress", Status: corev1.ConditionTrue}
+	for name, tc := range map[string]struct {
+		edit   func(*corev1.Node)
+		holder string // of a lease on it
+		want   controlplane.Member
+	}{
+		"it is Ready": {},
+		"it is not":   {edit: func(n *corev1.Node) { n.Status.Conditions = nil }, want: controlplane.Member{Node: controlplane.Silent}},
+		"it votes": {
+			edit: func(n *corev1.Node) { n.Labels["node-role.kubernetes.io/etcd"] = "" },
+			want: controlplane.Member{Etcd: controlplane.EtcdLabelled},
+		},
+		"it is drained": {
+			edit: func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}} }, want: controlplane.Member{Away: true},
+		},
+		"it is in maintenance": {
+			edit: func(n *corev1.Node) { n.Status.Conditions = append(n.Status.Conditions, maintained) },
+			want: controlplane.Member{Away: true},
+		},
+		"it is cordoned":               {edit: func(n *corev1.Node) { n.Spec.Unschedulable = true }},
+		"another holder has leased it": {holder: "NMO", want: controlplane.Member{Away: true}},
+		"the check itself has":         {holder: us},
+	} {
+		state, node := &observed{facts: of()}, member("m")
+		state.leases = map[string]*coordinationv1.Lease{leaseName("m"): leaseOf(tc.holder, time.Hour, 0, 0)}
+		if tc.edit != nil {
+			tc.edit(node)
+		}
+		tc.want.Name, tc.want.Node = "m", cmp.Or(tc.want.Node, controlplane.Alive)
+		tc.want.Etcd = cmp.Or(tc.want.Etcd, controlplane.EtcdNotLabelled)
+		if diff := gocmp.Diff(tc.want, state.member(node)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }
 

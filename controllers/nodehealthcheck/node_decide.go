@@ -30,8 +30,10 @@ type Node struct {
 	Requests []Request // of this check; oldest first
 	// Gone are the requests that exist no more and that only the status remembers, Unseen those that cannot be read now.
 	Gone, Unseen []Listed
-	// Loop is how often requests for the node were made, by their records; read only if one is gone.
-	Loop repeats.Loop
+	// Loop is how often requests for the node were made, by their records; read only if one is gone. LoopAwaited is until when these are
+	// not known, after a start; zero if they are.
+	Loop        repeats.Loop
+	LoopAwaited time.Time
 	// Orphaned are requests of a check of the same name that was there before, Others those of others that name the node.
 	Orphaned, Others []*unstructured.Unstructured
 	// Named are the requests that have the name which one of the check would have, by template; read only if a remediation may start.

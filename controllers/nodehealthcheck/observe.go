@@ -177,6 +177,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, kno
 	state.attach()
 	for i := range state.facts.Nodes {
 		if n := &state.facts.Nodes[i]; len(n.Gone) > 0 {
+			n.LoopAwaited = r.Records.Awaited(ctx)
 			n.Loop = repeats.Of(r.Records.Repeated(ctx, r.Client, n.Gone[0].Resource.Namespace, "Node", n.Name), state.facts.Now)
 		}
 	}

@@ -2,7 +2,6 @@ package nodehealthcheck
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -44,6 +43,20 @@ func (k *fixture) records() []mendv1.RemediationRecord {
 // named are the records that the requests name which were made since, in their order.
 func (k *fixture) named(of *[]string) {
 	k.watch = func(req *unstructured.Unstructured) { *of = append(*of, req.GetAnnotations()[mendv1.RecordAnnotation]) }
+}
+
+// A manager that has just started does not know in how long a loop a node was.
+func TestAfterAStartARequestIsNotMadeAgainBeforeTheRecordsAreKnown(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...).recording()
+	badB(k)
+	k.remove(k.objects()[0])
+	k.after(time.Hour)
+	k.restart()
+	k.reconciles("nhc")
+	k.wants("the records are not known")
+	k.after(31 * time.Second)
+	k.settle("nhc")
+	k.wants("they are awaited no more", "Reboot/b")
 }
 
 func TestThereIsARecordBeforeTheRequest(t *testing.T) {
@@ -113,38 +126,6 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	}
 	if want := []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}; !slices.Equal(named, want) {
 		t.Errorf("the requests name %q, want %q", named, want)
-	}
-}
-
-func TestANodeIsRemediatedWithoutARecord(t *testing.T) {
-	for name, prepare := range map[string]func(*fixture){
-		"it cannot be written": func(k *fixture) {
-			k.fails = func(_ string, obj client.Object) error {
-				if _, record := obj.(*mendv1.RemediationRecord); record {
-					return errors.New("a quota is used up")
-				}
-				return nil
-			}
-		},
-		"the kind is not installed": func(k *fixture) {
-			k.r.Records.Installed = func(context.Context, string) (bool, error) { return false, nil }
-		},
-		"a command line writes none": func(k *fixture) { k.r.Records = nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"))...).recording()
-			prepare(k)
-			k.turn("w0", corev1.ConditionFalse)
-			k.settle("nhc")
-			k.after(5 * time.Minute)
-			k.settle("nhc")
-			if !slices.Equal(k.made, []string{"Reboot/w0"}) || len(k.records()) > 0 {
-				t.Fatalf("%q were made, with %d records", k.made, len(k.records()))
-			}
-			if named, has := k.objects()[0].GetAnnotations()[mendv1.RecordAnnotation]; has {
-				t.Errorf("the request names the record %q", named)
-			}
-		})
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.
@@ -192,12 +193,16 @@ const selectsWithin = 10 * time.Minute
 
 // ineffective is why the check, or one of its rules, can never act as it is written: nothing else would ever show that.
 func ineffective(f *Facts, p *Plan) (reason, message string) {
-	for i, rule := range f.Check.Spec.UnhealthyConditions {
-		switch rule.Status {
+	specs := map[string]any{nhcv1.GroupVersion.String(): &nhcv1.NodeHealthCheckSpec{}}
+	if dropped := rule.DroppedField(f.Check.Annotations, specs); dropped != "" {
+		return mendv1.FieldDroppedReason, dropped
+	}
+	for i, cond := range f.Check.Spec.UnhealthyConditions {
+		switch cond.Status {
 		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
 		default:
 			return mendv1.NoSuchStatusReason, fmt.Sprintf("spec.unhealthyConditions[%d] is never met: no condition has the status %q, "+
-				"but True, False or Unknown", i, rule.Status)
+				"but True, False or Unknown", i, cond.Status)
 		}
 	}
 	if p.Population.Total() == 0 && f.Now.Sub(f.Check.CreationTimestamp.Time) >= selectsWithin {

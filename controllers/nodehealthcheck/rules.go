@@ -301,8 +301,14 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RequestDeleted", asked: beforeNext,
-		When:     func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
-		Message:  "The request for node {node} was deleted a moment ago, it is made again a minute after it was made first",
+		When:    func(c *Case) bool { return c.n.Loop.Times <= 1 && c.f.Now.Before(c.remadeAt()) },
+		Message: "The request for node {node} was deleted{why}, it is made again a minute after it was made first",
+		Why: func(c *Case) string {
+			if c.f.Now.Before(c.n.LoopAwaited) {
+				return ", and how often before is not known yet, as the manager has just started; at the earliest"
+			}
+			return " a moment ago"
+		},
 		EndsWhen: "a minute has passed since it was made first", Until: (*Case).remadeAt,
 	},
 	{

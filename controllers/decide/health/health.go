@@ -65,10 +65,14 @@ type Signal struct {
 	Late  Doubt
 }
 
+// ReadyMissing is what a Node says that has no Ready condition, as the node-lifecycle controller would write it: somebody has replaced the
+// list of conditions. A kubelet that runs restores it within ten seconds; without this a Node that was not Ready would count as recovered.
+var ReadyMissing = Signal{Source: OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusNeverUpdated"}
+
 // Rule calls a machine unhealthy once a matching signal has lasted For.
 //
 // Rules are alternatives: one that is met is enough. A condition that is missing
-// matches no rule. (Cluster API, spec.checks of MachineHealthCheck.)
+// matches no rule (Cluster API, spec.checks of MachineHealthCheck), but for ReadyMissing.
 type Rule struct {
 	Source Source
 	Type   string

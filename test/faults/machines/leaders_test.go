@@ -2,7 +2,6 @@ package machines
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"testing"
 
@@ -14,8 +13,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
-
-var errRefused = errors.New("a webhook says no")
 
 // interrupted is an API server at which something else happens before the nth write of a process, counted from 0.
 func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
@@ -76,34 +73,4 @@ func TestTwoLeadersWriteOneRecord(t *testing.T) {
 // reconcileBy makes one reconcile of the check.
 func (e *environment) reconcileBy(reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)) {
 	_, _ = reconcile(e.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: "check"}})
-}
-
-// A record that no write of its own can make is missed, and nothing else.
-func TestARemediationBeginsWhoseRecordIsRefused(t *testing.T) {
-	for how, change := range map[string]func(*clusterv1.MachineHealthCheck){"by the owner": byOwner, "by a request": byTemplate} {
-		t.Run(how, func(t *testing.T) {
-			e := newEnvironment(t)
-			e.machines("m1", "m2")
-			e.check("check", change)
-			e.start()
-			e.checks.Records.Client = interceptor.NewClient(e.missing(e.recorded()), interceptor.Funcs{
-				Create: func(_ context.Context, _ client.WithWatch, obj client.Object, _ ...client.CreateOption) error {
-					e.locked(func() { e.unrecorded[obj.(*mendv1.RemediationRecord).Spec.Target.Machine.UID] = true })
-					return errRefused
-				},
-			})
-			e.settle(wait)
-			e.fail("m1")
-			e.enqueueAll()
-			e.settle(wait)
-			check := &clusterv1.MachineHealthCheck{}
-			e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "check"}, check))
-			if !e.flies(check, e.machine("m1")) {
-				t.Errorf("no remediation begins: %s", e.record.history())
-			}
-			if begun, others := e.recordsByMachine(); len(begun)+others > 0 {
-				t.Errorf("records %v, and %d of others", begun, others)
-			}
-		})
-	}
 }

@@ -10,7 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
 // ofKernel makes a check judge by a condition that the node problem detector reports, and which no Machine condition reports.
@@ -129,4 +133,28 @@ func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) 
 			last = now
 		}
 	})
+}
+
+// A controller that replaces the conditions of Machines by its own list.
+func TestConditionsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T) {
+	for _, kind := range []string{
+		mendv1.Remediation, clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineHealthCheckSucceededCondition,
+	} {
+		removed := func(m *clusterv1.Machine) { conditions.Delete(m, kind) }
+		run(t, func(s *environment) {
+			s.workers("a")
+			s.check("check")
+			s.fallsSilent("a")
+			s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
+			onMachines := func(call apiserver.Call) bool { return call.Writes() && call.Resource == "machines" }
+			_, before := s.calls(0, onMachines)
+			for range 600 { // ten minutes
+				s.change("a", removed)
+				time.Sleep(time.Second)
+			}
+			writes, _ := s.calls(before, onMachines)
+			s.Expect(writes["patch machines"]).To(And(BeNumerically(">=", 8), BeNumerically("<=", 20)), kind)
+			s.Expect(s.events("a", mendv1.EventUndone)()).To(Equal(1), kind)
+		})
+	}
 }

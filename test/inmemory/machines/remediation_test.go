@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
@@ -105,12 +106,16 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 			{APIVersion: "x.io/v1", Kind: "TalosControlPlane", Name: "cp", UID: "1", Controller: new(true)},
 		}
 	}
-	for _, answers := range []bool{false, true} {
+	inV1Beta1 := &clusterv1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse, Message: "too few replicas",
+		Reason: clusterv1.WaitingForRemediationV1Beta1Reason, Severity: clusterv1.ConditionSeverityWarning,
+	}
+	for _, answers := range []string{"never", "as others", "in v1beta1"} {
 		run(t, func(s *environment) {
 			s.worker("a", talos)
 			s.worker("b")
 			s.worker("elsewhere", talos, func(m *clusterv1.Machine) { m.Labels["pool"] = "another" })
-			if answers {
+			if answers == "as others" {
 				s.change("elsewhere", func(m *clusterv1.Machine) {
 					deferred := condition(clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, 0)
 					deferred.Reason = clusterv1.MachineSetMachineRemediationDeferredReason
@@ -123,10 +128,15 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 			s.Eventually(s.health("a")).Should(Equal(well))
 			s.fallsSilent("a")
 			s.Expect(s.owner("a")()).To(Equal(ownerRequested))
+			if answers == "in v1beta1" {
+				s.change("a", func(m *clusterv1.Machine) { v1beta1conditions.Set(m, inV1Beta1) })
+				s.Eventually(func() string { return conditions.GetMessage(s.get("a"), mendv1.Remediation) }).
+					Should(HaveSuffix("It says: too few replicas"))
+			}
 			s.Expect(s.here.Delete(s.ctx, s.get("elsewhere"))).To(Succeed())
 			s.fallsSilent("b")
 			time.Sleep(long)
-			if answers {
+			if answers == "as others" {
 				s.Consistently(s.owner("b"), 3*time.Hour, time.Minute).ShouldNot(Equal(ownerRequested))
 			} else {
 				s.Expect(s.owner("b")()).To(Equal(ownerRequested))

@@ -1,28 +1,31 @@
 package machinehealthcheck
 
-import mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+import (
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
+)
 
 // Reason names a rule. Where a condition or an event says the same, it has the same reason.
 type Reason string
 
 // The rules, which say below what they mean.
 const (
-	MachineDeleting            Reason = "MachineBeingDeleted"
+	MachineDeleting            Reason = explain.MachineBeingDeleted
 	OlderCheckActs             Reason = "OverlappingCheck"
-	OtherCheckRemediates       Reason = "OtherCheckRemediates"
-	NotActing                  Reason = "NotActing"
+	OtherCheckRemediates       Reason = explain.OtherCheckRemediates
+	NotActing                  Reason = explain.NotActing
 	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
 	InfrastructureNotReady     Reason = "InfrastructureNotReady"
 	ManagerClockWrong          Reason = "ManagerClockWrong"
 	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
-	AwaitsClusterAPI           Reason = "AwaitsClusterAPI"
+	AwaitsClusterAPI           Reason = explain.AwaitsClusterAPI
 	NodeNotSeen                Reason = "NodeNotSeen"
-	WithinTimeout              Reason = "WithinTimeout"
+	WithinTimeout              Reason = explain.WithinTimeout
 	MachineUpdating            Reason = "MachineBeingUpdated"
 	NoOwner                    Reason = mendv1.NoOwnerReason
 	HostExternal               Reason = "HostExternallyProvisioned"
 	HostPaused                 Reason = "HostPaused"
-	PowerCycleInProgress       Reason = "RemediationUnderWay"
+	PowerCycleInProgress       Reason = explain.RemediationUnderWay
 	PowerCyclesUnread          Reason = "PowerCyclesUnread"
 	RemediationLoop            Reason = "RemediationLoop"
 	FailureContradicted        Reason = "FailureContradicted"
@@ -34,8 +37,8 @@ const (
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"
 	CoolingDown                Reason = "CoolingDown"
 	NoneAtOnce                 Reason = "NoneAtOnce"
-	QueueUnread                Reason = "QueueUnread"
-	RemediationsInProgress     Reason = "RemediationsInProgress"
+	QueueUnread                Reason = explain.QueueUnread
+	RemediationsInProgress     Reason = explain.RemediationsInProgress
 	RequestInTheWay            Reason = "RequestInTheWay"
 	TemplateUnread             Reason = "TemplateUnread"
 	TemplateRefused            Reason = "TemplateRefused"
@@ -48,7 +51,7 @@ const (
 )
 
 // NotRead is the reason that users see where requests, or power cycles, cannot be read.
-const NotRead = "NotRead"
+const NotRead = explain.NotRead
 
 // Unjudged reports whether r says why a machine could not be judged.
 func (r Reason) Unjudged() bool {
