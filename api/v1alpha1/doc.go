@@ -223,7 +223,7 @@ const (
 	EventRemediationAllowed     = "RemediationAllowed"         // Normal on check: no longer restricted; not after a rollout
 	EventIneffective            = "IneffectiveCheck"           // Warning on check: it, or one of its rules, can never act as it is written
 	EventOverlap                = "OverlappingChecks"          // Warning on check: kubemend does not act on another one of its machines
-	EventUndone                 = "StepUndone"                 // Warning on Machine, check: other clients remove what it set, so it waits longer
+	EventUndone                 = "StepUndone"                 // Warning on Machine, check: another client removes what kubemend has set
 	EventOrphanSwept            = "OrphanedMarkRemoved"        // Normal on BareMetalHost, Cluster: a remediation is gone, its mark removed
 	EventMarkRemoved            = "UnhealthyMarkRemoved"       // Normal on BareMetalHost: its machine is healthy after all
 	EventUnreachable            = "WorkloadClusterUnreachable" // Warning on check: the workload cluster was lost

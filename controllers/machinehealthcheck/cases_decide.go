@@ -74,6 +74,21 @@ func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
 }
 
+func putOffFor(reason Reason) func(*Case) bool {
+	return func(c *Case) bool { return c.PutOff.Reason == reason }
+}
+
+// whilePutOff are the words of what a remediation that is due waits for; {check} is the check that has not judged the machine.
+func whilePutOff(text, ends string) func(*Case) rule.Blocker {
+	return func(c *Case) rule.Blocker {
+		words := text
+		if unheard := c.Target.unheard(); unheard != nil {
+			words = strings.ReplaceAll(text, "{check}", unheard.Check)
+		}
+		return rule.Blocker{Text: words, Until: c.PutOff.Until, EndsWhen: ends}
+	}
+}
+
 // updateHolds reports whether an update in place keeps the machine from being remediated: not if a rule about it is met, or a person marked
 // the machine, and for two hours at most after it last made progress, unless the firmware of its host is being written.
 func updateHolds(c *Case) bool {

@@ -242,36 +242,19 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: JustSeen, asked: ofAll,
-		When: func(c *Case) bool { return c.PutOff.Reason == JustSeen },
-		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Text:  "It may be the first of many machines that fail, or recover, in the same moment",
-				Until: c.PutOff.Until, EndsWhen: "the changes that come with it have been seen",
-			}
-		},
+		Reason: JustSeen, asked: ofAll, When: putOffFor(JustSeen),
+		Words: whilePutOff("It may be the first of many machines that fail, or recover, in the same moment",
+			"the changes that come with it have been seen"),
 	},
 	{
-		Reason: OtherCheckUnheard, asked: ofAll,
-		When: func(c *Case) bool { return c.PutOff.Reason == OtherCheckUnheard },
-		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Text: "MachineHealthCheck " + c.Target.unheard().Check + " has not judged the machine since the manager was started, " +
-					"and may have asked for its remediation before",
-				Until: c.PutOff.Until, EndsWhen: "it has judged the machine",
-			}
-		},
+		Reason: OtherCheckUnheard, asked: ofAll, When: putOffFor(OtherCheckUnheard),
+		Words: whilePutOff("MachineHealthCheck {check} has not judged the machine since the manager was started, and may have asked for "+
+			"its remediation before", "it has judged the machine"),
 	},
 	{
-		Reason: OtherCheckGoesFirst, asked: ofAll,
-		When: func(c *Case) bool { return c.PutOff.Reason == OtherCheckGoesFirst },
-		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Text: "This check could not begin the remediation when it tried, and lets another check go first that finds the machine " +
-					"unhealthy as well",
-				Until: c.PutOff.Until,
-			}
-		},
+		Reason: OtherCheckGoesFirst, asked: ofAll, When: putOffFor(OtherCheckGoesFirst),
+		Words: whilePutOff("This check could not begin the remediation when it tried, and lets another check go first that finds the "+
+			"machine unhealthy as well", "a minute has passed since it tried"),
 	},
 	{
 		Reason: InvalidLimit, asked: ofAll, // also a cooldown that cannot be read

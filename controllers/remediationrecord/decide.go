@@ -184,16 +184,21 @@ func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.T
 	case succeeded != nil:
 		return AwaitingHealth, succeeded.RecordRef, time.Time{}
 	case p.Next.Name != "":
-		p.Idle = true
-		if since := p.IdleSince; !since.IsZero() && !p.Now.Before(since.Add(Idles)) {
-			return AwaitingNextStep, p.Next, since
-		}
-		return "", none, time.Time{}
+		return p.idle()
 	}
 	if step := p.settling(); step != nil {
 		return step.Reason, none, step.Time.Time
 	}
 	return "", none, time.Time{}
+}
+
+// idle is what is waited for while the check has a step left, and nothing acts on the target.
+func (p *planning) idle() (reason string, object mendv1.RecordRef, since time.Time) {
+	p.Idle = true
+	if p.IdleSince.IsZero() || p.Now.Before(p.IdleSince.Add(Idles)) {
+		return "", mendv1.RecordRef{}, time.Time{}
+	}
+	return AwaitingNextStep, p.Next, p.IdleSince
 }
 
 // step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken

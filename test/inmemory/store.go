@@ -194,7 +194,8 @@ func content(obj runtime.Object) (all map[string]any, err error) {
 		if err != nil {
 			return nil, err
 		}
-		return all, json.Unmarshal(data, &all)
+		err = json.Unmarshal(data, &all)
+		return all, err
 	}
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 }

@@ -89,40 +89,49 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 		if ctx.Err() != nil { // what was read halfway says nothing
 			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
 		}
-		gone, silent := explain.Missing(""), err != nil && snapshot.Silent(err) // a script waits for hours
-		if err != nil && !silent && (!errors.As(err, &gone) || w.until != untilRemediated) {
-			return err
-		}
-		if !silent && (err != nil || met(w.until, e)) {
-			called, name := named.kind, named.name
-			if e != nil {
-				called, name = kind(e.Subject.Kind), e.Subject.Name
-			}
-			resource := cmp.Or(groups[called].GroupKind().String(), string(called))
-			_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(resource), name)
-			return err
-		}
-		found := "not known"
-		if silent {
+		gone, found := explain.Missing(""), "not known"
+		switch {
+		case err != nil && snapshot.Silent(err): // a script waits for hours
 			_, _ = fmt.Fprintln(w.ErrOut, err)
-		} else {
+		case err != nil && (!errors.As(err, &gone) || w.until != untilRemediated):
+			return err
+		case err != nil || met(w.until, e):
+			return w.ends(named, e)
+		default:
 			found = standing(e.Document())
 		}
 		if found != state {
 			state = found
 			_, _ = fmt.Fprintf(w.ErrOut, "%s is %s\n", named, state)
 		}
-		if limited.Err() == nil {
-			select {
-			case <-limited.Done():
-			case <-time.After(w.polls):
-				continue
-			}
-		}
-		if ctx.Err() == nil {
+		if !w.pauses(limited) && ctx.Err() == nil {
 			return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 		}
 	}
+}
+
+// pauses waits until the object is read again, and reports whether there is time for that.
+func (w *waiting) pauses(limited context.Context) bool {
+	if limited.Err() != nil {
+		return false
+	}
+	select {
+	case <-limited.Done():
+		return false
+	case <-time.After(w.polls):
+		return true
+	}
+}
+
+// ends says that the condition is met, of an object that is gone without an explanation.
+func (w *waiting) ends(named subject, e *page.Explanation) error {
+	called, name := named.kind, named.name
+	if e != nil {
+		called, name = kind(e.Subject.Kind), e.Subject.Name
+	}
+	resource := cmp.Or(groups[called].GroupKind().String(), string(called))
+	_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(resource), name)
+	return err
 }
 
 func met(until string, e *page.Explanation) bool {

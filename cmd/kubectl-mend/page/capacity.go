@@ -191,3 +191,19 @@ func (p *page) story(indent string, s *capacity.Story) {
 		p.line(indent+"- ", fmt.Sprintf("%d more", more))
 	}
 }
+
+// missing is the story of c if it is of a machine that is to come back.
+func (c *Capacity) missing() *capacity.Story {
+	if c == nil || c.Ended() {
+		return nil
+	}
+	return c.waits()
+}
+
+// before reports whether c is to be shown before other: of a machine that is to come back first, and of these one that needs a person.
+func (c *Capacity) before(other *Capacity) bool {
+	if ended := c.Ended(); ended != other.Ended() {
+		return !ended
+	}
+	return other.waits().Todo.Text == "" && c.waits().Todo.Text != ""
+}

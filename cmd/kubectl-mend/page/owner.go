@@ -313,22 +313,6 @@ var groups = map[string]string{
 	deploymentKind: clusterv1.GroupVersion.Group, setKind: clusterv1.GroupVersion.Group, kubeadmKind: controlplanev1.GroupVersion.Group,
 }
 
-// missing is the story of c if it is of a machine that is to come back.
-func (c *Capacity) missing() *capacity.Story {
-	if c == nil || c.Ended() {
-		return nil
-	}
-	return c.waits()
-}
-
-// before reports whether c is to be shown before other: of a machine that is to come back first, and of these one that needs a person.
-func (c *Capacity) before(other *Capacity) bool {
-	if ended := c.Ended(); ended != other.Ended() {
-		return !ended
-	}
-	return other.waits().Todo.Text == "" && c.waits().Todo.Text != ""
-}
-
 // explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
 // a person, or else of the first one.
 func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owners []*Owner) error {

@@ -17,7 +17,9 @@ import (
 
 // A killed control plane was said to lack a right.
 func TestAClusterThatDoesNotAnswerIsNoMissingRight(t *testing.T) {
-	asked := func(err error) error { return fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://c1:6443", Err: err}) }
+	asked := func(err error) error {
+		return fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://c1:6443", Err: err})
+	}
 	for name, row := range map[string]struct {
 		err    error
 		silent bool

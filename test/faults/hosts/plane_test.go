@@ -144,7 +144,8 @@ func (p *plane) checkHold(m *environment) {
 		if other == m {
 			continue
 		}
-		if p.offByUs[other] {
+		// That a host is off whose remediation is gone, and that did not go on when it was asked to, tells its node alone.
+		if p.offByUs[other] && (held(other.host()) || p.answers()) {
 			p.fault(m, "%s is kept powered off while %s is off because of us", m.at.Name, other.at.Name)
 		}
 		if other.box.up || now.Sub(other.box.lastUp(now)) < knowable {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -234,13 +233,6 @@ func (e *environment) objectsOf(kind schema.GroupVersionKind) []*unstructured.Un
 		all = append(all, &list.Items[i])
 	}
 	return all
-}
-
-func eachItem(list client.ObjectList, do func(client.Object)) error {
-	return meta.EachListItem(list, func(o runtime.Object) error {
-		do(o.(client.Object))
-		return nil
-	})
 }
 
 // count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its check.
