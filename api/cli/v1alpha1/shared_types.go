@@ -311,7 +311,7 @@ type HostRemediation struct {
 	Phase            Phase  `json:"phase"`
 	Attempt          int    `json:"attempt"`
 	Attempts         int    `json:"attempts"`
-	// Reason is that of the step which the manager wrote last. Acts is false.
+	// Reason is that of the step which the manager wrote last. Acts says that a manager runs that acts on it.
 	Reason         string       `json:"reason"`
 	Acts           bool         `json:"acts"`
 	AttemptStarted *metav1.Time `json:"attemptStarted,omitempty"`
@@ -321,7 +321,7 @@ type HostRemediation struct {
 	Blockers []Blocker    `json:"blockers,omitempty"`
 	// Evidence are the steps that were done, or given up, in the order in which the manager wrote that, for people.
 	Evidence []string `json:"evidence,omitempty"`
-	// ReadErrors is empty.
+	// ReadErrors are what could not be read of it: nothing, since only the remediation itself is read.
 	ReadErrors []string `json:"readErrors,omitempty"`
 	Next       *Step    `json:"next,omitempty"`
 	// Message is the step for people.

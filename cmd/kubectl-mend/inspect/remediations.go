@@ -109,7 +109,8 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	if served || unserved == nil {
 		for _, manager := range a.Managers.serving(crdOf(kind), key.Namespace) {
 			if hostremediation.Acts(kind, rem, cluster, manager.WatchFilter, manager.Teardown) {
-				return explained, nil // what it has begun it ends, whatever it would begin
+				explained.Acts = true // what it has begun it ends, whatever it would begin
+				return explained, nil
 			}
 		}
 	}
