@@ -88,6 +88,8 @@ func (c *Check) restrict(a *Answer) {
 		restricted.Action, restricted.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
 		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason
+	case a.State == IsHealthy && c.Flaw() != nil && c.Flaw().Reason == mendv1.NoRulesReason: // nothing is judged
+		restricted.State, restricted.Reason = NotChecked, c.Flaw().Reason
 	case a.State == IsHealthy && c.Flaw() != nil:
 		restricted.Reason = c.Flaw().Reason
 	default:

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -140,6 +141,12 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 	}
 }
 
+// flawed is check with a flaw that its controller has written.
+func flawed(reason string, check Check) Check {
+	check.Conditions = append(check.Conditions, metav1.Condition{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: reason})
+	return check
+}
+
 func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 	named := func(name string, is Target) Target {
 		is.Name = name
@@ -160,6 +167,10 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		"HEALTHY: 2 of 2": {checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy, skipped), cliv1.Healthy, ""},
 		"HEALTHY, NOT REMEDIATED: LimitAllowsNone; 2 of 2 healthy": {
 			checkOf(Acting, "", 0, nil, 2, 0, healthy, healthy), cliv1.Healthy, LimitAllowsNone,
+		},
+		"NOT CHECKED: NoRules; 2 of 2 healthy": {flawed(mendv1.NoRulesReason, checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy)), cliv1.NotChecked, mendv1.NoRulesReason},
+		"HEALTHY: NoSuchStatus; 2 of 2 healthy": {
+			flawed(mendv1.NoSuchStatusReason, checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy)), cliv1.Healthy, mendv1.NoSuchStatusReason,
 		},
 		"NOT CHECKED: it selects nothing": {Check{Check: cliv1.Check{Mode: Acting}}, cliv1.NotChecked, NotSelected},
 		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
