@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -235,19 +236,34 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	}
 }
 
-// annotate changes annotations of an object, unless it has changed since it was read.
+// annotate changes annotations of an object, unless more of it than its status has changed since it was read: controllers write the status
+// of a machine that is unhealthy several times a second.
 func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"uid": o.GetUID(), "resourceVersion": o.GetResourceVersion(), "annotations": annotations,
-	}})
-	if err != nil {
-		return err
-	}
 	target := &metav1.PartialObjectMetadata{}
 	target.SetGroupVersionKind(groups[k])
 	target.Namespace, target.Name = o.GetNamespace(), o.GetName()
-	return b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: b.writeOptions()})
+	for version, tries := o.GetResourceVersion(), 1; ; tries++ {
+		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+			"uid": o.GetUID(), "resourceVersion": version, "annotations": annotations,
+		}})
+		if err != nil {
+			return err
+		}
+		err = b.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch), &client.PatchOptions{DryRun: b.writeOptions()})
+		if !apierrors.IsConflict(err) || tries == mostTries {
+			return err
+		}
+		read := b.client.Get(ctx, client.ObjectKeyFromObject(target), target)
+		same := target.UID == o.GetUID() && target.Generation == o.GetGeneration() && target.DeletionTimestamp.Equal(o.GetDeletionTimestamp())
+		if read != nil || !same || !maps.Equal(target.Labels, o.GetLabels()) || !maps.Equal(target.Annotations, o.GetAnnotations()) {
+			return err
+		}
+		version = target.ResourceVersion
+	}
 }
+
+// mostTries is how often an object is written whose status changes each time.
+const mostTries = 5
 
 // writeOptions have the API server check a write, and not store it, where the flags ask for that.
 func (b *byHand) writeOptions() []string {

@@ -187,6 +187,28 @@ func TestABareDryRunIsOneOfTheClient(t *testing.T) {
 	}
 }
 
+// An unhealthy machine changes its conditions all the time.
+func TestAStatusThatChangesKeepsNobodyFromMarkingAMachine(t *testing.T) {
+	for times, want := range map[int]int{1: Done, mostTries: Failed} {
+		p, patches := aPlace(t), 0
+		patch := func(ctx context.Context, c client.WithWatch, o client.Object, by client.Patch, opts ...client.PatchOption) error {
+			if patches++; patches <= times {
+				machine := &clusterv1.Machine{}
+				err := c.Get(ctx, client.ObjectKeyFromObject(o), machine)
+				machine.Status.Phase += "x"
+				if err := errors.Join(err, c.Update(ctx, machine)); err != nil {
+					return err
+				}
+			}
+			return c.Patch(ctx, o, by, opts...)
+		}
+		p.client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{Patch: patch})
+		if got, code := p.does("remediate", "machine/w1", confirmed); code != want {
+			t.Errorf("after %d changes: code %d, printed\n%s", times, code, got)
+		}
+	}
+}
+
 func TestAChangeWithoutItsEventIsMadeAllTheSame(t *testing.T) {
 	p := aPlace(t, func(p *place) { p.mayNot = "events" })
 	got, code := p.does("remediate", "machine/w1", confirmed)
