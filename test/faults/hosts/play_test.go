@@ -142,7 +142,7 @@ func reregister(e *environment) {
 	e.do(err)
 	e.vanish(e.management, e.host())
 	is.ObjectMeta = metav1.ObjectMeta{Namespace: is.Namespace, Name: is.Name, Annotations: is.Annotations}
-	is.Annotations[bmov1alpha1.StatusAnnotation] = string(status)
+	metav1.SetMetaDataAnnotation(&is.ObjectMeta, bmov1alpha1.StatusAnnotation, string(status))
 	e.box.model.LoseDatabase()
 	e.settle()
 	e.do(e.management.Create(e.t.Context(), e.named(is)))
