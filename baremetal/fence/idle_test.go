@@ -78,7 +78,7 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 		"not an inline volume of a pod that stays":      {pod: pod("p", tolerant, ebs), change: inline("vol-1"), claim: "-"},
 		"by any name of it":                             {pod: pod("p", tolerant, gce), change: gcePath, claim: "-"},
 		"but another one":                               {pod: pod("p", tolerant, cinder), change: inline("other"), claim: "-", want: v},
-		"nor an inline volume that nobody has for long": {change: inline("id"), claim: "-", by: Owner{Long: true}, idle: v},
+		"nor an inline volume that no pod has for long": {change: inline("id"), claim: "-", by: Owner{Long: true}, idle: v},
 		"or one for which a pod of any namespace waits": {
 			pod: pod("p", cinder, elsewhere), change: inline("id"), claim: "-", by: Owner{Long: true}, want: v,
 		},

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// reader has the answers of a snapshot. What it does not implement nobody asks of a snapshot: nothing can be written to it.
+// reader has the answers of a snapshot. What it does not implement is never called: nothing can be written to a snapshot.
 type reader struct {
 	client.Client
 

@@ -55,7 +55,7 @@ var environments atomic.Int64
 // run runs a test in a bubble, with an environment and a manager that acts on all checks.
 func run(t *testing.T, test func(s *environment)) { runWith(t, act, test) }
 
-// runWith runs a test with a manager that does that with checks which nobody has claimed.
+// runWith runs a test with a manager that does that with checks that are not claimed.
 func runWith(t *testing.T, unclaimed string, test func(s *environment)) {
 	t.Helper()
 	kubemend.Test(t, func(t *testing.T) {
@@ -106,7 +106,7 @@ func (w *setting) namespace() string {
 	return name
 }
 
-// What a manager does with checks which nobody has claimed.
+// What a manager does with checks that are not claimed.
 const (
 	act     = "act"
 	observe = "observe"
