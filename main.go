@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -22,19 +23,24 @@ import (
 var version = "dev"
 
 func main() {
-	fs := pflag.CommandLine
+	fs := pflag.NewFlagSet("kubemend", pflag.ContinueOnError)
 	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
 	o := setup.NewOptions(fs)
 	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
-	pflag.Parse()
-	if err := run(ctrl.SetupSignalHandler(), o); err != nil {
+	if err := fs.Parse(os.Args[1:]); errors.Is(err, pflag.ErrHelp) {
+		return
+	} else if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(2)
+	}
+	if err := run(ctrl.SetupSignalHandler(), o, fs.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "kubemend:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o *setup.Options) error {
-	if args := pflag.Args(); len(args) > 0 {
+func run(ctx context.Context, o *setup.Options, args []string) error {
+	if len(args) > 0 {
 		return fmt.Errorf("unexpected arguments %q: all settings are flags", strings.Join(args, " "))
 	}
 	if err := o.Validate(); err != nil {
