@@ -23,24 +23,21 @@ import (
 var version = "dev"
 
 func main() {
-	fs := pflag.NewFlagSet("kubemend", pflag.ContinueOnError)
-	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
-	o := setup.NewOptions(fs)
-	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
-	if err := fs.Parse(os.Args[1:]); errors.Is(err, pflag.ErrHelp) {
-		return
-	} else if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(2)
-	}
-	if err := run(ctrl.SetupSignalHandler(), o, fs.Args()); err != nil {
+	if err := run(ctrl.SetupSignalHandler()); err != nil && !errors.Is(err, pflag.ErrHelp) {
 		fmt.Fprintln(os.Stderr, "kubemend:", err)
 		os.Exit(1)
 	}
 }
 
-func run(ctx context.Context, o *setup.Options, args []string) error {
-	if len(args) > 0 {
+func run(ctx context.Context) error {
+	fs := pflag.NewFlagSet("kubemend", pflag.ContinueOnError)
+	fs.SetNormalizeFunc(cliflag.WordSepNormalizeFunc)
+	o := setup.NewOptions(fs)
+	fs.AddGoFlagSet(flag.CommandLine) // --kubeconfig
+	if err := fs.Parse(os.Args[1:]); err != nil {
+		return err
+	}
+	if args := fs.Args(); len(args) > 0 {
 		return fmt.Errorf("unexpected arguments %q: all settings are flags", strings.Join(args, " "))
 	}
 	if err := o.Validate(); err != nil {

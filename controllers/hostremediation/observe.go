@@ -111,7 +111,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 	if found, err := r.read(ctx, key, w); err != nil {
 		return nil, err
 	} else if !found {
-		r.forget(key)
+		r.written.Forget(key)
+		r.drop(key)
 		return nil, nil
 	}
 	if r.written.Stale(w.rem) {
@@ -121,12 +122,6 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 		return nil, err
 	}
 	return w, nil
-}
-
-// forget forgets a remediation that is gone.
-func (r *Reconciler) forget(key client.ObjectKey) {
-	r.written.Forget(key)
-	r.drop(key)
 }
 
 // read reads the remediation called key, and reports whether there is one.

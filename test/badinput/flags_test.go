@@ -21,7 +21,7 @@ var flags = []flag{
 	{"manager", []string{"--node-health-checks=maybe"}, `invalid argument "maybe" for "--node-health-checks" flag: must be one of auto, on, off`},
 	{"manager", []string{"--fencing=delete"}, `invalid argument "delete" for "--fencing" flag: nodes are fenced by the out-of-service taint alone, ` +
 		`which every Kubernetes that Cluster API supports has: remove the flag`},
-	{"manager", []string{"--sync-period=often"}, `invalid argument "often" for "--sync-period" flag: must be a duration like "30s" or "5m"`},
+	{"manager", []string{"--sync-period=often"}, `"often" for "--sync-period" flag: must be a duration like "30s" or "5m"`},
 	{"manager", []string{"--machinehealthcheck-concurrency=many"}, `invalid argument "many" for "--machinehealthcheck-concurrency" flag`},
 	{"manager", []string{"--kube-api-qps=fast"}, `invalid argument "fast" for "--kube-api-qps" flag`},
 	{"manager", []string{"--webhook-port=https"}, `invalid argument "https" for "--webhook-port" flag`},
