@@ -17,12 +17,12 @@ import (
 )
 
 // apply carries step out, stores all steps that were taken in one write, and reports them. It returns whether step was done.
-func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	if w.idle != "" {
-		return false, r.writeStatus(ctx, w, step, nil)
+func (r *Reconciler) apply(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
+	if obs.idle != "" {
+		return false, r.writeStatus(ctx, obs, step, nil)
 	}
-	done, err := r.take(ctx, w, step)
-	r.followNode(ctx, w)
+	done, err := r.take(ctx, obs, step)
+	r.followNode(ctx, obs)
 	if err != nil && !errors.Is(err, consistency.ErrStale) && !apierrors.IsConflict(err) {
 		err = fmt.Errorf("%s: %w", step.Do, err)
 	}
@@ -30,193 +30,195 @@ func (r *Reconciler) apply(ctx context.Context, w *observed, step powercycle.Ste
 }
 
 // take carries step out, stores all steps that were taken, and reports them.
-func (r *Reconciler) take(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	r.recorded(ctx, w, step)
-	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so that of two that
-	// begin at the same moment, be it with two managers, both see each other.
-	if w.inPlane() && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(w.taken) > 0 {
-		if err := client.IgnoreNotFound(r.store(ctx, w)); err != nil {
+func (r *Reconciler) take(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
+	r.recorded(ctx, obs, step)
+	// A remediation of a control-plane host has to show that it has begun before it acts on the host: the queue is read once more then, so
+	// that of two that begin at the same moment, be it with two managers, both see each other.
+	if obs.inPlane() && (step.Do == powercycle.KeepOff || step.Do == powercycle.Reboot) && len(obs.taken) > 0 {
+		if err := client.IgnoreNotFound(r.store(ctx, obs)); err != nil {
 			return true, err
 		}
-		r.report(ctx, w, false)
-		return true, r.writeStatus(ctx, w, w.taken[len(w.taken)-1].step, nil)
+		r.report(ctx, obs, false)
+		return true, r.writeStatus(ctx, obs, obs.taken[len(obs.taken)-1].step, nil)
 	}
 	carryOut := r.actAndStore
-	if step.Do.Intended() && step.Next == w.facts.State { // else the next reconcile would not find the state in which it was intended
+	if step.Do.Intended() && step.Next == obs.facts.State { // else the next reconcile would not find the state in which it was intended
 		carryOut = r.storeAndAct
 	}
-	done, err := carryOut(ctx, w, step)
-	r.report(ctx, w, done)
+	done, err := carryOut(ctx, obs, step)
+	r.report(ctx, obs, done)
 	if apierrors.IsConflict(err) {
 		return done, err // the status could not be written either
 	}
-	if statusErr := r.writeStatus(ctx, w, w.settled(step, done), err); err == nil {
+	if statusErr := r.writeStatus(ctx, obs, obs.settled(step, done), err); err == nil {
 		err = statusErr
 	}
 	return done, err
 }
 
 // storeAndAct stores the step, and then carries it out. It returns whether it was done.
-func (r *Reconciler) storeAndAct(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
 	if step.Do == powercycle.Fence {
-		w.record.Pods = w.seen.Pods
+		obs.record.Pods = obs.seen.Pods
 	}
-	err := r.took(w, step)
-	storeErr := r.store(ctx, w)
+	err := r.took(obs, step)
+	storeErr := r.store(ctx, obs)
 	switch {
 	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
 	case apierrors.IsNotFound(storeErr):
 		return false, nil // the remediation for which to do it is gone
-	case apierrors.IsConflict(storeErr) && !w.kept.conflicted: // what was decided on was stale
-		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) { k.uid, k.conflicted = w.rem.GetUID(), true })
+	case apierrors.IsConflict(storeErr) && !obs.kept.conflicted: // what was decided on was stale
+		r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) { k.uid, k.conflicted = obs.rem.GetUID(), true })
 		return false, storeErr
 	case storeErr != nil && step.Do == powercycle.Release:
 		// A host must not stay off for as long as its remediation cannot be written, be it that another client rewrites it in a loop: what
 		// cannot be stored is kept here until it can. The mark that stays on the host until then is one of the remediation: it has not
 		// released the host, and no other one may start.
-		r.keep(w, w.stored.Annotations)
-		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, w.found.Host, w.record.By(w.rem), w.record.Attempt))
+		r.keep(obs, obs.stored.Annotations)
+		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt))
 	case storeErr != nil:
 		return false, storeErr
 	}
 	if err != nil {
 		return false, err
 	}
-	return r.act(ctx, w, step)
+	return r.act(ctx, obs, step)
 }
 
 // actAndStore carries step out, and stores it once that is done. It returns whether it was.
-func (r *Reconciler) actAndStore(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
-	done, err := r.act(ctx, w, step)
+func (r *Reconciler) actAndStore(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
+	done, err := r.act(ctx, obs, step)
 	if done {
-		err = r.took(w, step)
+		err = r.took(obs, step)
 	}
-	if storeErr := client.IgnoreNotFound(r.store(ctx, w)); err == nil {
+	if storeErr := client.IgnoreNotFound(r.store(ctx, obs)); err == nil {
 		err = storeErr
 	}
 	return done, err
 }
 
-// settled is the step that the status shows: once a step was taken whose effect is waited for, the wait. Else each step would cost one more write.
-func (w *observed) settled(step powercycle.Step, done bool) powercycle.Step {
+// settled is the step that the status shows: once a step was taken whose effect is waited for, the wait. Else each step would cost one more
+// write.
+func (obs *observed) settled(step powercycle.Step, done bool) powercycle.Step {
 	if !done || step.Do == powercycle.Wait {
 		return step
 	}
-	memory := w.record.Memory
-	w.facts = powercycle.Expect(w.facts, step, w.now)
-	w.facts.Memory = memory
-	if next := powercycle.Next(w.facts, w.policy, w.now); next.Do == powercycle.Wait {
+	memory := obs.record.Memory
+	obs.facts = powercycle.Expect(obs.facts, step, obs.now)
+	obs.facts.Memory = memory
+	if next := powercycle.Next(obs.facts, obs.policy, obs.now); next.Do == powercycle.Wait {
 		return next
 	}
 	return step
 }
 
-// took makes w, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
-func (r *Reconciler) took(w *observed, step powercycle.Step) error {
-	w.remember(step)
-	err := r.mark(w, step)
-	w.taken = append(w.taken, taken{*w, step})
+// took makes obs, and the remediation in it, remember that step was carried out, or is about to be. Nothing is written.
+func (r *Reconciler) took(obs *observed, step powercycle.Step) error {
+	obs.remember(step)
+	err := r.mark(obs, step)
+	obs.taken = append(obs.taken, taken{*obs, step})
 	return err
 }
 
-// remember makes w remember that step was carried out.
-func (w *observed) remember(step powercycle.Step) {
-	w.record.Memory = powercycle.After(w.facts, step, w.now)
-	if w.record.Cause != w.facts.Cause {
-		w.record.Cause.Said = w.cycle().CauseDetails(step)
+// remember makes obs remember that step was carried out.
+func (obs *observed) remember(step powercycle.Step) {
+	obs.record.Memory = powercycle.After(obs.facts, step, obs.now)
+	if obs.record.Cause != obs.facts.Cause {
+		obs.record.Cause.Said = obs.cycle().CauseDetails(step)
 	}
 }
 
 // errChanged says that the facts that a step was decided on have changed.
 var errChanged = errors.New("the host has changed meanwhile")
 
-// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to be decided anew:
-// to power off a host that belongs to another machine by now cannot be undone.
-func (r *Reconciler) act(ctx context.Context, w *observed, step powercycle.Step) (bool, error) {
+// act carries a step out, but for what is only remembered. It returns false if another client has changed the object, and the step has to
+// be decided anew: to power off a host that belongs to another machine by now cannot be undone.
+func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
 	var err error
-	bmh, by := w.found.Host, w.record.By(w.rem)
+	bmh, by := obs.found.Host, obs.record.By(obs.rem)
 	switch step.Do {
 	case powercycle.KeepOff:
 		err = r.Hosts.KeepOff(ctx, bmh, by)
 	case powercycle.AskReceipt:
-		err = r.Hosts.AskReceipt(ctx, bmh, by, w.record.Asked)
+		err = r.Hosts.AskReceipt(ctx, bmh, by, obs.record.Asked)
 	case powercycle.Reboot:
-		err = r.Hosts.Reboot(ctx, bmh, by, w.record.Attempt)
+		err = r.Hosts.Reboot(ctx, bmh, by, obs.record.Attempt)
 	case powercycle.Release:
 		err = r.Hosts.Release(ctx, bmh, by)
 	case powercycle.MarkHost, powercycle.Disprove:
-		err = r.markHost(ctx, w, step.Do)
+		err = r.markHost(ctx, obs, step.Do)
 	case powercycle.Fence:
-		err = r.fence(ctx, w)
+		err = r.fence(ctx, obs)
 	case powercycle.Unfence:
 		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
 		defer end()
-		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
 	case powercycle.RequestOwner:
-		err = remediation.RequestOwner(ctx, r.Client, w.machine, w.now)
+		err = remediation.RequestOwner(ctx, r.Client, obs.machine, obs.now)
 	case powercycle.Withdraw:
-		err = r.withdraw(ctx, w)
+		err = r.withdraw(ctx, obs)
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
 		return false, nil
 	}
 	if err == nil {
-		r.noteDone(w, step)
+		r.noteDone(obs, step)
 	}
 	return err == nil, err
 }
 
 // markHost marks the host as it is now, if there is one and it is still the machine's.
-func (r *Reconciler) markHost(ctx context.Context, w *observed, do powercycle.Action) error {
-	if w.found.Host == nil {
+func (r *Reconciler) markHost(ctx context.Context, obs *observed, do powercycle.Action) error {
+	if obs.found.Host == nil {
 		return nil
 	}
-	err := r.Hosts.Refresh(ctx, &w.found)
+	err := r.Hosts.Refresh(ctx, &obs.found)
 	switch {
 	case err != nil:
 		return err
-	case w.found.Is != powercycle.HostOurs && do == powercycle.MarkHost:
+	case obs.found.Is != powercycle.HostOurs && do == powercycle.MarkHost:
 		return errChanged
-	case w.found.Is != powercycle.HostOurs:
+	case obs.found.Is != powercycle.HostOurs:
 		return nil
 	case do == powercycle.Disprove:
-		return r.Hosts.Disprove(ctx, w.found.Host, w.now)
+		return r.Hosts.Disprove(ctx, obs.found.Host, obs.now)
 	}
-	return r.Hosts.MarkUnhealthy(ctx, w.found.Host, w.machine.UID)
+	return r.Hosts.MarkUnhealthy(ctx, obs.found.Host, obs.machine.UID)
 }
 
 // fence fences the node. What came before took time: the host must be off, and kept powered off, now.
-func (r *Reconciler) fence(ctx context.Context, w *observed) error {
-	if err := r.unchanged(ctx, w); err != nil {
+func (r *Reconciler) fence(ctx context.Context, obs *observed) error {
+	if err := r.unchanged(ctx, obs); err != nil {
 		return err
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(w.cluster), w.seen.Node, w.signs())
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
 }
 
-// unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was decided.
-func (r *Reconciler) unchanged(ctx context.Context, w *observed) error {
-	if err := r.Hosts.Refresh(ctx, &w.found); err != nil {
+// unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was
+// decided.
+func (r *Reconciler) unchanged(ctx context.Context, obs *observed) error {
+	if err := r.Hosts.Refresh(ctx, &obs.found); err != nil {
 		return err
 	}
-	host, before := w.found.Host, w.facts.Power
-	ours := w.found.Is == powercycle.HostOurs
-	if !ours || !host.Same(before) || host.Said.Before(before.Said) || w.marks().KeptOff != w.facts.KeptOff {
+	host, before := obs.found.Host, obs.facts.Power
+	ours := obs.found.Is == powercycle.HostOurs
+	if !ours || !host.Same(before) || host.Said.Before(before.Said) || obs.marks().KeptOff != obs.facts.KeptOff {
 		return errChanged
 	}
 	return nil
 }
 
 // signs is the remediation as it signs a node.
-func (w *observed) signs() fence.Owner {
-	by := w.record.By(w.rem)
+func (obs *observed) signs() fence.Owner {
+	by := obs.record.By(obs.rem)
 	owner := fence.Owner{
-		UID: by.UID, Unsigned: w.record.TakenOver && w.kind.SignsNothing(),
-		Fences: w.record.State == powercycle.MovingWorkload, Found: w.record.Pods,
-		Long: !w.record.FencedAt.IsZero() && !w.now.Before(w.record.FencedAt.Add(w.policy.Move)),
+		UID: by.UID, Unsigned: obs.record.TakenOver && obs.kind.SignsNothing(),
+		Fences: obs.record.State == powercycle.MovingWorkload, Found: obs.record.Pods,
+		Long: !obs.record.FencedAt.IsZero() && !obs.now.Before(obs.record.FencedAt.Add(obs.policy.Move)),
 	}
-	for _, uid := range []types.UID{by.Before, w.predecessor} {
+	for _, uid := range []types.UID{by.Before, obs.predecessor} {
 		if uid != "" {
 			owner.Former = append(owner.Former, uid)
 		}
@@ -225,12 +227,12 @@ func (w *observed) signs() fence.Owner {
 }
 
 // withdraw withdraws the request for owner remediation, and then the mark of the host: an owner must not replace a machine that is healthy.
-func (r *Reconciler) withdraw(ctx context.Context, w *observed) error {
-	if err := remediation.WithdrawFromOwner(ctx, r.Client, w.machine); err != nil {
+func (r *Reconciler) withdraw(ctx context.Context, obs *observed) error {
+	if err := remediation.WithdrawFromOwner(ctx, r.Client, obs.machine); err != nil {
 		return err
 	}
-	if w.found.Host == nil {
+	if obs.found.Host == nil {
 		return nil
 	}
-	return r.Hosts.MarkHealthy(ctx, w.found.Host, w.machine.UID)
+	return r.Hosts.MarkHealthy(ctx, obs.found.Host, obs.machine.UID)
 }

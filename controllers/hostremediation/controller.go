@@ -1,5 +1,5 @@
-// Package hostremediation power-cycles the bare-metal hosts of unhealthy machines: it reconciles Metal3Remediations, CAPM3's kind, and HostRemediations,
-// kubemend's own, by the same code.
+// Package hostremediation power-cycles the bare-metal hosts of unhealthy machines: it reconciles Metal3Remediations, CAPM3's kind, and
+// HostRemediations, kubemend's own, by the same code.
 //
 // A reconcile observes, decides, applies what was decided and reports it. Package powercycle alone decides which step comes next.
 package hostremediation
@@ -46,8 +46,8 @@ import (
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates/status,verbs=patch
 
 const (
-	// fenceWithin is how old the facts about the host's power may be when its node is fenced. A client that has to wait for its rate limit gives up at
-	// once if that would take longer.
+	// fenceWithin is how old the facts about the host's power may be when its node is fenced. A client that has to wait for its rate limit
+	// gives up at once if that would take longer.
 	fenceWithin = 3 * time.Second
 	// retry is when to reconcile again after something that could not be done yet.
 	retry = time.Second
@@ -56,7 +56,8 @@ const (
 // Reconciler reconciles the remediations of one kind.
 type Reconciler struct {
 	Kind remediation.Kind
-	// Installed has also kinds that kubemend does not act on: of two control-plane hosts of one cluster only one may be power-cycled at a time.
+	// Installed has also kinds that kubemend does not act on: of two control-plane hosts of one cluster only one may be power-cycled at a
+	// time.
 	Installed remediation.Installed
 
 	// Client reads from caches and writes to the management cluster, Live reads past the caches.
@@ -82,10 +83,11 @@ type Reconciler struct {
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 	// Self is where the manager runs.
 	Self Self
-	// Teardown says that kubemend is being removed: no remediation begins, those that are under way release their hosts, and their records are removed.
+	// Teardown says that kubemend is being removed: no remediation begins, those that are under way release their hosts, and their records are
+	// removed.
 	Teardown bool
-	// Off says that the kind is switched off, and not all of kubemend: another controller may act on it. Only remediations that began here end. It comes
-	// with Teardown.
+	// Off says that the kind is switched off, and not all of kubemend: another controller may act on it. Only remediations that began here
+	// end. It comes with Teardown.
 	Off bool
 	// Unwatched says that no manager runs the reconciles: the caller reconciles again after every change.
 	Unwatched bool
@@ -98,8 +100,8 @@ type Reconciler struct {
 	switched   enqueue.Broadcast[struct{}] // idle has changed
 }
 
-// Serve makes r act on its kind, or not: two controllers that act on it would undo what the other does. The other controller goes on with what is under way,
-// by the same annotations.
+// Serve makes r act on its kind, or not: two controllers that act on it would undo what the other does. The other controller goes on with
+// what is under way, by the same annotations.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
@@ -109,30 +111,31 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// Reconcile takes all steps of the remediation called req that are only remembered, and the one after them, which acts on host, node or machine, or waits.
+// Reconcile takes all steps of the remediation called req that are only remembered, and the one after them, which acts on host, node or
+// machine, or waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
 		return r.yield(ctx, req.NamespacedName)
 	}
-	w, step, err := r.plan(ctx, req.NamespacedName, nil)
+	obs, step, err := r.plan(ctx, req.NamespacedName, nil)
 	done := false
 	switch {
-	case err != nil || w == nil:
-	case w.begins(step):
+	case err != nil || obs == nil:
+	case obs.begins(step):
 		var unread error // nothing was written then: that is no lost answer
-		err = r.Gate.Begin(ctx, string(w.rem.GetUID()), w.scopes(), func(ctx context.Context) error {
-			if w, step, unread = r.plan(ctx, req.NamespacedName, w); unread != nil || w == nil {
+		err = r.Gate.Begin(ctx, string(obs.rem.GetUID()), obs.scopes(), func(ctx context.Context) error {
+			if obs, step, unread = r.plan(ctx, req.NamespacedName, obs); unread != nil || obs == nil {
 				return nil //nolint:nilerr // it is returned below
 			}
-			done, err = r.apply(ctx, w, step)
+			done, err = r.apply(ctx, obs, step)
 			return err
 		})
 		err = cmp.Or(err, unread)
 	default:
-		done, err = r.apply(ctx, w, step)
+		done, err = r.apply(ctx, obs, step)
 	}
 	if errors.Is(err, begin.ErrBusy) {
-		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, w)
+		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, obs)
 	}
 	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
 		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
@@ -143,92 +146,93 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
 	case err != nil:
 		return ctrl.Result{}, err
-	case w == nil || w.idle != "":
+	case obs == nil || obs.idle != "":
 		return ctrl.Result{}, nil
 	}
 	if step.Reason == powercycle.ManagerRunsHereReason {
 		r.Self.giveUpLeadership(ctx)
 	}
-	return r.next(w, step, done), nil
+	return r.next(obs, step, done), nil
 }
 
 // plan observes the remediation called key and decides on its next step. What may go first is read past the cache if this is to confirm
 // that the remediation begins, as was decided on first; nil for the first time.
 func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *observed) (*observed, powercycle.Step, error) {
-	w, err := r.observe(ctx, key, first)
-	if err != nil || w == nil {
-		return w, powercycle.Step{}, err
+	obs, err := r.observe(ctx, key, first)
+	if err != nil || obs == nil {
+		return obs, powercycle.Step{}, err
 	}
-	if w.idle != "" { // its creator may add what is missing later
-		step := w.next()
-		return w, step, nil
+	if obs.idle != "" { // its creator may add what is missing later
+		step := obs.next()
+		return obs, step, nil
 	}
-	step, err := r.decide(ctx, w)
+	step, err := r.decide(ctx, obs)
 	if err != nil {
 		return nil, step, err
 	}
-	return w, step, nil
+	return obs, step, nil
 }
 
 // mostRemembered is more than the steps that one reconcile ever takes without acting.
 const mostRemembered = 10
 
-// decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since what has to be
-// read depends on what is remembered.
-func (r *Reconciler) decide(ctx context.Context, w *observed) (powercycle.Step, error) {
-	step, err := r.verified(ctx, w, w.next())
+// decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since
+// what has to be read depends on what is remembered.
+func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step, error) {
+	step, err := r.verified(ctx, obs, obs.next())
 	for n := 0; err == nil && step.Do.Remembered() && n < mostRemembered; n++ {
-		if err := r.observeUndoers(ctx, w, step); err != nil {
+		if err := r.observeUndoers(ctx, obs, step); err != nil {
 			return step, err
 		}
-		if err := r.took(w, step); err != nil {
+		if err := r.took(obs, step); err != nil {
 			return step, err
 		}
-		if err := r.stateFacts(ctx, w); err != nil {
+		if err := r.stateFacts(ctx, obs); err != nil {
 			return step, err
 		}
-		step, err = r.verified(ctx, w, w.next())
+		step, err = r.verified(ctx, obs, obs.next())
 	}
 	if err != nil {
 		return step, err
 	}
-	return step, r.observeUndoers(ctx, w, step)
+	return step, r.observeUndoers(ctx, obs, step)
 }
 
 // verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by
 // now.
-func (r *Reconciler) verified(ctx context.Context, w *observed, step powercycle.Step) (powercycle.Step, error) {
-	if r.Verify == nil || w.cluster == nil || w.facts.ClusterChanged || !step.Condemns() {
+func (r *Reconciler) verified(ctx context.Context, obs *observed, step powercycle.Step) (powercycle.Step, error) {
+	if r.Verify == nil || obs.cluster == nil || obs.facts.ClusterChanged || !step.Condemns() {
 		return step, nil
 	}
-	asking, done := w.answering(ctx)
+	asking, done := obs.answering(ctx)
 	defer done()
-	if r.Verify(asking, client.ObjectKeyFromObject(w.cluster)) == nil {
+	if r.Verify(asking, client.ObjectKeyFromObject(obs.cluster)) == nil {
 		return step, nil
 	}
-	err := r.stateFacts(ctx, w)
-	return w.next(), err
+	err := r.stateFacts(ctx, obs)
+	return obs.next(), err
 }
 
 // next is the step that follows from what is observed.
-func (w *observed) next() powercycle.Step {
-	if w.idle != "" {
-		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: w.idle}
+func (obs *observed) next() powercycle.Step {
+	if obs.idle != "" {
+		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: obs.idle}
 	}
-	return powercycle.Next(w.facts, w.policy, w.now)
+	return powercycle.Next(obs.facts, obs.policy, obs.now)
 }
 
-// next is when to reconcile again: when the step says so, at once after it was taken, and soon after it could not be, because the caches were stale.
-func (r *Reconciler) next(w *observed, step powercycle.Step, done bool) ctrl.Result {
+// next is when to reconcile again: when the step says so, at once after it was taken, and soon after it could not be, because the caches
+// were stale.
+func (r *Reconciler) next(obs *observed, step powercycle.Step, done bool) ctrl.Result {
 	at := step.Again
 	switch {
 	case step.Do != powercycle.Wait && done:
-		at = w.now.Add(consistency.Wait(1))
+		at = obs.now.Add(consistency.Wait(1))
 	case step.Do != powercycle.Wait:
-		at = w.now.Add(retry)
+		at = obs.now.Add(retry)
 	}
-	if !w.recheck.IsZero() && (at.IsZero() || w.recheck.Before(at)) {
-		at = w.recheck
+	if !obs.recheck.IsZero() && (at.IsZero() || obs.recheck.Before(at)) {
+		at = obs.recheck
 	}
 	if step.Do == powercycle.DropFinalizer {
 		return ctrl.Result{}

@@ -15,25 +15,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
-// report sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. Waits are reported by conditions.
-// done says that the last one was done, and not only intended.
-func (r *Reconciler) report(ctx context.Context, w *observed, done bool) {
-	took := w.taken
+// report sends events about the steps that were taken, if they are stored, measures them, and logs one line for each. Waits are reported by
+// conditions. done says that the last one was done, and not only intended.
+func (r *Reconciler) report(ctx context.Context, obs *observed, done bool) {
+	took := obs.taken
 	if last := len(took) - 1; last >= 0 && took[last].step.Do.Intended() && !done {
 		took = took[:last]
 	}
-	if !w.saved {
+	if !obs.saved {
 		// What was done is reported also if it could not be stored: the next reconcile sees its effect, and does not do it again.
 		took = slices.DeleteFunc(slices.Clone(took), func(t taken) bool { return !t.step.Do.Visible() })
 	}
 	for i := range took {
 		t := &took[i]
-		if w.saved {
+		if obs.saved {
 			r.measure(&t.observed, t.step)
 		}
 		if t.step.Do != powercycle.Wait {
 			log.FromContext(ctx).Info("Took a step", "action", t.step.Do, "state", t.step.Next, "reason", t.step.Reason, "attempt", t.record.Attempt,
-				"BareMetalHost", klog.KRef(w.rem.GetNamespace(), w.record.Host))
+				"BareMetalHost", klog.KRef(obs.rem.GetNamespace(), obs.record.Host))
 		}
 	}
 	for _, e := range eventsOf(took) {
@@ -41,7 +41,8 @@ func (r *Reconciler) report(ctx context.Context, w *observed, done bool) {
 	}
 }
 
-// eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its sentence.
+// eventsOf are the events about the steps of one reconcile. A step that the one taken with it implies has no event of its own, only its
+// sentence.
 func eventsOf(took []taken) []recorder.Event {
 	var events []recorder.Event
 	before := ""
@@ -79,7 +80,7 @@ var quiet = map[powercycle.Action]bool{
 var inVain = map[powercycle.State]bool{powercycle.Failed: true, powercycle.Stopped: true, powercycle.RequestingOwner: true}
 
 // warns reports whether a step is a warning: a person may have to do something about it.
-func warns(w *observed, step powercycle.Step) bool {
+func warns(obs *observed, step powercycle.Step) bool {
 	if powercycle.RuleOf(step.Reason).Warns {
 		return true
 	}
@@ -87,16 +88,17 @@ func warns(w *observed, step powercycle.Step) bool {
 	case powercycle.AskPerson, powercycle.RequestOwner:
 		return true
 	case powercycle.BeginAttempt:
-		return w.record.Attempt > 1
+		return obs.record.Attempt > 1
 	}
 	return inVain[step.Next]
 }
 
-// events are the events about a step: one on the remediation, and for some reasons one on the host and one on the machine. before is what led to the step,
-// after what came of it.
+// events are the events about a step: one on the remediation, and for some reasons one on the host and one on the machine. before is what
+// led to the step, after what came of it.
 func (t *taken) events(before, after string) []recorder.Event {
 	step := t.step
-	if quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
+	silent := quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason
+	if silent || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // the state has an event once the host was asked to power off
 	}
 	kind, text := corev1.EventTypeNormal, powercycle.JoinSentences(t.cycle().Message(before, step), after)

@@ -54,79 +54,79 @@ func (r *Reconciler) drop(key client.ObjectKey) {
 	}
 }
 
-// recall gives w the record that this process has kept, if nobody has stored another one since: a webhook may have refused it, and somebody
-// may have removed it.
-func (r *Reconciler) recall(w *observed) {
-	value, _ := r.kept.Load(client.ObjectKeyFromObject(w.rem))
-	w.kept, _ = value.(kept)
-	if w.kept.uid != w.rem.GetUID() {
-		w.kept = kept{uid: w.rem.GetUID()}
+// recall gives obs the record that this process has kept, if nobody has stored another one since: a webhook may have refused it, and
+// somebody may have removed it.
+func (r *Reconciler) recall(obs *observed) {
+	value, _ := r.kept.Load(client.ObjectKeyFromObject(obs.rem))
+	obs.kept, _ = value.(kept)
+	if obs.kept.uid != obs.rem.GetUID() {
+		obs.kept = kept{uid: obs.rem.GetUID()}
 	}
-	stored := w.stored.Annotations[mendv1.PowerCycleAnnotation]
-	if w.kept.record == "" || stored != "" && stored != w.kept.stored[mendv1.PowerCycleAnnotation] {
+	stored := obs.stored.Annotations[mendv1.PowerCycleAnnotation]
+	if obs.kept.record == "" || stored != "" && stored != obs.kept.stored[mendv1.PowerCycleAnnotation] {
 		return
 	}
 	marks := map[string]string{}
-	maps.Copy(marks, w.rem.GetAnnotations())
-	marks[mendv1.PowerCycleAnnotation] = w.kept.record
-	w.rem.SetAnnotations(marks)
+	maps.Copy(marks, obs.rem.GetAnnotations())
+	marks[mendv1.PowerCycleAnnotation] = obs.kept.record
+	obs.rem.SetAnnotations(marks)
 }
 
-// keep keeps the record of w, and what is stored of it.
-func (r *Reconciler) keep(w *observed, stored map[string]string) {
-	w.kept.stored, w.kept.record = stored, w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
-	r.kept.Store(client.ObjectKeyFromObject(w.rem), w.kept)
+// keep keeps the record of obs, and what is stored of it.
+func (r *Reconciler) keep(obs *observed, stored map[string]string) {
+	obs.kept.stored, obs.kept.record = stored, obs.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
+	r.kept.Store(client.ObjectKeyFromObject(obs.rem), obs.kept)
 }
 
-// restores reports whether what was stored of w was removed, and when it may be stored again if nothing else is to be.
-func (w *observed) restores() (removed bool, at time.Time) {
+// restores reports whether what was stored of obs was removed, and when it may be stored again if nothing else is to be.
+func (obs *observed) restores() (removed bool, at time.Time) {
 	for _, key := range []string{mendv1.PowerCycleAnnotation, clusterctlv1.BlockMoveAnnotation, mendv1.WaitsForAnnotation} {
-		_, stored := w.kept.stored[key]
-		_, stays := w.stored.Annotations[key]
+		_, stored := obs.kept.stored[key]
+		_, stays := obs.stored.Annotations[key]
 		removed = removed || stored && !stays
 	}
-	waits := !slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Do != powercycle.Wait })
+	waits := !slices.ContainsFunc(obs.taken, func(t taken) bool { return t.step.Do != powercycle.Wait })
 	if removed && waits {
-		at = w.kept.restored.Until(w.now)
+		at = obs.kept.restored.Until(obs.now)
 	}
 	return removed, at
 }
 
 // noteDone keeps that step was done to host or node.
-func (r *Reconciler) noteDone(w *observed, step powercycle.Step) {
+func (r *Reconciler) noteDone(obs *observed, step powercycle.Step) {
 	switch step.Do {
 	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot, powercycle.Fence, powercycle.MarkHost:
 	default:
 		return
 	}
-	before := w.didBefore()
-	w.kept.hostUID, w.kept.attempt, w.kept.state = w.found.Host.UID, w.record.Attempt, step.Next
-	w.kept.did = before.Again(step.Do, w.now)
-	r.kept.Store(client.ObjectKeyFromObject(w.rem), w.kept)
+	before := obs.didBefore()
+	obs.kept.hostUID, obs.kept.attempt, obs.kept.state = obs.found.Host.UID, obs.record.Attempt, step.Next
+	obs.kept.did = before.Again(step.Do, obs.now)
+	r.kept.Store(client.ObjectKeyFromObject(obs.rem), obs.kept)
 }
 
 // didBefore is what was done last to host or node; zero if that was to another host, in another attempt, or in another state.
-func (w *observed) didBefore() powercycle.Did {
-	host := w.found.Host
-	if host == nil || host.UID != w.kept.hostUID || w.record.Attempt != w.kept.attempt || w.record.State != w.kept.state {
+func (obs *observed) didBefore() powercycle.Did {
+	host := obs.found.Host
+	if host == nil || host.UID != obs.kept.hostUID || obs.record.Attempt != obs.kept.attempt || obs.record.State != obs.kept.state {
 		return powercycle.Did{}
 	}
-	return w.kept.did
+	return obs.kept.did
 }
 
 // observeUndoers reads who may have undone what was done, if step is about that: the clients that have written host or node since.
-func (r *Reconciler) observeUndoers(ctx context.Context, w *observed, step powercycle.Step) error {
+func (r *Reconciler) observeUndoers(ctx context.Context, obs *observed, step powercycle.Step) error {
 	if step.Reason != powercycle.StepUndoneReason {
 		return nil
 	}
-	if w.record.State == powercycle.MovingWorkload && w.seen.Node != nil {
-		w.undoers = undone.WritersSince(w.seen.Node, "", w.kept.did.At)
+	if obs.record.State == powercycle.MovingWorkload && obs.seen.Node != nil {
+		obs.undoers = undone.WritersSince(obs.seen.Node, "", obs.kept.did.At)
 		return nil
 	}
-	found := w.found
+	found := obs.found
 	if err := r.Hosts.Refresh(ctx, &found); err != nil || found.Host == nil {
 		return err
 	}
-	w.undoers = undone.WritersSince(found.Host, "", w.kept.did.At)
+	obs.undoers = undone.WritersSince(found.Host, "", obs.kept.did.At)
 	return nil
 }

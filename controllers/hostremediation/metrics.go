@@ -49,60 +49,60 @@ func Metrics() []prometheus.Collector {
 }
 
 // measure exports what a step has changed, once it is remembered.
-func (r *Reconciler) measure(w *observed, step powercycle.Step) {
-	namespace, kind, state := w.rem.GetNamespace(), r.Kind.Kind, w.facts.State
+func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
+	namespace, kind, state := obs.rem.GetNamespace(), r.Kind.Kind, obs.facts.State
 	if step.Do == powercycle.BeginAttempt {
 		attempts.WithLabelValues(namespace, kind).Inc()
 	}
-	if state != "" && state != step.Next && !w.facts.Since.IsZero() {
-		stateDuration.WithLabelValues(string(state)).Observe(w.now.Sub(w.facts.Since).Seconds())
+	if state != "" && state != step.Next && !obs.facts.Since.IsZero() {
+		stateDuration.WithLabelValues(string(state)).Observe(obs.now.Sub(obs.facts.Since).Seconds())
 	}
 	if step.Next.Final() && !state.Final() {
 		ends.WithLabelValues(namespace, kind, strings.ToLower(string(step.Next)), string(step.Reason)).Inc()
 	}
-	if reason := unfencedFor(w, step); reason != "" {
-		unfenced.WithLabelValues(namespace, w.clusterName(), kind, reason).Inc()
+	if reason := unfencedFor(obs, step); reason != "" {
+		unfenced.WithLabelValues(namespace, obs.clusterName(), kind, reason).Inc()
 	}
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
-	r.progressed(w, step)
+	r.progressed(obs, step)
 }
 
 // progressed keeps the progress of a remediation that is not over, or that still keeps its host powered off.
-func (r *Reconciler) progressed(w *observed, step powercycle.Step) {
+func (r *Reconciler) progressed(obs *observed, step powercycle.Step) {
 	now := progress{}
-	if keepsOff(w, step) {
-		now.keptOff, now.since = true, w.record.Asked
+	if keepsOff(obs, step) {
+		now.keptOff, now.since = true, obs.record.Asked
 	}
 	if now.keptOff || !step.Next.Final() {
-		now.cluster, now.state, now.due, now.person = w.clusterName(), step.Next, stuckAt(w), string(w.record.Person)
+		now.cluster, now.state, now.due, now.person = obs.clusterName(), step.Next, stuckAt(obs), string(obs.record.Person)
 	}
-	r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) { k.progress = now })
+	r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) { k.progress = now })
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.
-func (w *observed) clusterName() string {
+func (obs *observed) clusterName() string {
 	switch {
-	case w.cluster != nil:
-		return w.cluster.Name
-	case w.machine != nil:
-		return w.machine.Spec.ClusterName
+	case obs.cluster != nil:
+		return obs.cluster.Name
+	case obs.machine != nil:
+		return obs.machine.Spec.ClusterName
 	}
-	return w.record.Cluster
+	return obs.record.Cluster
 }
 
 // unfencedFor is the reason for which step gives up fencing the node in this attempt; empty if the node is fenced, or may be yet. A
 // node that is gone needs no fence.
-func unfencedFor(w *observed, step powercycle.Step) string {
+func unfencedFor(obs *observed, step powercycle.Step) string {
 	given := false
-	switch state := w.facts.State; {
+	switch state := obs.facts.State; {
 	case state == powercycle.Preparing:
 		given = step.Next == powercycle.Rebooting
 	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
 	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
-		given = !w.facts.Fenced && w.facts.FencedAt.IsZero() && w.facts.Node != powercycle.NodeAbsent
+		given = !obs.facts.Fenced && obs.facts.FencedAt.IsZero() && obs.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {
 		return ""
@@ -112,16 +112,16 @@ func unfencedFor(w *observed, step powercycle.Step) string {
 
 // stuckAt is when a remediation counts as stuck if it is still in its state then: every state times out, but one in which something is
 // refused again and again may last longer. A remediation that is paused or waits in its queue is not stuck.
-func stuckAt(w *observed) time.Time {
-	m := w.record.Memory
+func stuckAt(obs *observed) time.Time {
+	m := obs.record.Memory
 	switch {
-	case !m.Paused.IsZero() || m.State == powercycle.Pending || !w.facts.First || m.Person != "":
+	case !m.Paused.IsZero() || m.State == powercycle.Pending || !obs.facts.First || m.Person != "":
 	case m.State == powercycle.Servicing:
-		return m.Since.Add(w.policy.Servicing + stuckAfter)
+		return m.Since.Add(obs.policy.Servicing + stuckAfter)
 	case m.State == powercycle.Booting || m.SwitchedOn:
-		return m.Since.Add(w.policy.Boot + stuckAfter)
+		return m.Since.Add(obs.policy.Boot + stuckAfter)
 	default:
-		return m.Since.Add(w.policy.Timeout + stuckAfter)
+		return m.Since.Add(obs.policy.Timeout + stuckAfter)
 	}
 	return time.Time{}
 }
@@ -160,7 +160,8 @@ func newGauges() underWayGauges {
 		keptOff: gauge("kubemend_hosts_kept_powered_off",
 			"Hosts that remediations keep powered off.", "namespace", "kind"),
 		oldest: gauge("kubemend_hosts_kept_powered_off_oldest_timestamp_seconds",
-			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.", "namespace", "kind"),
+			"Unix time at which the host that is kept powered off the longest was asked to power off; no series if there is none.",
+			"namespace", "kind"),
 		stuck: gauge("kubemend_host_remediations_stuck",
 			"Remediations of hosts that are a minute past the timeout of their state: something refuses what they ask for.", "namespace", "kind"),
 		persons: gauge("kubemend_host_remediations_waiting_for_person",

@@ -29,56 +29,56 @@ const (
 	unreachableRecheck = 10 * time.Second
 )
 
-// observeNode observes the node. The workload cluster is asked only where a step depends on its answer: power is switched off and on without it, since a dead
-// control plane is the very case in which that is needed.
-func (r *Reconciler) observeNode(ctx context.Context, w *observed) {
-	name := w.nodeName()
-	w.facts.Discarded = w.cluster == nil || !w.cluster.DeletionTimestamp.IsZero()
+// observeNode observes the node. The workload cluster is asked only where a step depends on its answer: power is switched off and on
+// without it, since a dead control plane is the very case in which that is needed.
+func (r *Reconciler) observeNode(ctx context.Context, obs *observed) {
+	name := obs.nodeName()
+	obs.facts.Discarded = obs.cluster == nil || !obs.cluster.DeletionTimestamp.IsZero()
 	if name == "" {
-		w.facts.Node, w.facts.Drained = powercycle.NodeAbsent, true
+		obs.facts.Node, obs.facts.Drained = powercycle.NodeAbsent, true
 		return
 	}
-	w.facts.Node = powercycle.NodeUnseen
-	if w.cluster == nil {
-		w.unseenBecause = "its Cluster does not exist"
+	obs.facts.Node = powercycle.NodeUnseen
+	if obs.cluster == nil {
+		obs.unseenBecause = "its Cluster does not exist"
 		return
 	}
-	ctx, done := w.answering(ctx)
+	ctx, done := obs.answering(ctx)
 	defer done()
-	r.observeCached(ctx, w, name)
-	if needsNode(w) {
-		r.readNode(ctx, w, w.nodeName())
+	r.observeCached(ctx, obs, name)
+	if needsNode(obs) {
+		r.readNode(ctx, obs, obs.nodeName())
 	}
 }
 
-// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the facts are stated
-// anew after each step that is only remembered.
-func (w *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
-	if !w.answersUntil.IsZero() {
-		return context.WithDeadline(ctx, w.answersUntil)
+// answering is ctx with the one deadline of all that a reconcile reads from the workload cluster. It counts from the first read, since the
+// facts are stated anew after each step that is only remembered.
+func (obs *observed) answering(ctx context.Context) (context.Context, context.CancelFunc) {
+	if !obs.answersUntil.IsZero() {
+		return context.WithDeadline(ctx, obs.answersUntil)
 	}
 	ctx, done := context.WithTimeout(ctx, workload.AnswerWithin)
-	w.answersUntil, _ = ctx.Deadline()
+	obs.answersUntil, _ = ctx.Deadline()
 	return ctx, done
 }
 
 // followNode enqueues the remediation when something leaves the node, while the workload moves.
-func (r *Reconciler) followNode(ctx context.Context, w *observed) {
-	name := w.nodeName()
-	if w.cluster == nil || name == "" {
+func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
+	name := obs.nodeName()
+	if obs.cluster == nil || name == "" {
 		return
 	}
-	cluster := client.ObjectKeyFromObject(w.cluster)
+	cluster := client.ObjectKeyFromObject(obs.cluster)
 	switch {
-	case w.facts.State != powercycle.MovingWorkload:
+	case obs.facts.State != powercycle.MovingWorkload:
 		r.Nodes.Unwatch(cluster, name)
-	case w.seen.Waits():
-		ctx, done := w.answering(ctx)
+	case obs.seen.Waits():
+		ctx, done := obs.answering(ctx)
 		defer done()
 		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
-			w.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
+			obs.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
-		r.update(client.ObjectKeyFromObject(w.rem), func(k *kept) {
+		r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) {
 			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
 				r.Nodes.Unwatch(former.Cluster, former.Node)
 			}
@@ -88,69 +88,69 @@ func (r *Reconciler) followNode(ctx context.Context, w *observed) {
 }
 
 // readNode reads the node past the cache, and what is left on it.
-func (r *Reconciler) readNode(ctx context.Context, w *observed, name string) {
-	cluster := client.ObjectKeyFromObject(w.cluster)
-	seen, err := r.Nodes.Look(ctx, cluster, name, w.signs())
+func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
+	cluster := client.ObjectKeyFromObject(obs.cluster)
+	seen, err := r.Nodes.Look(ctx, cluster, name, obs.signs())
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
-			w.unreadable(trouble)
+			obs.unreadable(trouble)
 		}
 	}
 	if seen.Presence == fence.Present {
-		r.claimFence(ctx, w, &seen)
+		r.claimFence(ctx, obs, &seen)
 	}
-	w.seen, w.facts.Node = seen, presence[seen.Presence]
-	w.facts.Fenced, w.facts.FencedByUs, w.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
-	w.facts.Inherited, w.facts.Idle = seen.Inherited, len(seen.Idle) > 0
-	w.facts.Discarded = w.facts.Discarded || seen.Deleting
-	w.facts.Looked = seen.Presence != fence.Unseen
-	w.facts.Sign, w.facts.NewBoot = w.signOfLife()
-	moving := w.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
-	if moving && !seen.Drained || w.facts.State == powercycle.PoweringOn || w.record.Lived {
-		w.recheckAfter(drainRecheck)
+	obs.seen, obs.facts.Node = seen, presence[seen.Presence]
+	obs.facts.Fenced, obs.facts.FencedByUs, obs.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
+	obs.facts.Inherited, obs.facts.Idle = seen.Inherited, len(seen.Idle) > 0
+	obs.facts.Discarded = obs.facts.Discarded || seen.Deleting
+	obs.facts.Looked = seen.Presence != fence.Unseen
+	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
+	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
+	if moving && !seen.Drained || obs.facts.State == powercycle.PoweringOn || obs.record.Lived {
+		obs.recheckAfter(drainRecheck)
 	}
 }
 
 // signOfLife is the last one of the node, and whether it has booted since it was fenced. While its host powers on, a sign of a boot that
 // is not known is none.
-func (w *observed) signOfLife() (sign time.Time, booted bool) {
-	if w.seen.Node != nil && w.record.BootID != "" && w.seen.Node.Status.NodeInfo.BootID != "" {
-		return w.seen.Sign, w.seen.Node.Status.NodeInfo.BootID != w.record.BootID
+func (obs *observed) signOfLife() (sign time.Time, booted bool) {
+	if obs.seen.Node != nil && obs.record.BootID != "" && obs.seen.Node.Status.NodeInfo.BootID != "" {
+		return obs.seen.Sign, obs.seen.Node.Status.NodeInfo.BootID != obs.record.BootID
 	}
-	if w.facts.State == powercycle.PoweringOn || w.facts.State == powercycle.Booting {
+	if obs.facts.State == powercycle.PoweringOn || obs.facts.State == powercycle.Booting {
 		return time.Time{}, false
 	}
-	return w.seen.Sign, false
+	return obs.seen.Sign, false
 }
 
-// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In doubt it is not
-// taken over, nor is a fence on the node of another machine.
-func (r *Reconciler) claimFence(ctx context.Context, w *observed, seen *fence.Seen) {
-	if w.facts.NodeMismatch = w.mismatched(seen.Node); w.facts.NodeMismatch {
+// claimFence takes over a fence on the machine's node if the remediation that has signed it is gone: nothing else would ever remove it. In
+// doubt it is not taken over, nor is a fence on the node of another machine.
+func (r *Reconciler) claimFence(ctx context.Context, obs *observed, seen *fence.Seen) {
+	if obs.facts.NodeMismatch = obs.mismatched(seen.Node); obs.facts.NodeMismatch {
 		seen.Ours, seen.Inherited = seen.Ours && !seen.Inherited, false
 		return
 	}
-	known := w.machine != nil && (w.machine.Status.NodeRef.Name == seen.Node.Name || w.node != nil && w.node.Name == seen.Node.Name)
+	known := obs.machine != nil && (obs.machine.Status.NodeRef.Name == seen.Node.Name || obs.node != nil && obs.node.Name == seen.Node.Name)
 	if seen.Ours || seen.Mark == "" || !known {
 		return
 	}
-	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
+	existing, err := r.Installed.In(ctx, r.Client, obs.rem.GetNamespace())
 	if err != nil || existing.Has(seen.Mark) {
 		return
 	}
-	w.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
+	obs.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
 }
 
-// mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider ID, or it is not the
-// node of before the power cycle.
-func (w *observed) mismatched(node *corev1.Node) bool {
-	if node == nil || w.machine == nil {
+// mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider
+// ID, or it is not the node of before the power cycle.
+func (obs *observed) mismatched(node *corev1.Node) bool {
+	if node == nil || obs.machine == nil {
 		return false
 	}
-	if !health.IsNodeOf(w.named(), node) {
+	if !health.IsNodeOf(obs.named(), node) {
 		return true
 	}
-	return w.record.State == powercycle.MovingWorkload && w.record.NodeUID != "" && w.record.NodeUID != node.UID
+	return obs.record.State == powercycle.MovingWorkload && obs.record.NodeUID != "" && obs.record.NodeUID != node.UID
 }
 
 // presence maps what package fence has read to the fact.
@@ -159,128 +159,128 @@ var presence = map[fence.Presence]powercycle.Node{
 }
 
 // observeCached reads the node from the cache, which is enough to judge whether the machine is healthy.
-func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string) {
-	key := client.ObjectKeyFromObject(w.cluster)
+func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name string) {
+	key := client.ObjectKeyFromObject(obs.cluster)
 	var watches []clustercache.Watcher
-	w.facts.BootUnread = w.record.BootID == ""
+	obs.facts.BootUnread = obs.record.BootID == ""
 	if !r.Unwatched {
 		if r.controller.Load() == nil { // it is being set up
-			w.recheckAfter(consistency.Wait(1))
+			obs.recheckAfter(consistency.Wait(1))
 			return
 		}
 		watches = append(watches, r.nodeWatch(key))
 	}
-	link, err := r.Clusters.View(ctx, key, w.now, watches...)
+	link, err := r.Clusters.View(ctx, key, obs.now, watches...)
 	if err != nil {
-		w.unreadable(err)
-		if w.record.State == powercycle.Rebooting {
-			w.recheckAfter(retry)
+		obs.unreadable(err)
+		if obs.record.State == powercycle.Rebooting {
+			obs.recheckAfter(retry)
 		}
 		return
 	}
-	w.facts.BootUnread = w.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
-	w.facts.OutOfReach = link.Link != workload.Up
-	w.facts.ClusterChanged = link.Changed != nil
-	if w.facts.OutOfReach {
-		w.unseenBecause = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
+	obs.facts.BootUnread = obs.facts.BootUnread && link.Link != workload.Up && link.Link != workload.Down
+	obs.facts.OutOfReach = link.Link != workload.Up
+	obs.facts.ClusterChanged = link.Changed != nil
+	if obs.facts.OutOfReach {
+		obs.unseenBecause = cmp.Or(workload.Plain(link.Changed), "the workload cluster cannot be reached")
 		if link.Changed == nil && link.Silent {
-			w.unseenBecause = workload.Plain(workload.ErrSilent)
+			obs.unseenBecause = workload.Plain(workload.ErrSilent)
 		}
-		if link.Recheck > 0 && !w.facts.State.Final() { // else an event comes, or no step depends on it
-			w.recheckAfter(max(link.Recheck, retry))
+		if link.Recheck > 0 && !obs.facts.State.Final() { // else an event comes, or no step depends on it
+			obs.recheckAfter(max(link.Recheck, retry))
 		}
 		return
 	}
-	if w.node = link.Node(name); w.machine != nil {
-		w.observeOwnNode(link)
+	if obs.node = link.Node(name); obs.machine != nil {
+		obs.observeOwnNode(link)
 	}
-	r.judge(ctx, w)
+	r.judge(ctx, obs)
 }
 
 // observeOwnNode finds the node of the machine in the cache, by its provider ID or its name. Of several nodes of one provider ID none is.
-func (w *observed) observeOwnNode(view workload.View) {
-	machine := w.named()
+func (obs *observed) observeOwnNode(view workload.View) {
+	machine := obs.named()
 	node, other := view.NodeOf(machine)
-	w.node = node
+	obs.node = node
 	if other == nil {
 		return
 	}
 	twin := health.Other{Name: other.Name, ProviderID: other.Spec.ProviderID, Wanted: machine.Spec.ProviderID}
 	if twin.Twin() {
-		w.facts.Twins, w.twin = true, "Node "+twin.Name+" is one of them"
+		obs.facts.Twins, obs.twin = true, "Node "+twin.Name+" is one of them"
 	}
 }
 
 // judge judges whether the machine is healthy, by its node in the cache.
-func (r *Reconciler) judge(ctx context.Context, w *observed) {
-	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
-	w.facts.Up = cycled && w.record.BootID != "" && w.booted()
-	w.unhealthy = r.unhealthyFor(ctx, w)
-	w.facts.Healthy = w.booted() && w.unhealthy == ""
-	if w.facts.Healthy && remediation.MarkedUnhealthy(w.machine) && !r.healthyToCheck(w) {
-		judged, err := remediation.Judged(ctx, r.Client, w.machine)
-		w.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
+func (r *Reconciler) judge(ctx context.Context, obs *observed) {
+	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
+	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
+	obs.unhealthy = r.unhealthyFor(ctx, obs)
+	obs.facts.Healthy = obs.booted() && obs.unhealthy == ""
+	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) && !r.healthyToCheck(obs) {
+		judged, err := remediation.Judged(ctx, r.Client, obs.machine)
+		obs.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
 	}
-	w.facts.Unhealthy = !w.facts.Healthy && w.node != nil
+	obs.facts.Unhealthy = !obs.facts.Healthy && obs.node != nil
 }
 
 // healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False
 // also if another check alone says so.
-func (r *Reconciler) healthyToCheck(w *observed) bool {
-	made, marked := remediationrequest.MadeBy(w.rem)
+func (r *Reconciler) healthyToCheck(obs *observed) bool {
+	made, marked := remediationrequest.MadeBy(obs.rem)
 	if r.Finds == nil || !marked {
 		return false
 	}
-	healthy, known := r.Finds(client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: made.Name}, w.machine.UID)
+	healthy, known := r.Finds(client.ObjectKey{Namespace: obs.rem.GetNamespace(), Name: made.Name}, obs.machine.UID)
 	return healthy && known
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the
 // workload moves, and where the node may be fenced by this remediation, or was and has lived since.
-func needsNode(w *observed) bool {
-	switch w.facts.State {
+func needsNode(obs *observed) bool {
+	switch obs.facts.State {
 	case powercycle.MovingWorkload:
 		return true
 	case "", powercycle.Pending:
 		return false
 	case powercycle.PoweringOn:
-		if w.facts.HasPowerAnnotations {
+		if obs.facts.HasPowerAnnotations {
 			return false // its release does not wait for the workload cluster
 		}
 	}
-	return w.record.Fencing || w.record.Lived
+	return obs.record.Fencing || obs.record.Lived
 }
 
 // nodeName is the name of the machine's Node, or the one in the record; empty if there never was a Node. A kubelet may have registered
 // again under another name than status.nodeRef of the Machine has: the pods of the host are bound to that Node, so that fencing the name
 // of before would move nothing.
-func (w *observed) nodeName() string {
+func (obs *observed) nodeName() string {
 	switch {
-	case w.machine == nil:
-		return w.record.Node
-	case w.node != nil:
-		return w.node.Name
-	case w.record.Node != "" && (w.record.Fencing || w.record.NodeUID != ""): // as it was seen, since the cache may show no Node now
-		return w.record.Node
+	case obs.machine == nil:
+		return obs.record.Node
+	case obs.node != nil:
+		return obs.node.Name
+	case obs.record.Node != "" && (obs.record.Fencing || obs.record.NodeUID != ""): // as it was seen, since the cache may show no Node now
+		return obs.record.Node
 	}
-	return cmp.Or(w.machine.Status.NodeRef.Name, w.record.Node)
+	return cmp.Or(obs.machine.Status.NodeRef.Name, obs.record.Node)
 }
 
 // named is the machine with the name of its node, which the record keeps where the machine has lost it.
-func (w *observed) named() *clusterv1.Machine {
-	m := *w.machine
-	m.Status.NodeRef.Name = cmp.Or(m.Status.NodeRef.Name, w.record.Node)
+func (obs *observed) named() *clusterv1.Machine {
+	m := *obs.machine
+	m.Status.NodeRef.Name = cmp.Or(m.Status.NodeRef.Name, obs.record.Node)
 	return &m
 }
 
-// booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is off, so that it is
-// ready under the old boot proves nothing.
-func (w *observed) booted() bool {
-	if w.node == nil || w.machine == nil || readyOf(w.node) != corev1.ConditionTrue || w.mismatched(w.node) {
+// booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is
+// off, so that it is ready under the old boot proves nothing.
+func (obs *observed) booted() bool {
+	if obs.node == nil || obs.machine == nil || readyOf(obs.node) != corev1.ConditionTrue || obs.mismatched(obs.node) {
 		return false
 	}
-	cycled := w.record.State == powercycle.Booting || w.record.State == powercycle.PoweringOn
-	return !cycled || w.record.BootID == "" || w.record.BootID != w.node.Status.NodeInfo.BootID
+	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
+	return !cycled || obs.record.BootID == "" || obs.record.BootID != obs.node.Status.NodeInfo.BootID
 }
 
 func readyOf(node *corev1.Node) corev1.ConditionStatus {
@@ -291,26 +291,28 @@ func readyOf(node *corev1.Node) corev1.ConditionStatus {
 }
 
 // unreadable notes why the node cannot be read.
-func (w *observed) unreadable(err error) {
-	w.unseenBecause = workload.Plain(err)
-	w.recheckAfter(unreachableRecheck)
+func (obs *observed) unreadable(err error) {
+	obs.unseenBecause = workload.Plain(err)
+	obs.recheckAfter(unreachableRecheck)
 }
 
 // recheckAfter enqueues the remediation after d at the latest.
-func (w *observed) recheckAfter(d time.Duration) {
-	if at := w.now.Add(d); w.recheck.IsZero() || at.Before(w.recheck) {
-		w.recheck = at
+func (obs *observed) recheckAfter(d time.Duration) {
+	if at := obs.now.Add(d); obs.recheck.IsZero() || at.Before(obs.recheck) {
+		obs.recheck = at
 	}
 }
 
-// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of w which the node has, for however short; empty if it has
-// none, or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready proves nothing then.
-func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
-	if w.node == nil {
+// unhealthyFor is the unhealthy condition of the NodeHealthCheck that asked for the remediation of obs which the node has, for however
+// short; empty if it has none, or the check cannot be read. A node may be Ready and be remediated for another condition: that it is Ready
+// proves nothing then.
+func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
+	if obs.node == nil {
 		return ""
 	}
-	for _, owner := range w.rem.GetOwnerReferences() {
-		if gv, err := schema.ParseGroupVersion(owner.APIVersion); err != nil || gv.Group != nhcv1.GroupVersion.Group || owner.Kind != "NodeHealthCheck" {
+	for _, owner := range obs.rem.GetOwnerReferences() {
+		gv, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err != nil || gv.Group != nhcv1.GroupVersion.Group || owner.Kind != "NodeHealthCheck" {
 			continue
 		}
 		check := &nhcv1.NodeHealthCheck{}
@@ -318,7 +320,7 @@ func (r *Reconciler) unhealthyFor(ctx context.Context, w *observed) string {
 			continue // Ready is all that the node is judged by
 		}
 		for _, rule := range check.Spec.UnhealthyConditions {
-			if cond := conditionOf(w.node, rule.Type); cond != nil && cond.Status == rule.Status {
+			if cond := conditionOf(obs.node, rule.Type); cond != nil && cond.Status == rule.Status {
 				return fmt.Sprintf("NodeHealthCheck %s marks a node unhealthy that has %s=%s", check.Name, rule.Type, rule.Status)
 			}
 		}

@@ -45,8 +45,8 @@ type observed struct {
 	// unverified says that it could not be read which host is the machine's.
 	unverified bool
 
-	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the remediation is gone.
-	// taken are the steps that were taken.
+	// rem has what the remediation remembers; stored is what of that the API server has, saved says that it has all of it, or that the
+	// remediation is gone. taken are the steps that were taken.
 	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
@@ -76,7 +76,8 @@ type observed struct {
 	observation
 }
 
-// observation is what was observed of the node and of the queue. It depends on what the remediation remembers, and is made anew after each step.
+// observation is what was observed of the node and of the queue. It depends on what the remediation remembers, and is made anew after each
+// step.
 type observation struct {
 	node *corev1.Node // from the cache; nil if it is not there
 	seen fence.Seen   // from the workload cluster itself, where a step depends on that
@@ -104,134 +105,134 @@ type taken struct {
 // observe observes the remediation called key for a reconcile, which has observed first before; nil if it has not. It returns nil if there
 // is nothing to do.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *observed) (*observed, error) {
-	w := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
+	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if first != nil {
-		w.confirms, w.member, w.answersUntil = true, first.facts.ControlPlane, first.answersUntil
+		obs.confirms, obs.member, obs.answersUntil = true, first.facts.ControlPlane, first.answersUntil
 	}
-	if found, err := r.read(ctx, key, w); err != nil {
+	if found, err := r.read(ctx, key, obs); err != nil {
 		return nil, err
 	} else if !found {
 		r.written.Forget(key)
 		r.drop(key)
 		return nil, nil
 	}
-	if r.written.Stale(w.rem) {
+	if r.written.Stale(obs.rem) {
 		return nil, consistency.ErrStale
 	}
-	if ours, err := r.survey(ctx, w); err != nil || !ours {
+	if ours, err := r.survey(ctx, obs); err != nil || !ours {
 		return nil, err
 	}
-	return w, nil
+	return obs, nil
 }
 
 // read reads the remediation called key, and reports whether there is one.
-func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, w *observed) (bool, error) {
-	err := r.Client.Get(ctx, key, w.rem.Unwrapped())
+func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observed) (bool, error) {
+	err := r.Client.Get(ctx, key, obs.rem.Unwrapped())
 	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read %s %s: %w", r.Kind.Kind, key, err)
 	}
-	w.stored = metadataOf(w.rem, r.Kind)
-	r.recall(w)
+	obs.stored = metadataOf(obs.rem, r.Kind)
+	r.recall(obs)
 	return err == nil, nil
 }
 
-// survey reads all that a step for the remediation of w is decided on. It returns false if there is nothing to decide.
-func (r *Reconciler) survey(ctx context.Context, w *observed) (bool, error) {
-	w.kind = r.Kind
-	w.record, _ = remediation.RecordOf(w.rem) // a record that cannot be read is that of a failed remediation
-	w.policy = policyOf(w.rem.Strategy(), w.record.BootSeconds)
-	if err := r.observeMachine(ctx, w); err != nil {
+// survey reads all that a step for the remediation of obs is decided on. It returns false if there is nothing to decide.
+func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
+	obs.kind = r.Kind
+	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read is that of a failed remediation
+	obs.policy = policyOf(obs.rem.Strategy(), obs.record.BootSeconds)
+	if err := r.observeMachine(ctx, obs); err != nil {
 		return false, err
 	}
-	if err := r.checkRecord(ctx, w); err != nil {
+	if err := r.checkRecord(ctx, obs); err != nil {
 		return false, err
 	}
-	if !r.actsOn(w) {
+	if !r.actsOn(obs) {
 		return false, nil
 	}
-	if w.idle = r.idleFor(w); w.idle != "" {
+	if obs.idle = r.idleFor(obs); obs.idle != "" {
 		return true, nil
 	}
-	if err := r.observeHost(ctx, w); err != nil {
+	if err := r.observeHost(ctx, obs); err != nil {
 		return false, err
 	}
-	r.observeBoots(ctx, w)
-	r.observeLoop(ctx, w)
-	return true, r.stateFacts(ctx, w)
+	r.observeBoots(ctx, obs)
+	r.observeLoop(ctx, obs)
+	return true, r.stateFacts(ctx, obs)
 }
 
 // checkRecord drops what the record cannot have: a UID that the remediation never had, and moments that have not come.
-func (r *Reconciler) checkRecord(ctx context.Context, w *observed) error {
-	w.record.Memory = w.record.NotAfter(w.now)
-	if w.record.UID == "" || w.record.UID == w.rem.GetUID() {
+func (r *Reconciler) checkRecord(ctx context.Context, obs *observed) error {
+	obs.record.Memory = obs.record.NotAfter(obs.now)
+	if obs.record.UID == "" || obs.record.UID == obs.rem.GetUID() {
 		return nil
 	}
-	existing, err := r.Installed.In(ctx, r.Client, w.rem.GetNamespace())
+	existing, err := r.Installed.In(ctx, r.Client, obs.rem.GetNamespace())
 	if err != nil {
 		return err
 	}
-	w.record.UID = existing.Former(w.rem)
+	obs.record.UID = existing.Former(obs.rem)
 	return nil
 }
 
-// stateFacts states the facts that a step is decided on, which depend on what w remembers.
-func (r *Reconciler) stateFacts(ctx context.Context, w *observed) error {
-	w.observation = observation{}
-	w.facts = r.factsOf(w)
-	if w.unverified {
-		w.recheckAfter(unreachableRecheck)
+// stateFacts states the facts that a step is decided on, which depend on what obs remembers.
+func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
+	obs.observation = observation{}
+	obs.facts = r.factsOf(obs)
+	if obs.unverified {
+		obs.recheckAfter(unreachableRecheck)
 	}
-	if w.now.Before(w.loopUntil) && w.loop.Times == 0 {
-		w.recheckAfter(retry) // nothing tells that the records can be read
+	if obs.now.Before(obs.loopUntil) && obs.loop.Times == 0 {
+		obs.recheckAfter(retry) // nothing tells that the records can be read
 	}
-	r.observeNode(ctx, w)
-	w.facts.ControlPlane = w.facts.ControlPlane || w.machine != nil && (w.member || controlplane.IsMember(w.node))
-	if err := r.observeMembership(ctx, w); err != nil {
+	r.observeNode(ctx, obs)
+	obs.facts.ControlPlane = obs.facts.ControlPlane || obs.machine != nil && (obs.member || controlplane.IsMember(obs.node))
+	if err := r.observeMembership(ctx, obs); err != nil {
 		return err
 	}
-	return r.placeInQueue(ctx, w)
+	return r.placeInQueue(ctx, obs)
 }
 
 // idleFor is why nothing is done for the remediation; empty if something is or was. Without a strategy nothing is done, as in CAPM3. If the
 // strategy is removed from a remediation under way, that ends.
-func (r *Reconciler) idleFor(w *observed) powercycle.Reason {
+func (r *Reconciler) idleFor(obs *observed) powercycle.Reason {
 	switch {
-	case !r.untouched(w):
+	case !r.untouched(obs):
 		return ""
-	case !asked(w.rem):
+	case !asked(obs.rem):
 		return powercycle.NoStrategyReason
-	case remediation.OwnerOf(w.rem) == nil:
+	case remediation.OwnerOf(obs.rem) == nil:
 		return powercycle.NoOwnerReason
 	}
 	return ""
 }
 
 // actsOn reports whether kubemend acts on the remediation: it passes the watch filter.
-func (r *Reconciler) actsOn(w *observed) bool {
-	filtered := !capi.Covers(r.WatchFilterValue, w.rem, w.cluster)
-	began := !r.untouched(w)
-	ours := began && w.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
+func (r *Reconciler) actsOn(obs *observed) bool {
+	filtered := !capi.Covers(r.WatchFilterValue, obs.rem, obs.cluster)
+	began := !r.untouched(obs)
+	ours := began && obs.record.Filter == r.WatchFilterValue // a remediation that began ends, also without the label
 	return (!filtered || ours) && (began || !r.Teardown)
 }
 
 // untouched reports whether the remediation has not begun.
-func (r *Reconciler) untouched(w *observed) bool {
-	return w.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer))
+func (r *Reconciler) untouched(obs *observed) bool {
+	return obs.record.State == "" && (r.Off && r.Kind.SignsNothing() || !controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer))
 }
 
 // pause is what pauses the remediation, as a clause; empty if nothing does.
-func (w *observed) pause() string {
-	if _, moved := w.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl deletes it, and has removed its other annotations
+func (obs *observed) pause() string {
+	if _, moved := obs.rem.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]; moved { // clusterctl has removed its other annotations
 		return "because clusterctl has moved it to another management cluster, and deletes it here"
 	}
 	switch {
-	case annotations.HasPaused(w.rem):
+	case annotations.HasPaused(obs.rem):
 		return "by its annotation " + clusterv1.PausedAnnotation
-	case w.cluster != nil && ptr.Deref(w.cluster.Spec.Paused, false):
-		return "with Cluster " + w.cluster.Name
-	case w.machine != nil && annotations.HasPaused(w.machine):
+	case obs.cluster != nil && ptr.Deref(obs.cluster.Spec.Paused, false):
+		return "with Cluster " + obs.cluster.Name
+	case obs.machine != nil && annotations.HasPaused(obs.machine):
 		return "with its Machine, by the annotation " + clusterv1.PausedAnnotation
-	case w.found.Paused:
+	case obs.found.Paused:
 		return "with its Metal3Machine, by the annotation " + clusterv1.PausedAnnotation
 	}
 	return ""
@@ -243,19 +244,19 @@ func asked(rem remediation.Object) bool {
 	return s != nil && s.Reboots
 }
 
-// observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its node may still be
-// fenced by this remediation. (Nor need the owner reference exist any more: the garbage collector removes it if there is another owner, such as a
-// NodeHealthCheck.)
-func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
-	cluster, namespace := w.record.Cluster, w.rem.GetNamespace()
-	if owner := remediation.OwnerOf(w.rem); owner != nil {
+// observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its
+// node may still be fenced by this remediation. (Nor need the owner reference exist any more: the garbage collector removes it if there is
+// another owner, such as a NodeHealthCheck.)
+func (r *Reconciler) observeMachine(ctx context.Context, obs *observed) error {
+	cluster, namespace := obs.record.Cluster, obs.rem.GetNamespace()
+	if owner := remediation.OwnerOf(obs.rem); owner != nil {
 		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: namespace, Name: owner.Name}
 		found, err := consistency.Read(ctx, r.Client, r.Live, key, m, client.UnsafeDisableDeepCopy)
 		if err != nil {
 			return fmt.Errorf("read machine %s: %w", key, err)
 		}
 		if found && m.UID == owner.UID {
-			w.machine, cluster = m, m.Spec.ClusterName
+			obs.machine, cluster = m, m.Spec.ClusterName
 		}
 	}
 	if cluster == "" {
@@ -267,97 +268,97 @@ func (r *Reconciler) observeMachine(ctx context.Context, w *observed) error {
 		return fmt.Errorf("read cluster %s: %w", key, err)
 	}
 	if found {
-		w.cluster = c
+		obs.cluster = c
 	}
 	return nil
 }
 
 // observeHost finds the machine's host.
-func (r *Reconciler) observeHost(ctx context.Context, w *observed) error {
-	w.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
-	if w.machine == nil {
-		return r.rememberHost(ctx, w)
+func (r *Reconciler) observeHost(ctx context.Context, obs *observed) error {
+	obs.found = host.Found{Is: powercycle.HostGone, Why: "the machine does not exist"}
+	if obs.machine == nil {
+		return r.rememberHost(ctx, obs)
 	}
-	found, err := r.Hosts.Of(ctx, w.machine)
-	leaving := meta.IsNoMatchError(err) && !w.rem.GetDeletionTimestamp().IsZero()
+	found, err := r.Hosts.Of(ctx, obs.machine)
+	leaving := meta.IsNoMatchError(err) && !obs.rem.GetDeletionTimestamp().IsZero()
 	switch {
 	case err == nil:
-		w.found = found
-	case errors.Is(err, consistency.ErrStale), !leaving && !w.record.Touched:
+		obs.found = found
+	case errors.Is(err, consistency.ErrStale), !leaving && !obs.record.Touched:
 		return err
 	default: // that it cannot be read whose the host is must not keep it off, nor the remediation
-		w.found.Why, w.found.Named, w.unverified = workload.Plain(err), w.record.Touched, true
+		obs.found.Why, obs.found.Named, obs.unverified = workload.Plain(err), obs.record.Touched, true
 	}
-	return r.rememberHost(ctx, w)
+	return r.rememberHost(ctx, obs)
 }
 
-// rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has another host now,
-// or none, the former one must not stay off for ever. Without such an annotation the name alone is no proof.
-func (r *Reconciler) rememberHost(ctx context.Context, w *observed) error {
-	if w.record.Host == "" || w.found.Host != nil && w.found.Host.Name == w.record.Host {
+// rememberHost replaces the host that was found by the one in the record if that has annotations of this remediation: when the machine has
+// another host now, or none, the former one must not stay off for ever. Without such an annotation the name alone is no proof.
+func (r *Reconciler) rememberHost(ctx context.Context, obs *observed) error {
+	if obs.record.Host == "" || obs.found.Host != nil && obs.found.Host.Name == obs.record.Host {
 		return nil
 	}
-	former, err := r.Hosts.Named(ctx, client.ObjectKey{Namespace: w.rem.GetNamespace(), Name: w.record.Host})
+	former, err := r.Hosts.Named(ctx, client.ObjectKey{Namespace: obs.rem.GetNamespace(), Name: obs.record.Host})
 	if err != nil || former == nil {
 		return err
 	}
-	marks := host.MarksOf(former, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
-	marked := w.machine != nil && host.MarkedFor(former) == w.machine.UID
+	marks := host.MarksOf(former, obs.record.By(obs.rem), obs.record.Attempt, obs.record.Asked)
+	marked := obs.machine != nil && host.MarkedFor(former) == obs.machine.UID
 	switch {
-	case w.found.Host == nil && (marks.HasPowerAnnotations || marked):
-		w.found.Host = former
+	case obs.found.Host == nil && (marks.HasPowerAnnotations || marked):
+		obs.found.Host = former
 	case marks.HasPowerAnnotations:
-		w.found = host.Found{
+		obs.found = host.Found{
 			Host: former, Is: powercycle.HostForeign,
-			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, w.found.Host.Name),
+			Why: fmt.Sprintf("the machine's host was BareMetalHost %s, and is BareMetalHost %s now", former.Name, obs.found.Host.Name),
 		}
 	}
 	return nil
 }
 
 // marks are the annotations of the remediation on its host.
-func (w *observed) marks() powercycle.Marks {
-	if w.found.Host == nil {
+func (obs *observed) marks() powercycle.Marks {
+	if obs.found.Host == nil {
 		return powercycle.Marks{}
 	}
-	return host.MarksOf(w.found.Host, w.record.By(w.rem), w.record.Attempt, w.record.Asked)
+	return host.MarksOf(obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt, obs.record.Asked)
 }
 
 // factsOf states the facts, but for the node and the queue.
-func (r *Reconciler) factsOf(w *observed) powercycle.Facts {
-	power, marks := powercycle.Power{Unmanaged: "there is no host"}, w.marks()
-	if w.found.Host != nil {
-		power = w.found.Host.Power
+func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
+	power, marks := powercycle.Power{Unmanaged: "there is no host"}, obs.marks()
+	if obs.found.Host != nil {
+		power = obs.found.Host.Power
 	}
-	_, stop := w.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
+	_, stop := obs.rem.GetAnnotations()[nhcv1.TimedOutAnnotation]
 	f := powercycle.Facts{
-		Memory: w.record.Memory, Did: w.didBefore(),
-		Deleting:  !w.rem.GetDeletionTimestamp().IsZero() || !asked(w.rem),
-		Finalizer: controllerutil.ContainsFinalizer(w.rem, r.Kind.Finalizer),
+		Memory: obs.record.Memory, Did: obs.didBefore(),
+		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !asked(obs.rem),
+		Finalizer: controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    w.pause() != "" && !r.Teardown, // nothing goes on later
+		Paused:    obs.pause() != "" && !r.Teardown, // nothing goes on later
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
-		Host:      w.found.Is, HostAnew: w.found.Host != nil && w.record.HostUID != "" && w.record.HostUID != w.found.Host.UID,
-		HostUnnamed: w.found.Unnamed(w.record.Host), Power: power, Marks: marks,
-		Disproved: w.found.Is == powercycle.HostOurs && host.Disproved(w.found.Host),
-		Loop:      w.loop, LoopUntil: w.loopUntil,
+		Host:      obs.found.Is, HostAnew: obs.found.Host != nil && obs.record.HostUID != "" && obs.record.HostUID != obs.found.Host.UID,
+		HostUnnamed: obs.found.Unnamed(obs.record.Host), Power: power, Marks: marks,
+		Disproved: obs.found.Is == powercycle.HostOurs && host.Disproved(obs.found.Host),
+		Loop:      obs.loop, LoopUntil: obs.loopUntil,
 	}
-	if w.machine == nil {
+	if obs.machine == nil {
 		return f
 	}
 	f.Machine = powercycle.MachinePresent
-	if !w.machine.DeletionTimestamp.IsZero() {
+	if !obs.machine.DeletionTimestamp.IsZero() {
 		f.Machine = powercycle.MachineDeleting
 	}
-	if w.found.Host != nil && host.MarkedFor(w.found.Host) == w.machine.UID {
+	if obs.found.Host != nil && host.MarkedFor(obs.found.Host) == obs.machine.UID {
 		f.Marked = true
 	}
-	f.Unhealthy = remediation.MarkedUnhealthy(w.machine) // its node may not be seen at first, and be well when the host may be powered off
-	f.Ownerless = metav1.GetControllerOf(w.machine) == nil
-	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(w.machine)
-	_, labelled := w.machine.Labels[clusterv1.MachineControlPlaneLabel]
-	f.ControlPlane = labelled || w.record.ControlPlane
+	f.Unhealthy = remediation.MarkedUnhealthy(obs.machine) // its node may not be seen at first, and be well when the host may be powered off
+	f.Ownerless = metav1.GetControllerOf(obs.machine) == nil
+	f.OwnerAsked = collections.IsUnhealthyAndOwnerRemediated(obs.machine)
+	_, labelled := obs.machine.Labels[clusterv1.MachineControlPlaneLabel]
+	f.ControlPlane = labelled || obs.record.ControlPlane
 	return f
 }
 

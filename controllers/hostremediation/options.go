@@ -21,7 +21,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 		if mode == "auto" || mode == "taint" { // a manifest of an older release may say so, and means what is done
 			return nil
 		}
-		return errors.New("nodes are fenced by the out-of-service taint alone, which every Kubernetes that Cluster API supports has: remove the flag")
+		return errors.New("nodes are fenced by the out-of-service taint alone, " +
+			"which every Kubernetes that Cluster API supports has: remove the flag")
 	})
 	_ = fs.MarkHidden("fencing") // the flag is there
 	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,

@@ -33,70 +33,71 @@ import (
 // queueRecheck is how soon to read the queue again, should an event have been lost.
 const queueRecheck = 5 * time.Minute
 
-// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends on it.
-// The error is ErrStale: the cache of hosts will have another member's host in a moment.
-func (r *Reconciler) placeInQueue(ctx context.Context, w *observed) error {
-	w.facts.First = true
-	if !w.facts.Queues() || w.machine == nil {
+// placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends
+// on it. The error is ErrStale: the cache of hosts will have another member's host in a moment.
+func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
+	obs.facts.First = true
+	if !obs.facts.Queues() || obs.machine == nil {
 		return nil
 	}
-	if w.queue == nil {
-		if err := r.readQueue(ctx, w); errors.Is(err, consistency.ErrStale) {
+	if obs.queue == nil {
+		if err := r.readQueue(ctx, obs); errors.Is(err, consistency.ErrStale) {
 			return err
 		}
 	}
-	w.queue.Self = w.queued()
-	w.queue.ManagerHere = r.Self.on(w)
-	ahead := w.queue.Ahead(w.now)
+	obs.queue.Self = obs.queued()
+	obs.queue.ManagerHere = r.Self.on(obs)
+	ahead := obs.queue.Ahead(obs.now)
 	if len(ahead) == 0 {
 		return nil
 	}
-	w.facts.First, w.facts.ManagerHere = false, ahead[0].Manager
-	w.ahead = ahead
-	w.recheckAfter(queueRecheck)
+	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
+	obs.ahead = ahead
+	obs.recheckAfter(queueRecheck)
 	for _, other := range ahead {
 		if !other.Until.IsZero() {
-			w.recheckAfter(other.Until.Sub(w.now))
+			obs.recheckAfter(other.Until.Sub(obs.now))
 		}
 	}
 	return nil
 }
 
-// readQueue reads what the remediation of w may have to wait for. If that cannot be read the remediation waits; one that has begun goes on.
-func (r *Reconciler) readQueue(ctx context.Context, w *observed) error {
-	w.queue = &powercycle.Queue{KeptOffFor: keptOffFor(w.found.Host, w.record.By(w.rem))}
+// readQueue reads what the remediation of obs may have to wait for. If that cannot be read the remediation waits; one that has begun goes
+// on.
+func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
+	obs.queue = &powercycle.Queue{KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
 	reader := client.Reader(r.Client)
-	if w.confirms {
+	if obs.confirms {
 		reader = r.Live
 	}
 	var err error
-	w.existing, err = r.Installed.In(ctx, reader, w.rem.GetNamespace())
-	if w.confirms && slices.ContainsFunc(w.existing.All, w.isOlderThan) {
+	obs.existing, err = r.Installed.In(ctx, reader, obs.rem.GetNamespace())
+	if obs.confirms && slices.ContainsFunc(obs.existing.All, obs.isOlderThan) {
 		err = consistency.ErrStale
 	}
 	if err == nil {
-		w.queue.SameMachine = queuedOf(w.existing, w.machine, w.rem)
-		if w.inPlane() {
-			w.queue.Plane, err = r.readPlane(ctx, w)
+		obs.queue.SameMachine = queuedOf(obs.existing, obs.machine, obs.rem)
+		if obs.inPlane() {
+			obs.queue.Plane, err = r.readPlane(ctx, obs)
 		}
 	}
 	if err != nil {
-		w.queue.Unasked = workload.Plain(err)
+		obs.queue.Unasked = workload.Plain(err)
 		return err
 	}
-	r.readLeases(ctx, w)
+	r.readLeases(ctx, obs)
 	return nil
 }
 
-// isOlderThan reports whether rem is a later version of the remediation of w: the answer to a write of it was lost.
-func (w *observed) isOlderThan(rem remediation.OfKind) bool {
-	return rem.GetUID() == w.rem.GetUID() && consistency.Older(w.rem.GetResourceVersion(), rem.GetResourceVersion())
+// isOlderThan reports whether rem is a later version of the remediation of obs: the answer to a write of it was lost.
+func (obs *observed) isOlderThan(rem remediation.OfKind) bool {
+	return rem.GetUID() == obs.rem.GetUID() && consistency.Older(obs.rem.GetResourceVersion(), rem.GetResourceVersion())
 }
 
-// queued is the remediation of w itself in its queue, with what it remembers so far.
-func (w *observed) queued() powercycle.Queued {
+// queued is the remediation of obs itself in its queue, with what it remembers so far.
+func (obs *observed) queued() powercycle.Queued {
 	return powercycle.Queued{
-		Memory: w.record.Memory, Name: w.rem.GetName(), UID: string(w.rem.GetUID()), Created: w.rem.GetCreationTimestamp().Time,
+		Memory: obs.record.Memory, Name: obs.rem.GetName(), UID: string(obs.rem.GetUID()), Created: obs.rem.GetCreationTimestamp().Time,
 	}
 }
 
@@ -120,35 +121,35 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 // observeMembership finds out whether the machine has to wait for the members of a control plane. One that is shown to be a member by its
 // Node alone is none to the cache while the API does not answer, which may be because the members are down: where no Machine of the cluster
 // has the label of a control plane, one whose Node was never seen may be a member. It is held off as one, one at a time.
-func (r *Reconciler) observeMembership(ctx context.Context, w *observed) error {
+func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error {
 	switch {
-	case w.facts.ControlPlane || w.node != nil:
-		w.record.MayControl = false
-	case w.machine != nil && w.unseenBecause != "" && w.record.NodeUID == "" && w.facts.Queues():
+	case obs.facts.ControlPlane || obs.node != nil:
+		obs.record.MayControl = false
+	case obs.machine != nil && obs.unseenBecause != "" && obs.record.NodeUID == "" && obs.facts.Queues():
 		list := &clusterv1.MachineList{}
-		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace), client.MatchingLabels{
-			clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName,
+		if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(obs.machine.Namespace), client.MatchingLabels{
+			clusterv1.ClusterNameLabel: obs.machine.Spec.ClusterName,
 		}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
-			return fmt.Errorf("list the control-plane machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
+			return fmt.Errorf("list the control-plane machines of cluster %s: %w", obs.machine.Spec.ClusterName, err)
 		}
-		w.record.MayControl = len(list.Items) == 0
+		obs.record.MayControl = len(list.Items) == 0
 	}
 	return nil
 }
 
 // inPlane reports whether the machine waits for the members of a control plane: it is one of them, or may be.
-func (w *observed) inPlane() bool { return w.facts.ControlPlane || w.record.MayControl }
+func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
-// readPlane reads the control plane of w's machine, but for the leases of its API servers.
-func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Plane, error) {
-	view, api := r.planeAPI(ctx, w)
+// readPlane reads the control plane of obs's machine, but for the leases of its API servers.
+func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*powercycle.Plane, error) {
+	view, api := r.planeAPI(ctx, obs)
 	var err error
-	if w.members, err = r.membersOf(ctx, w, view, api); err != nil {
+	if obs.members, err = r.membersOf(ctx, obs, view, api); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{Plane: controlplane.Plane{API: api}, Self: w.machine.Name, Connected: w.connected}
-	for _, m := range w.members {
-		member, err := r.memberOf(ctx, w, m.machine)
+	plane := &powercycle.Plane{Plane: controlplane.Plane{API: api}, Self: obs.machine.Name, Connected: obs.connected}
+	for _, m := range obs.members {
+		member, err := r.memberOf(ctx, obs, m.machine)
 		if err != nil {
 			return nil, err
 		}
@@ -163,22 +164,22 @@ func (r *Reconciler) readPlane(ctx context.Context, w *observed) (*powercycle.Pl
 	return plane, nil
 }
 
-// planeAPI is whether the API of w's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as silent: no member is known
-// to be alive then, and no majority can be counted.
-func (r *Reconciler) planeAPI(ctx context.Context, w *observed) (workload.View, controlplane.API) {
-	if w.cluster == nil {
+// planeAPI is whether the API of obs's cluster answers, and its nodes if it does. A cluster that refuses to show its nodes counts as
+// silent: no member is known to be alive then, and no majority can be counted.
+func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View, controlplane.API) {
+	if obs.cluster == nil {
 		return workload.View{}, controlplane.NoAnswer
 	}
-	ctx, done := w.answering(ctx)
+	ctx, done := obs.answering(ctx)
 	defer done()
-	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(w.cluster), w.now)
+	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(obs.cluster), obs.now)
 	switch {
 	case err != nil || view.Link == workload.Down:
 		return view, controlplane.NoAnswer // that it could not be read is the answer
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
-	w.connected = w.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
+	obs.connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting
 }
 
@@ -188,17 +189,17 @@ type planeMember struct {
 	node    *corev1.Node
 }
 
-// membersOf returns the members of the control plane of w's cluster, its own machine first: the machines that Cluster API labels so,
+// membersOf returns the members of the control plane of obs's cluster, its own machine first: the machines that Cluster API labels so,
 // those whose nodes say so (the control planes of some distributions are Machines of a MachineDeployment), and those whose remediations
 // remember it, since a node cannot be read while the API does not answer. They are shared: read only.
-func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.View, api controlplane.API) ([]planeMember, error) {
+func (r *Reconciler) membersOf(ctx context.Context, obs *observed, view workload.View, api controlplane.API) ([]planeMember, error) {
 	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(w.machine.Namespace),
-		client.MatchingLabels{clusterv1.ClusterNameLabel: w.machine.Spec.ClusterName}); err != nil {
-		return nil, fmt.Errorf("list the machines of cluster %s: %w", w.machine.Spec.ClusterName, err)
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy, client.InNamespace(obs.machine.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: obs.machine.Spec.ClusterName}); err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", obs.machine.Spec.ClusterName, err)
 	}
 	remembered := map[types.UID]bool{}
-	for _, rem := range w.existing.All {
+	for _, rem := range obs.existing.All {
 		rec := remediation.Remembered(rem)
 		if owner := remediation.OwnerOf(rem); owner != nil && (rec.ControlPlane || rec.MayControl && api != controlplane.Answers) {
 			remembered[owner.UID] = true
@@ -211,17 +212,17 @@ func (r *Reconciler) membersOf(ctx context.Context, w *observed, view workload.V
 			member.node, _ = view.NodeOf(machine)
 		}
 		_, labelled := machine.Labels[clusterv1.MachineControlPlaneLabel]
-		if machine == w.machine || labelled || remembered[machine.UID] || controlplane.IsMember(member.node) {
+		if machine == obs.machine || labelled || remembered[machine.UID] || controlplane.IsMember(member.node) {
 			members = append(members, member)
 		}
 	}
-	add(w.machine)
+	add(obs.machine)
 	for i := range list.Items {
-		if machine := &list.Items[i]; machine.UID != w.machine.UID {
+		if machine := &list.Items[i]; machine.UID != obs.machine.UID {
 			add(machine)
 		}
 	}
-	if w.confirms {
+	if obs.confirms {
 		return members, r.confirmMembers(ctx, members[1:])
 	}
 	return members, nil
@@ -245,8 +246,8 @@ func (r *Reconciler) confirmMembers(ctx context.Context, members []planeMember) 
 }
 
 // memberOf is m as a member of the control plane, but for its node and its API server.
-func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Machine) (controlplane.Member, error) {
-	own, found := m.UID == w.machine.UID, w.found
+func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.Machine) (controlplane.Member, error) {
+	own, found := m.UID == obs.machine.UID, obs.found
 	if !own {
 		var err error
 		if found, err = r.Hosts.Of(ctx, m); err != nil {
@@ -268,7 +269,7 @@ func (r *Reconciler) memberOf(ctx context.Context, w *observed, m *clusterv1.Mac
 	}
 	// A remediation that waits for a person to reset its host must not keep the others of its control plane waiting.
 	obeys := found.Is == powercycle.HostOurs && obeys(found.Host.Power) && !host.Disproved(found.Host)
-	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(w.existing, m, w.rem)), nil
+	return powercycle.Disrupted(member, keptOff, obeys, queuedOf(obs.existing, m, obs.rem)), nil
 }
 
 // keptOffFor is the UID of a remediation other than by that keeps h powered off; empty if none does.
@@ -295,19 +296,19 @@ func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
 
 // readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
 // they are read past the cache. Where they cannot be read the nodes alone count.
-func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
-	w.queue.Self = w.queued()
-	if r.Reader == nil || !w.queue.LeasesDecide(w.now) {
+func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
+	obs.queue.Self = obs.queued()
+	if r.Reader == nil || !obs.queue.LeasesDecide(obs.now) {
 		return
 	}
-	ctx, done := w.answering(ctx)
+	ctx, done := obs.answering(ctx)
 	defer done()
-	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(w.cluster))
+	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(obs.cluster))
 	if err == nil {
-		err = w.readServers(ctx, reader)
+		err = obs.readServers(ctx, reader)
 	}
 	if err == nil {
-		err = w.readMaintenance(ctx, reader)
+		err = obs.readMaintenance(ctx, reader)
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
@@ -316,15 +317,15 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 }
 
 // readServers notes which API servers renew their identity leases.
-func (w *observed) readServers(ctx context.Context, reader client.Reader) error {
+func (obs *observed) readServers(ctx context.Context, reader client.Reader) error {
 	renewed, err := workload.APIServers(ctx, reader)
 	if err != nil {
 		return err
 	}
-	signs := controlplane.Servers(renewed, w.now)
-	for i, m := range w.members {
+	signs := controlplane.Servers(renewed, obs.now)
+	for i, m := range obs.members {
 		if node := m.machine.Status.NodeRef.Name; node != "" {
-			w.queue.Plane.Members[i].APIServer = signs[node]
+			obs.queue.Plane.Members[i].APIServer = signs[node]
 		}
 	}
 	return nil
@@ -332,8 +333,8 @@ func (w *observed) readServers(ctx context.Context, reader client.Reader) error 
 
 // readMaintenance notes which nodes are leased: the Node Maintenance Operator or a NodeHealthCheck of that cluster may switch them off at
 // any moment. A lease of a former node of the name counts for nothing.
-func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
-	for i, m := range w.members {
+func (obs *observed) readMaintenance(ctx context.Context, reader client.Reader) error {
+	for i, m := range obs.members {
 		if m.node == nil {
 			continue
 		}
@@ -343,34 +344,34 @@ func (w *observed) readMaintenance(ctx context.Context, reader client.Reader) er
 		if err := client.IgnoreNotFound(reader.Get(ctx, key, lease)); err != nil {
 			return fmt.Errorf("read lease %s: %w", key, err)
 		}
-		if controlplane.Leased(lease, m.node, "", w.now) {
-			w.queue.Plane.Members[i].Away = true
+		if controlplane.Leased(lease, m.node, "", obs.now) {
+			obs.queue.Plane.Members[i].Away = true
 		}
 	}
 	return nil
 }
 
 // scopes are those in each of which only one remediation begins at a time: its machine, and its control plane.
-func (w *observed) scopes() []string {
-	scopes := []string{"machine " + string(w.machine.UID)}
-	if w.inPlane() {
-		scopes = append(scopes, "control plane "+w.machine.Namespace+"/"+w.machine.Spec.ClusterName)
+func (obs *observed) scopes() []string {
+	scopes := []string{"machine " + string(obs.machine.UID)}
+	if obs.inPlane() {
+		scopes = append(scopes, "control plane "+obs.machine.Namespace+"/"+obs.machine.Spec.ClusterName)
 	}
 	return scopes
 }
 
-// reportBusy writes into the status that w, which was about to begin, waits for another remediation to do so first. What was decided for it
-// was not stored.
-func (r *Reconciler) reportBusy(ctx context.Context, w *observed) error {
-	w.record, _ = remediation.RecordOf(w.stored)
-	w.facts, w.ahead = r.factsOf(w), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
-	state := cmp.Or(w.facts.State, powercycle.Pending)
+// reportBusy writes into the status that obs, which was about to begin, waits for another remediation to do so first. What was decided for
+// it was not stored.
+func (r *Reconciler) reportBusy(ctx context.Context, obs *observed) error {
+	obs.record, _ = remediation.RecordOf(obs.stored)
+	obs.facts, obs.ahead = r.factsOf(obs), []powercycle.Ahead{{Text: begin.ErrBusy.Error()}}
+	state := cmp.Or(obs.facts.State, powercycle.Pending)
 	step := powercycle.Step{Do: powercycle.Wait, From: state, Next: state, Reason: powercycle.WaitingInQueueReason}
-	w.remember(step)
-	return r.writeStatus(ctx, w, step, nil)
+	obs.remember(step)
+	return r.writeStatus(ctx, obs, step, nil)
 }
 
 // begins reports whether step, or one that was taken before it in this reconcile, begins what only one remediation of a queue may begin.
-func (w *observed) begins(step powercycle.Step) bool {
-	return w.queue != nil && (step.Begins() || slices.ContainsFunc(w.taken, func(t taken) bool { return t.step.Begins() }))
+func (obs *observed) begins(step powercycle.Step) bool {
+	return obs.queue != nil && (step.Begins() || slices.ContainsFunc(obs.taken, func(t taken) bool { return t.step.Begins() }))
 }

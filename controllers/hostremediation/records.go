@@ -23,58 +23,62 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is unhealthy.
+// requestedByHand is the cause of a remediation that a person has requested without a check, of a machine of which nothing says that it is
+// unhealthy.
 const requestedByHand = "RequestedByHand"
 
-// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that carries a record belongs to
-// the remediation of a check, which has written that. Any other one carries it from the moment on at which what was taken is stored, and if the manager is
-// killed before that, the record is found by its name. Annotations are copied with manifests and backups: one that does not name an open record of this
-// machine is none of this remediation.
-func (r *Reconciler) recorded(ctx context.Context, w *observed, step powercycle.Step) {
-	if r.Records == nil || r.Teardown || w.machine == nil || !w.startsWith(step) {
+// recorded makes sure that a remediation that begins has a record, before anything is done to its host or machine. A request that carries a
+// record belongs to the remediation of a check, which has written that. Any other one carries it from the moment on at which what was taken
+// is stored, and if the manager is killed before that, the record is found by its name. Annotations are copied with manifests and backups:
+// one that does not name an open record of this machine is none of this remediation.
+func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycle.Step) {
+	if r.Records == nil || r.Teardown || obs.machine == nil || !obs.startsWith(step) {
 		return
 	}
-	if carried, _ := records.CarriedBy(w.rem); carried.Name != "" && (w.record.Touched || w.record.Attempt > 1 || r.Records.Has(ctx, w.rem, w.machine)) {
+	carried, _ := records.CarriedBy(obs.rem)
+	began := obs.record.Touched || obs.record.Attempt > 1
+	if carried.Name != "" && (began || r.Records.Has(ctx, obs.rem, obs.machine)) {
 		return
 	}
-	records.Carry(w.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(w, r.requester(ctx, w)), string(w.rem.GetUID())))
+	records.Carry(obs.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(obs, r.requester(ctx, obs)), string(obs.rem.GetUID())))
 }
 
-// startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to the host or the
-// machine.
-func (w *observed) startsWith(step powercycle.Step) bool {
+// startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to
+// the host or the machine.
+func (obs *observed) startsWith(step powercycle.Step) bool {
 	first := []powercycle.Action{
 		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
 	}
-	return slices.Contains(first, step.Do) || slices.ContainsFunc(w.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
+	return slices.Contains(first, step.Do) || slices.ContainsFunc(obs.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
 }
 
-// recordOf is the record of the remediation of w: what is known of the machine, its host and its node, and what asked for it.
-func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord {
-	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: w.rem.GetNamespace()}}
+// recordOf is the record of the remediation of obs: what is known of the machine, its host and its node, and what asked for it.
+func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord {
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: obs.rem.GetNamespace()}}
 	spec := &record.Spec
-	spec.Remediator, spec.Decided, spec.Requester = mendv1.RemediatedByRequest, metav1.NewTime(w.now), by
-	spec.Target = records.MachineTarget(w.machine)
-	if w.cluster != nil {
-		records.OwnedBy(record, w.cluster)
+	spec.Remediator, spec.Decided, spec.Requester = mendv1.RemediatedByRequest, metav1.NewTime(obs.now), by
+	spec.Target = records.MachineTarget(obs.machine)
+	if obs.cluster != nil {
+		records.OwnedBy(record, obs.cluster)
 	}
-	if shard, labelled := w.rem.GetLabels()[clusterv1.WatchLabel]; labelled {
+	if shard, labelled := obs.rem.GetLabels()[clusterv1.WatchLabel]; labelled {
 		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.WatchLabel, shard)
 	}
 	if spec.Target.Node != nil {
-		spec.Target.Node.UID = string(w.record.NodeUID)
-		records.OnNode(&spec.Target, w.lastNode())
+		spec.Target.Node.UID = string(obs.record.NodeUID)
+		records.OnNode(&spec.Target, obs.lastNode())
 	}
-	records.OnHost(&spec.Target, w.found.Host)
-	describeHealth(spec, w)
+	records.OnHost(&spec.Target, obs.found.Host)
+	describeHealth(spec, obs)
 	return record
 }
 
-// lastNode is the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is nil if it was not seen.
-func (w *observed) lastNode() *corev1.Node {
-	seen := append(make([]*observation, 0, 1+len(w.taken)), &w.observation)
-	for i := range w.taken {
-		seen = append(seen, &w.taken[len(w.taken)-1-i].observation)
+// lastNode is the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is nil if it was
+// not seen.
+func (obs *observed) lastNode() *corev1.Node {
+	seen := append(make([]*observation, 0, 1+len(obs.taken)), &obs.observation)
+	for i := range obs.taken {
+		seen = append(seen, &obs.taken[len(obs.taken)-1-i].observation)
 	}
 	for _, o := range seen {
 		for _, node := range []*corev1.Node{o.node, o.seen.Node} {
@@ -86,15 +90,16 @@ func (w *observed) lastNode() *corev1.Node {
 	return nil
 }
 
-// describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its numbers.
-func describeHealth(spec *mendv1.RemediationRecordSpec, w *observed) {
-	if ready := conditionOf(w.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
+// describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its
+// numbers.
+func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
+	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
 		spec.UnhealthySince = known(ready.LastTransitionTime)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
 		})
 	}
-	if c := conditions.Get(w.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
+	if c := conditions.Get(obs.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
 		spec.Due = known(c.LastTransitionTime)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: c.Type, Status: string(c.Status), Since: spec.Due, Message: cmp.Or(c.Message, c.Reason),
@@ -119,26 +124,26 @@ func known(at metav1.Time) *metav1.Time {
 	return &at
 }
 
-// requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no mark of the check on
-// its requests: that is the one check which judges the machine and names the template that the request was made from.
-func (r *Reconciler) requester(ctx context.Context, w *observed) mendv1.RecordRequester {
-	by := mendv1.RecordRequester{Check: checkOf(w)}
-	if user, known := explain.AttributionOf(w.rem, mendv1.RequestedAnnotation); known {
+// requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no
+// mark of the check on its requests: that is the one check which judges the machine and names the template that the request was made from.
+func (r *Reconciler) requester(ctx context.Context, obs *observed) mendv1.RecordRequester {
+	by := mendv1.RecordRequester{Check: checkOf(obs)}
+	if user, known := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation); known {
 		by.User, by.Reason = user.By, user.Reason
 	}
 	if by.Check == nil && by.User == "" {
-		by.Check = r.judging(ctx, w)
+		by.Check = r.judging(ctx, obs)
 	}
 	return by
 }
 
 // checkOf is the check that the request says it was made by; nil if it says none.
-func checkOf(w *observed) *mendv1.RecordRef {
-	if made, marked := remediationrequest.MadeBy(w.rem); marked {
-		return machineCheck(w.rem.GetNamespace(), made.Name, string(made.UID))
+func checkOf(obs *observed) *mendv1.RecordRef {
+	if made, marked := remediationrequest.MadeBy(obs.rem); marked {
+		return machineCheck(obs.rem.GetNamespace(), made.Name, string(made.UID))
 	}
-	made := remediationrequest.NodeCheckOf(w.rem)
-	for _, owner := range w.rem.GetOwnerReferences() {
+	made := remediationrequest.NodeCheckOf(obs.rem)
+	for _, owner := range obs.rem.GetOwnerReferences() {
 		if owner.Kind == "NodeHealthCheck" && owner.APIVersion == nhcv1.GroupVersion.String() {
 			made = remediationrequest.Maker{Name: owner.Name, UID: owner.UID}
 		}
@@ -150,24 +155,27 @@ func checkOf(w *observed) *mendv1.RecordRef {
 }
 
 func machineCheck(namespace, name, uid string) *mendv1.RecordRef {
-	return &mendv1.RecordRef{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck", Namespace: namespace, Name: name, UID: uid}
+	return &mendv1.RecordRef{
+		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck", Namespace: namespace, Name: name, UID: uid,
+	}
 }
 
-// judging is the only check that judges the machine of w and names the template that its request was made from; nil if there is none, or several.
-func (r *Reconciler) judging(ctx context.Context, w *observed) *mendv1.RecordRef {
-	from := w.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
+// judging is the only check that judges the machine of obs and names the template that its request was made from; nil if there is none, or
+// several.
+func (r *Reconciler) judging(ctx context.Context, obs *observed) *mendv1.RecordRef {
+	from := obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
 	if from == "" {
 		return nil
 	}
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(w.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+	if err := r.Client.List(ctx, list, client.InNamespace(obs.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
 	var found *mendv1.RecordRef
 	for i := range list.Items {
 		check := &list.Items[i]
 		ref := check.Spec.Remediation.TemplateRef
-		if ref.Name != from || !remediationrequest.ClonedFrom(w.rem, remediationrequest.TemplateKind(ref)) || !capi.Judges(check, w.machine) {
+		if ref.Name != from || !remediationrequest.ClonedFrom(obs.rem, remediationrequest.TemplateKind(ref)) || !capi.Judges(check, obs.machine) {
 			continue
 		}
 		if found != nil {
@@ -183,22 +191,22 @@ const bootsWithin = 5 * time.Second
 
 // observeBoots finds out how long a boot of the host may take, if nobody has said so: twice as long as the last one in its records. That is
 // done once and remembered; if the records cannot be read, or there are none, it is the default.
-func (r *Reconciler) observeBoots(ctx context.Context, w *observed) {
-	strategy := w.rem.Strategy()
-	known := strategy == nil || strategy.Boot > 0 || w.record.BootSeconds > 0
-	if known || r.Records == nil || w.found.Host == nil || w.record.State.Final() {
+func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
+	strategy := obs.rem.Strategy()
+	known := strategy == nil || strategy.Boot > 0 || obs.record.BootSeconds > 0
+	if known || r.Records == nil || obs.found.Host == nil || obs.record.State.Final() {
 		return
 	}
 	ctx, done := context.WithTimeout(ctx, bootsWithin)
 	defer done()
 	list := &mendv1.RemediationRecordList{}
-	if err := r.Live.List(ctx, list, client.InNamespace(w.rem.GetNamespace()), client.MatchingLabels{
-		mendv1.RecordHostLabel: format.MustFormatValue(w.found.Host.Name),
+	if err := r.Live.List(ctx, list, client.InNamespace(obs.rem.GetNamespace()), client.MatchingLabels{
+		mendv1.RecordHostLabel: format.MustFormatValue(obs.found.Host.Name),
 	}); err != nil {
 		log.FromContext(ctx).Info("Cannot read the records of the host; its boot has the default timeout", "reason", err.Error())
 	}
-	w.record.BootSeconds = min(max(2*lastBoot(list.Items), mendv1.DefaultBootTimeoutSeconds), mendv1.MaxDefaultBootTimeoutSeconds)
-	w.policy = policyOf(strategy, w.record.BootSeconds)
+	obs.record.BootSeconds = min(max(2*lastBoot(list.Items), mendv1.DefaultBootTimeoutSeconds), mendv1.MaxDefaultBootTimeoutSeconds)
+	obs.policy = policyOf(strategy, obs.record.BootSeconds)
 }
 
 // lastBoot is how many seconds a host took to boot in the last of its remediations after which its machine was healthy; zero if there is

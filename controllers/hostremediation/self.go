@@ -16,16 +16,16 @@ type Self struct {
 	StandDown func()
 }
 
-// on reports whether the manager runs on the host of w, as far as its node is known.
-func (s Self) on(w *observed) bool {
-	if s.Node == "" || s.BootID == "" || w.nodeName() != s.Node {
+// on reports whether the manager runs on the host of obs, as far as its node is known.
+func (s Self) on(obs *observed) bool {
+	if s.Node == "" || s.BootID == "" || obs.nodeName() != s.Node {
 		return false
 	}
-	return w.node != nil && w.node.Status.NodeInfo.BootID == s.BootID || w.node == nil && w.record.BootID == s.BootID
+	return obs.node != nil && obs.node.Status.NodeInfo.BootID == s.BootID || obs.node == nil && obs.record.BootID == s.BootID
 }
 
-// giveUpLeadership ends this replica if another one can take over, which may switch off the host that this one runs on. To stay is safe, so in doubt it
-// stays.
+// giveUpLeadership ends this replica if another one can take over, which may switch off the host that this one runs on. To stay is safe, so
+// in doubt it stays.
 func (s Self) giveUpLeadership(ctx context.Context) {
 	if s.Elsewhere == nil || s.StandDown == nil {
 		return

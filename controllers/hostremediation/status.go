@@ -3,6 +3,7 @@ package hostremediation
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,27 +19,27 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// writeStatus brings the status up to date, and writes only what differs. failure is why the step could not be carried out: users read the status rather
-// than logs.
-func (r *Reconciler) writeStatus(ctx context.Context, w *observed, step powercycle.Step, failure error) error {
-	if step.Do == powercycle.DropFinalizer && w.facts.Deleting && failure == nil {
+// writeStatus brings the status up to date, and writes only what differs. failure is why the step could not be carried out: users read the
+// status rather than logs.
+func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powercycle.Step, failure error) error {
+	if step.Do == powercycle.DropFinalizer && obs.facts.Deleting && failure == nil {
 		return nil // the remediation is gone
 	}
-	message := w.cycle().Message("", step)
+	message := obs.cycle().Message("", step)
 	if failure != nil {
 		message = fmt.Sprintf("%s: %.4096s", message, workload.Plain(failure))
 	}
-	next := w.rem.Unwrapped().DeepCopyObject().(client.Object)
+	next := obs.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := remediation.Wrap(next)
-	as.Report(reportOf(w, step, message))
-	setConditions(as, w.record.Memory, w.facts, step, message, w.now)
-	if equality.Semantic.DeepEqual(w.rem.Unwrapped(), next) {
+	as.Report(reportOf(obs, step, message))
+	setConditions(as, obs.record.Memory, obs.facts, step, message, obs.now)
+	if equality.Semantic.DeepEqual(obs.rem.Unwrapped(), next) {
 		return nil
 	}
-	patch := client.MergeFromWithOptions(w.rem.Unwrapped(), client.MergeFromWithOptimisticLock{})
+	patch := client.MergeFromWithOptions(obs.rem.Unwrapped(), client.MergeFromWithOptimisticLock{})
 	err := r.Client.Status().Patch(ctx, next, patch)
 	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(w.rem), err)
+		return fmt.Errorf("write the status of %s %s: %w", r.Kind.Kind, client.ObjectKeyFromObject(obs.rem), err)
 	}
 	if err == nil {
 		r.written.Note(next)
@@ -47,11 +48,11 @@ func (r *Reconciler) writeStatus(ctx context.Context, w *observed, step powercyc
 }
 
 // cycle is the power cycle as its messages tell it.
-func (w *observed) cycle() *powercycle.Cycle {
+func (obs *observed) cycle() *powercycle.Cycle {
 	return &powercycle.Cycle{
-		Facts: w.facts, Policy: w.policy, After: w.record.Memory, Pause: w.pause(), Ahead: w.ahead,
-		Mismatch: w.found.Why, Undoers: w.undoers,
-		Unseen: w.unseenBecause, Twin: w.twin, IdleVolumes: strings.Join(w.seen.Idle, ", "), Left: w.seen.Left, LeftCount: w.seen.Count,
+		Facts: obs.facts, Policy: obs.policy, After: obs.record.Memory, Pause: obs.pause(), Ahead: obs.ahead,
+		Mismatch: obs.found.Why, Undoers: obs.undoers,
+		Unseen: obs.unseenBecause, Twin: obs.twin, IdleVolumes: strings.Join(obs.seen.Idle, ", "), Left: obs.seen.Left, LeftCount: obs.seen.Count,
 	}
 }
 
@@ -102,6 +103,9 @@ func milestone(i int, m powercycle.Memory, noPowerOff, held bool, step powercycl
 	return reached(kind, m, noPowerOff), true
 }
 
+// moved are the reasons for which a workload counts as moved.
+var moved = []powercycle.Reason{"", powercycle.WorkloadMovedReason, powercycle.NodeGoneReason}
+
 // reached is a condition whose state is over. It is not True if that was given up, or cannot be proven.
 func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition {
 	c := metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: doneReason}
@@ -111,7 +115,7 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 		c.Message = "spec.disablePowerOff of the host is set: it is rebooted, whether it was off cannot be proven, and its node is not fenced"
 	case kind == infrav1.PoweredOffCondition && (m.Moved == powercycle.FencingImpossibleReason || m.Moved == powercycle.HostServicedReason):
 		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
-	case kind == infrav1.WorkloadMovedCondition && m.Moved != "" && m.Moved != powercycle.WorkloadMovedReason && m.Moved != powercycle.NodeGoneReason:
+	case kind == infrav1.WorkloadMovedCondition && !slices.Contains(moved, m.Moved):
 		c.Status, c.Reason = metav1.ConditionFalse, string(m.Moved)
 	}
 	return c
@@ -131,8 +135,8 @@ func setConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Fact
 	}
 }
 
-// outcome are the conditions of the remediation as a whole after a step. One that has ended and still has power annotations on its host is under way: a
-// NodeHealthCheck takes the next escalation step as soon as this one has failed.
+// outcome are the conditions of the remediation as a whole after a step. One that has ended and still has power annotations on its host is
+// under way: a NodeHealthCheck takes the next escalation step as soon as this one has failed.
 func outcome(state powercycle.State, marked bool, step powercycle.Step, message string) []metav1.Condition {
 	processing, succeeded := metav1.ConditionFalse, metav1.ConditionFalse
 	switch {
@@ -158,11 +162,11 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 }
 
 // reportOf is the progress of the remediation.
-func reportOf(w *observed, step powercycle.Step, message string) remediation.Report {
-	m := w.record.Memory
+func reportOf(obs *observed, step powercycle.Step, message string) remediation.Report {
+	m := obs.record.Memory
 	r := remediation.Report{
-		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: w.record.Host, Message: message,
-		Started: moment(m.Began), Deadline: moment(deadlineOf(m, w.policy)),
+		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: obs.record.Host, Message: message,
+		Started: moment(m.Began), Deadline: moment(deadlineOf(m, obs.policy)),
 	}
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
 		r.Phase = infrav1.PhaseRunning

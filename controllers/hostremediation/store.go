@@ -21,46 +21,46 @@ import (
 )
 
 // waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile.
-func waitsForOthers(w *observed, step powercycle.Step) bool {
+func waitsForOthers(obs *observed, step powercycle.Step) bool {
 	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
-	return waits && powercycle.RuleOf(step.Reason).Passes && !w.facts.KeptOff
+	return waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff
 }
 
-// mark puts on the remediation what is to be stored after step: its record, its finalizer and, while the host is kept powered off, the annotation that keeps
-// clusterctl from moving it: its host would have the UID of a remediation that is gone.
-func (r *Reconciler) mark(w *observed, step powercycle.Step) error {
-	if w.facts.Paused && w.facts.State == "" && !w.facts.Finalizer {
+// mark puts on the remediation what is to be stored after step: its record, its finalizer and, while the host is kept powered off, the
+// annotation that keeps clusterctl from moving it: its host would have the UID of a remediation that is gone.
+func (r *Reconciler) mark(obs *observed, step powercycle.Step) error {
+	if obs.facts.Paused && obs.facts.State == "" && !obs.facts.Finalizer {
 		return nil // a remediation that is paused before it began is left as it is
 	}
 	switch step.Do {
 	case powercycle.DropFinalizer:
-		controllerutil.RemoveFinalizer(w.rem, r.Kind.Finalizer)
+		controllerutil.RemoveFinalizer(obs.rem, r.Kind.Finalizer)
 	case powercycle.BeginAttempt, powercycle.AddFinalizer:
-		controllerutil.AddFinalizer(w.rem, r.Kind.Finalizer)
+		controllerutil.AddFinalizer(obs.rem, r.Kind.Finalizer)
 	}
-	w.noteNames(step, r.WatchFilterValue)
-	marks := maps.Clone(w.rem.GetAnnotations())
+	obs.noteNames(step, r.WatchFilterValue)
+	marks := maps.Clone(obs.rem.GetAnnotations())
 	if marks == nil {
 		marks = map[string]string{}
 	}
-	if step.Do == powercycle.Unfence || step.Next.Final() && !w.record.Fencing {
-		w.record.Pods = nil
+	if step.Do == powercycle.Unfence || step.Next.Final() && !obs.record.Fencing {
+		obs.record.Pods = nil
 	}
-	content, err := w.record.Encode()
+	content, err := obs.record.Encode()
 	if err != nil {
 		return err
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
 	delete(marks, mendv1.WaitsForAnnotation)
-	if waitsForOthers(w, step) {
+	if waitsForOthers(obs, step) {
 		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
 	}
-	blockMove(marks, keepsOff(w, step))
-	if r.Teardown && over(w.facts, step) {
+	blockMove(marks, keepsOff(obs, step))
+	if r.Teardown && over(obs.facts, step) {
 		delete(marks, mendv1.PowerCycleAnnotation)
 		delete(marks, mendv1.RecordAnnotation)
 	}
-	w.rem.SetAnnotations(marks)
+	obs.rem.SetAnnotations(marks)
 	return nil
 }
 
@@ -69,8 +69,8 @@ func over(f powercycle.Facts, step powercycle.Step) bool {
 	return step.Next.Final() && (step.Do == powercycle.DropFinalizer || step.Do == powercycle.Wait && !f.Finalizer)
 }
 
-// blockMove keeps clusterctl from moving an object with these annotations, or no longer does. clusterctl accepts any value; kubemend removes only the
-// annotation with its own.
+// blockMove keeps clusterctl from moving an object with these annotations, or no longer does. clusterctl accepts any value; kubemend
+// removes only the annotation with its own.
 func blockMove(marks map[string]string, block bool) {
 	const ours = "kubemend"
 	by, blocked := marks[clusterctlv1.BlockMoveAnnotation]
@@ -82,77 +82,80 @@ func blockMove(marks map[string]string, block bool) {
 	}
 }
 
-// noteNames makes w remember the names of host, node and cluster while they are known, the boot of the node before the power cycle, and what step is about.
-func (w *observed) noteNames(step powercycle.Step, filter string) {
-	rec := &w.record
-	if w.found.Is == powercycle.HostOurs || rec.Host == "" && w.found.Host != nil { // one that is not the machine's may become that
-		rec.Host = w.found.Host.Name
+// noteNames makes obs remember the names of host, node and cluster while they are known, the boot of the node before the power cycle, and
+// what step is about.
+func (obs *observed) noteNames(step powercycle.Step, filter string) {
+	rec := &obs.record
+	if obs.found.Is == powercycle.HostOurs || rec.Host == "" && obs.found.Host != nil { // one that is not the machine's may become that
+		rec.Host = obs.found.Host.Name
 	}
-	if w.machine != nil {
-		rec.Machine, rec.Cluster = w.machine.Name, w.machine.Spec.ClusterName
-		rec.Node, rec.ControlPlane = w.nodeName(), w.facts.ControlPlane
+	if obs.machine != nil {
+		rec.Machine, rec.Cluster = obs.machine.Name, obs.machine.Spec.ClusterName
+		rec.Node, rec.ControlPlane = obs.nodeName(), obs.facts.ControlPlane
 	}
 	rec.Filter = filter
-	w.noteBoot()
+	obs.noteBoot()
 	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked {
-		rec.HostUID = w.found.Host.UID
+		rec.HostUID = obs.found.Host.UID
 	}
 	// Host and node may have annotations with the UID of before the remediation was moved: until they have none, that UID is remembered.
-	if changes := step.Do != powercycle.Wait || rec.UID != w.rem.GetUID(); changes && !w.facts.HasPowerAnnotations && !rec.Fencing {
-		rec.UID = w.rem.GetUID()
+	if changes := step.Do != powercycle.Wait || rec.UID != obs.rem.GetUID(); changes && !obs.facts.HasPowerAnnotations && !rec.Fencing {
+		rec.UID = obs.rem.GetUID()
 	}
 }
 
-// noteBoot makes w remember the node and its boot until the host is powered off: without its boot ID a node that is Ready would count as one that has booted.
-func (w *observed) noteBoot() {
-	rec := &w.record
-	before := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff || rec.State == powercycle.Rebooting && !w.facts.RebootAsked
-	if !before || w.node == nil {
+// noteBoot makes obs remember the node and its boot until the host is powered off: without its boot ID a node that is Ready would count as
+// one that has booted.
+func (obs *observed) noteBoot() {
+	rec := &obs.record
+	off := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff
+	if !off && (rec.State != powercycle.Rebooting || obs.facts.RebootAsked) || obs.node == nil {
 		return
 	}
-	rec.BootID = w.node.Status.NodeInfo.BootID
+	rec.BootID = obs.node.Status.NodeInfo.BootID
 	if rec.NodeUID == "" || rec.State == powercycle.Preparing {
-		rec.NodeUID = w.node.UID
+		rec.NodeUID = obs.node.UID
 	}
 }
 
-// keepsOff reports whether the host is kept powered off after the step, or is to be. In a pause clusterctl may be waiting to move the remediation: it goes on
-// waiting until the cache shows that the host is released. Else the remediation of a host that is about to be released may be moved, since that is remembered.
-func keepsOff(w *observed, step powercycle.Step) bool {
-	return step.Do == powercycle.KeepOff || w.facts.KeptOff && (step.Do != powercycle.Release || w.facts.Paused)
+// keepsOff reports whether the host is kept powered off after the step, or is to be. In a pause clusterctl may be waiting to move the
+// remediation: it goes on waiting until the cache shows that the host is released. Else the remediation of a host that is about to be
+// released may be moved, since that is remembered.
+func keepsOff(obs *observed, step powercycle.Step) bool {
+	return step.Do == powercycle.KeepOff || obs.facts.KeptOff && (step.Do != powercycle.Release || obs.facts.Paused)
 }
 
-// store writes the annotations and finalizers of the remediation if they differ, and if it has not changed since it was read. If it is gone, the API server's
-// error is returned.
-func (r *Reconciler) store(ctx context.Context, w *observed) error {
-	key, next := client.ObjectKeyFromObject(w.rem), metadataOf(w.rem, r.Kind)
-	if maps.Equal(w.stored.Annotations, next.Annotations) && slices.Equal(w.stored.Finalizers, next.Finalizers) {
-		w.saved = true
-		r.keep(w, next.Annotations)
+// store writes the annotations and finalizers of the remediation if they differ, and if it has not changed since it was read. If it is
+// gone, the API server's error is returned.
+func (r *Reconciler) store(ctx context.Context, obs *observed) error {
+	key, next := client.ObjectKeyFromObject(obs.rem), metadataOf(obs.rem, r.Kind)
+	if maps.Equal(obs.stored.Annotations, next.Annotations) && slices.Equal(obs.stored.Finalizers, next.Finalizers) {
+		obs.saved = true
+		r.keep(obs, next.Annotations)
 		return nil
 	}
-	removed, at := w.restores()
-	if w.now.Before(at) {
-		w.recheckAfter(at.Sub(w.now))
-		r.keep(w, w.kept.stored)
+	removed, at := obs.restores()
+	if obs.now.Before(at) {
+		obs.recheckAfter(at.Sub(obs.now))
+		r.keep(obs, obs.kept.stored)
 		return nil
 	}
-	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(w.stored, client.MergeFromWithOptimisticLock{}))
+	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(obs.stored, client.MergeFromWithOptimisticLock{}))
 	if apierrors.IsNotFound(err) {
 		r.written.Forget(key)
 	}
-	w.saved = client.IgnoreNotFound(err) == nil
+	obs.saved = client.IgnoreNotFound(err) == nil
 	if err != nil {
 		return fmt.Errorf("write what %s %s remembers: %w", r.Kind.Kind, key, err)
 	}
 	if removed {
-		w.kept.restored = w.kept.restored.Again(powercycle.Wait, w.now)
+		obs.kept.restored = obs.kept.restored.Again(powercycle.Wait, obs.now)
 	}
-	w.kept.conflicted = false
-	r.keep(w, next.Annotations)
-	w.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
-	w.stored = metadataOf(w.rem, r.Kind)
-	r.written.Note(w.rem)
+	obs.kept.conflicted = false
+	r.keep(obs, next.Annotations)
+	obs.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
+	obs.stored = metadataOf(obs.rem, r.Kind)
+	r.written.Note(obs.rem)
 	return nil
 }
 
@@ -170,51 +173,51 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 // moves, which would keep clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other
 // controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
-	w := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
-	if found, err := r.read(ctx, key, w); err != nil || !found {
+	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
+	if found, err := r.read(ctx, key, obs); err != nil || !found {
 		return ctrl.Result{}, err
 	}
-	w.record, _ = remediation.RecordOf(w.rem) // a record that cannot be read names no node
-	if _, remembers := w.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; !remembers {
+	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read names no node
+	if _, remembers := obs.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]; !remembers {
 		return ctrl.Result{}, nil
 	}
-	marks := maps.Clone(w.rem.GetAnnotations())
+	marks := maps.Clone(obs.rem.GetAnnotations())
 	blockMove(marks, false)
 	delete(marks, mendv1.WaitsForAnnotation)
-	w.rem.SetAnnotations(marks)
-	if err := r.store(ctx, w); err != nil {
+	obs.rem.SetAnnotations(marks)
+	if err := r.store(ctx, obs); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	return ctrl.Result{}, r.disown(ctx, w)
+	return ctrl.Result{}, r.disown(ctx, obs)
 }
 
 // disown removes kubemend's annotation from the node, and leaves the taint.
-func (r *Reconciler) disown(ctx context.Context, w *observed) error {
-	if !w.record.Fencing {
+func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
+	if !obs.record.Fencing {
 		return nil
 	}
-	if err := r.observeMachine(ctx, w); err != nil || w.cluster == nil || w.nodeName() == "" {
+	if err := r.observeMachine(ctx, obs); err != nil || obs.cluster == nil || obs.nodeName() == "" {
 		return err
 	}
-	cluster := client.ObjectKeyFromObject(w.cluster)
-	by := fence.Owner{UID: w.rem.GetUID()}
-	seen, err := r.Nodes.Look(ctx, cluster, w.nodeName(), by)
+	cluster := client.ObjectKeyFromObject(obs.cluster)
+	by := fence.Owner{UID: obs.rem.GetUID()}
+	seen, err := r.Nodes.Look(ctx, cluster, obs.nodeName(), by)
 	if err != nil {
 		return err
 	}
 	if seen.Presence == fence.Unseen {
-		return fmt.Errorf("disown node %q of cluster %s: %w", w.nodeName(), cluster, seen.Cause)
+		return fmt.Errorf("disown node %q of cluster %s: %w", obs.nodeName(), cluster, seen.Cause)
 	}
 	if seen.Ours {
 		if err := r.Nodes.Disown(ctx, cluster, seen.Node, by); err != nil {
 			return err
 		}
 	}
-	w.record.Fencing = false
-	content, err := w.record.Encode()
+	obs.record.Fencing = false
+	content, err := obs.record.Encode()
 	if err != nil {
 		return err
 	}
-	annotations.AddAnnotations(w.rem, map[string]string{mendv1.PowerCycleAnnotation: content})
-	return client.IgnoreNotFound(r.store(ctx, w))
+	annotations.AddAnnotations(obs.rem, map[string]string{mendv1.PowerCycleAnnotation: content})
+	return client.IgnoreNotFound(r.store(ctx, obs))
 }

@@ -45,7 +45,9 @@ const (
 )
 
 // SetupWithManager makes r a controller of mgr.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options,
+) error {
 	options.ReconciliationTimeout = timeout
 	options.RateLimiter = enqueue.Retries(enqueue.Conflicted)
 	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
@@ -63,7 +65,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		Watches(r.Kind.New().Unwrapped(), r.ends()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
-		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine), builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
+		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
+			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(r.Left.Source(r.ofNode)).
@@ -173,9 +176,11 @@ func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and nothing may be
-// cached. They are shared: read only.
-func (r *Reconciler) Cached(ctx context.Context, kind schema.GroupVersionKind, namespace string) (objects []client.Object, has bool, err error) {
+// Cached returns the remediations of a kind in a namespace from the cache, also those of the other kind; false if r is not started, and
+// nothing may be cached. They are shared: read only.
+func (r *Reconciler) Cached(
+	ctx context.Context, kind schema.GroupVersionKind, namespace string,
+) (objects []client.Object, has bool, err error) {
 	if r.controller.Load() == nil {
 		return nil, false, nil
 	}
@@ -229,15 +234,15 @@ func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey,
 	return requests
 }
 
-// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one more member that is
-// alive may do without another one. Those of another cluster are reconciled in vain.
+// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one
+// more member that is alive may do without another one. Those of another cluster are reconciled in vain.
 func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Request {
 	namespace := at.Cluster.Namespace
 	return append(r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{nodeIndex: at.Node}), r.waiting(ctx, namespace)...)
 }
 
-// metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue nothing: a host
-// that refuses what is asked of it would have them stored again and again. But somebody else may remove what it remembers.
+// metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue
+// nothing: a host that refuses what is asked of it would have them stored again and again. But somebody else may remove what it remembers.
 func metadataChanged() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		_, remembered := e.ObjectOld.GetAnnotations()[mendv1.PowerCycleAnnotation]
@@ -273,8 +278,10 @@ func machineChanges() predicate.Predicate {
 
 // nodeChanges lets changes through that show that a node has booted, is ready, or is fenced. A heartbeat is none.
 func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
-	return predicate.Or(workload.NodeChanges(), predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
+	decisive := predicate.TypedFuncs[*corev1.Node]{UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 		before, after := e.ObjectOld, e.ObjectNew
-		return before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID || !equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
-	}})
+		return before.Status.NodeInfo.BootID != after.Status.NodeInfo.BootID ||
+			!equality.Semantic.DeepEqual(before.Spec.Taints, after.Spec.Taints)
+	}}
+	return predicate.Or(workload.NodeChanges(), decisive)
 }
