@@ -64,6 +64,7 @@ func TestNextInEnded(t *testing.T) {
 			facts{machineGoing, fenced, off, heldElsewhere}, Wait, Ended, "Releasing"},
 		{"or for the deadline", facts{deleting, fenced, off, attemptOver}, Unfence, Ended, "Unfenced"},
 		{"or until the node boots", facts{deleting, fenced, off, anotherBoot}, Unfence, Ended, "Unfenced"},
+		{"or until it lives on", facts{deleting, fenced, off, renewedAgain}, Unfence, Ended, "Unfenced"},
 		{"or until the node is deleted", facts{deleting, fenced, off, discarded}, Unfence, Ended, "Unfenced"},
 		{"a node that cannot be seen is waited for", facts{deleting, fenced, blind}, Wait, Ended, "Releasing"},
 		{"a node that cannot be seen is waited for until the timeout",

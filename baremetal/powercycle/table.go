@@ -41,7 +41,9 @@ var rowsOf = func() map[State][]row {
 		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
 		case s == MovingWorkload:
-			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+			all[s] = slices.Concat(pauses(s), lives(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+		case s == PoweringOff || s == PoweringOn || s == Booting:
+			all[s] = slices.Concat(pauses(s), lives(s), endings, acting, own)
 		case s == Pending || s == Preparing || s == RequestingOwner:
 			all[s] = slices.Concat(pauses(s), endings, own)
 		default:
@@ -67,6 +69,16 @@ func pauses(s State) []row {
 		{pausedWithAnnotations, Release, s, PausedReason},
 		{pausedFenced, Unfence, s, PausedReason},
 		{pausedNow, Wait, s, PausedReason},
+	}
+}
+
+// lives come before the endings in the states in which a fence that was put up by the proof may stand: the power cycle that follows would
+// believe the same proof.
+func lives(s State) []row {
+	return []row{
+		{overAlive, Unfence, s, SignOfLifeReason},
+		{overRefuted, Disprove, Failed, SignOfLifeReason},
+		{overWatched, Wait, s, WatchingForLifeReason},
 	}
 }
 
