@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // RBAC in the workload clusters, to know which one answers.
@@ -62,8 +63,7 @@ type identity struct {
 	nodes   toolscache.SharedIndexInformer // of the connection by which that was read
 	uid     types.UID                      // empty if it could not be read
 	changed bool                           // it is not the one that is kept
-	tried   string                         // the version of the Cluster that was to keep it
-	again   time.Time                      // when to try once more, if that failed
+	kept    undone.Did[types.UID]          // how often the Cluster was to keep it: the write may fail, or another client undo it
 }
 
 // Verify asks which workload cluster answers, and returns a ChangedError if another one is kept. What cannot be read says nothing.
@@ -135,10 +135,11 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 	kept := Kept(object)
 	c.mu.Lock()
 	known := &c.of(cluster).identity
-	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && (known.tried != object.ResourceVersion || now.After(known.again))
+	due := known.kept.Times == 0 || !now.IsZero() && !now.Before(known.kept.Until(now))
+	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && due
 	known.changed = known.uid != "" && kept != "" && kept != known.uid
 	if keep {
-		known.tried, known.again = object.ResourceVersion, now.Add(refusedInterval)
+		known.kept = known.kept.Again(known.uid, now)
 	}
 	changed, found := known.changed, known.uid
 	c.mu.Unlock()
