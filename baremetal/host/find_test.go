@@ -129,6 +129,12 @@ func TestOf(t *testing.T) {
 			is: powercycle.HostForeign, host: "host-1",
 			why: differs + "metal3://ns/host-1/m3m-2",
 		},
+		"the Metal3Machine's own provider ID names another host, and its Machine has none yet": {
+			objects: []client.Object{providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"), aHost()},
+			is:      powercycle.HostForeign, host: "host-1",
+			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
+				"and spec.providerID of the Metal3Machine is metal3://ns/host-2/m3m-1",
+		},
 		"a host that two Metal3Machines name": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
 			is:      powercycle.HostForeign, host: "host-1", why: twice,
