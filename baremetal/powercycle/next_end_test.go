@@ -17,6 +17,7 @@ func TestNextInRequestingOwner(t *testing.T) {
 		{"the owner is asked once", facts{hostIsMarked, ownerAsked}, Advance, OwnerRequested, "OwnerRequested"},
 		{"the owner is asked for a machine without a host, which cannot be marked",
 			facts{hostNeverNamed}, RequestOwner, OwnerRequested, "OwnerRequested"},
+		{"nor for one that is another machine's by now, or was registered anew for none", facts{anothersHost}, Advance, Failed, "HostMismatch"},
 		{"no owner is asked for a host that stays gone", facts{hostLostLong}, AskPerson, RequestingOwner, "HostGone"},
 		{"no owner is asked for a host that is externally provisioned",
 			facts{hostExternally}, Advance, Failed, "HostExternallyProvisioned"},

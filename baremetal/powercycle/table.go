@@ -302,6 +302,7 @@ var table = map[State][]row{
 		{hasPowerAnnotations, Release, RequestingOwner, RequestingOwnerReason},
 		{unfenceable, Unfence, RequestingOwner, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hostExternal, Advance, Failed, HostExternalReason},
 		{ownerless, Advance, Failed, OwnerlessReason},
 		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},
