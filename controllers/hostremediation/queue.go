@@ -303,11 +303,8 @@ func (r *Reconciler) readLeases(ctx context.Context, w *observed) {
 	ctx, done := w.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(w.cluster))
-	if err == nil {
-		err = w.readServers(ctx, reader)
-	}
-	if err == nil {
-		err = w.readMaintenance(ctx, reader)
+	if err == nil { // where one kind of leases cannot be read the other one counts all the same
+		err = errors.Join(w.readServers(ctx, reader), w.readMaintenance(ctx, reader))
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",
