@@ -68,6 +68,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"an update of its Machine in place":          {of(lost(machine(updating))), []Reason{"MachineBeingUpdated"}},
 		"one that made progress":                     {of(lost(machine(updatingSince(119 * time.Minute)))), []Reason{"MachineBeingUpdated"}},
 		"not one without progress for two hours":     {of(lost(machine(updatingSince(2 * time.Hour)))), nil},
+		"but while its host is being serviced":       {of(lost(machine(updatingSince(2*time.Hour), func(m *Machine) { m.Serviced = true }))), []Reason{"MachineBeingUpdated"}},
 		"nor one that has failed":                    {of(lost(machine(updating, updateFailed))), nil},
 		"C37: a lease that another holder has":       {of(lost(leased(leaseFor("NMO", time.Hour, 0, 0)))), []Reason{"LeaseTaken"}},
 		"none that has expired":                      {of(lost(leased(leaseFor("NMO", time.Minute, 0, time.Hour)))), nil},
