@@ -223,6 +223,25 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 	}
 }
 
+// Between the decision to fence its node, or to mark it, and the write.
+func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
+	anew := func(host *bmov1alpha1.BareMetalHost) { host.UID = "anew" }
+	for name, tc := range map[string]struct {
+		now []client.Object
+		is  powercycle.Host
+	}{
+		"as it was":                        {[]client.Object{aHost()}, powercycle.HostOurs},
+		"another Metal3Machine has it":     {[]client.Object{aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })}, powercycle.HostForeign},
+		"it is gone":                       {nil, powercycle.HostGone},
+		"it was registered anew meanwhile": {[]client.Object{aHost(anew)}, powercycle.HostGone},
+	} {
+		found := &Found{Host: From(aHost()), Is: powercycle.HostOurs}
+		if err := hosts(t, interceptor.Funcs{}, tc.now...).Refresh(t.Context(), found); err != nil || found.Is != tc.is {
+			t.Errorf("%s: it is %v, %v", name, found.Is, err)
+		}
+	}
+}
+
 func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
 	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
 	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
