@@ -226,12 +226,13 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 // Between the decision to fence its node, or to mark it, and the write.
 func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
 	anew := func(host *bmov1alpha1.BareMetalHost) { host.UID = "anew" }
+	taken := func(host *bmov1alpha1.BareMetalHost) { host.Spec.ConsumerRef.Name = "m3m-2" }
 	for name, tc := range map[string]struct {
 		now []client.Object
 		is  powercycle.Host
 	}{
 		"as it was":                        {[]client.Object{aHost()}, powercycle.HostOurs},
-		"another Metal3Machine has it":     {[]client.Object{aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })}, powercycle.HostForeign},
+		"another Metal3Machine has it":     {[]client.Object{aHost(taken)}, powercycle.HostForeign},
 		"it is gone":                       {nil, powercycle.HostGone},
 		"it was registered anew meanwhile": {[]client.Object{aHost(anew)}, powercycle.HostGone},
 	} {

@@ -264,7 +264,9 @@ var (
 	overAlive = is("over, node shows life, fenced by us", func(s situation) bool {
 		return s.over() && s.livedOn() && !s.NewBoot && s.fencedHere() && s.patient()
 	})
-	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
+	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool {
+		return s.over() && refuted.holds(s)
+	}).tells(ProofWrong)
 	overWatched = guard{
 		name: "over, node may live on", until: situation.watched,
 		holds: func(s situation) bool { return s.over() && s.Lived && !s.NewBoot && s.Node == NodePresent && !s.past(s.watched()) },

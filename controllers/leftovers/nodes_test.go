@@ -50,7 +50,9 @@ func remembering(name, record string) *mendv1.HostRemediation {
 // H-A3: nodes are unfenced as hosts are released.
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), kubernetes.AddToScheme(scheme)); err != nil {
+	err := errors.Join(kubernetes.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme))
+	if err != nil {
 		t.Fatal(err)
 	}
 	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(

@@ -88,7 +88,8 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 type metal struct{ powercycle.Power }
 
 func (is metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
-	h := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}, Model: "ACME X1", Power: is.Power}
+	h := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}, Model: "ACME X1"}
+	h.Power = is.Power
 	return host.Found{Host: h, Is: powercycle.HostOurs}, nil
 }
 
@@ -111,7 +112,8 @@ func TestAnUpdateInPlaceHoldsForAsLongAsTheFirmwareIsWritten(t *testing.T) {
 	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "m0"}}
 	machine.Spec.ClusterName, machine.Status.NodeRef.Name = "home", "w0"
 	machine.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-3 * time.Hour)),
+		Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(epoch.Add(-3 * time.Hour)),
 	}}
 	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"), machine)...)
 	k.annotateNode("w0", map[string]string{clusterv1.MachineAnnotation: "m0", clusterv1.ClusterNamespaceAnnotation: "capi"})

@@ -197,14 +197,14 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 }
 
 func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T) {
-	patches := 0
+	patches, without := 0, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))
 	c := NewClusters(connected{to: answering(t, "w1")})
 	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
 	c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
 		Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			patches++
 			err := m.Patch(ctx, o, p, opts...)
-			return errors.Join(err, m.Patch(ctx, clusterOf(""), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))))
+			return errors.Join(err, m.Patch(ctx, clusterOf(""), without))
 		},
 	})
 	for second := range 60 {
