@@ -260,17 +260,6 @@ var (
 	refuted     = is("node shows life after it was fenced", func(s situation) bool {
 		return s.livedOn() && !s.NewBoot && (s.Lived || s.State == MovingWorkload && !s.FencedAt.IsZero())
 	}).tells(ProofWrong)
-	// A check deletes its request as soon as the node is Ready that lives on: what that proves of the host is noted before the end.
-	overAlive = is("over, node shows life, fenced by us", func(s situation) bool {
-		return s.over() && s.livedOn() && !s.NewBoot && s.fencedHere() && s.patient()
-	})
-	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool {
-		return s.over() && refuted.holds(s)
-	}).tells(ProofWrong)
-	overWatched = guard{
-		name: "over, node may live on", until: situation.watched,
-		holds: func(s situation) bool { return s.over() && s.Lived && !s.NewBoot && s.Node == NodePresent && !s.past(s.watched()) },
-	}
 	// The Metal3Remediation that failed for it may be gone: its check deletes it as soon as the node that lives on is Ready.
 	disproved      = is("an earlier power-off of the host disproved", func(s situation) bool { return s.Disproved })
 	disprovedStill = is("an earlier power-off of the host disproved, nothing moves",

@@ -72,16 +72,6 @@ func pauses(s State) []row {
 	}
 }
 
-// lives come before the endings in the states in which a fence that was put up by the proof may stand: the power cycle that follows would
-// believe the same proof.
-func lives(s State) []row {
-	return []row{
-		{overAlive, Unfence, s, SignOfLifeReason},
-		{overRefuted, Disprove, Failed, SignOfLifeReason},
-		{overWatched, Wait, s, WatchingForLifeReason},
-	}
-}
-
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
 // nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that
 // waits until it has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor

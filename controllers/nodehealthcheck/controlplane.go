@@ -308,10 +308,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 		return nil
 	}
 	m.Object = machine
-	if _, holds := m.updatingUntil(now); !holds && health.Updating(machine) != nil {
-		host := records.HostOf(ctx, r.Metal, machine)
-		m.Serviced = host != nil && host.Serviced
-	}
+	m.Serviced = r.serviced(ctx, m, now)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	switch {
@@ -330,6 +327,15 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 		}
 	}
 	return nil
+}
+
+// serviced reports whether firmware of the host of m is being written, once its update no longer holds by itself.
+func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bool {
+	if _, holds := m.updatingUntil(now); holds || health.Updating(m.Object) == nil {
+		return false
+	}
+	host := records.HostOf(ctx, r.Metal, m.Object)
+	return host != nil && host.Serviced
 }
 
 // memberMachines reads the control plane's Machines, and returns them by UID.

@@ -120,6 +120,11 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	return !ends
 }
 
+// due reports whether what was read may be kept now.
+func (i *identity) due(now time.Time) bool {
+	return i.uid != "" && (i.kept.Times == 0 || !now.IsZero() && !now.Before(i.kept.Until(now)))
+}
+
 // compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) error {
 	object := &clusterv1.Cluster{}
@@ -135,8 +140,7 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 	kept := Kept(object)
 	c.mu.Lock()
 	known := &c.of(cluster).identity
-	due := known.kept.Times == 0 || !now.IsZero() && !now.Before(known.kept.Until(now))
-	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && due
+	keep := kept == "" && !ptr.Deref(object.Spec.Paused, false) && known.due(now)
 	known.changed = known.uid != "" && kept != "" && kept != known.uid
 	if keep {
 		known.kept = known.kept.Again(known.uid, now)
