@@ -88,7 +88,15 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 
 // namedBy finds the host of m that its Metal3Machine and m name.
 func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key, provided := client.ObjectKeyFromObject(between), ProvidedBy(m.Spec.ProviderID)
+	key, id, of := client.ObjectKeyFromObject(between), m.Spec.ProviderID, "Machine"
+	if id == "" { // Cluster API has not copied it yet, or never will
+		own, err := h.ownProviderID(ctx, between.GroupVersionKind(), key)
+		if err != nil {
+			return Found{}, err
+		}
+		id, of = own, "Metal3Machine"
+	}
+	provided := ProvidedBy(id)
 	name := cmp.Or(annotatedHost(between), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
@@ -100,9 +108,9 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 		return Found{}, err
 	}
 	switch {
-	case provided != "" && m.Spec.ProviderID != providerIDOf(hostKey)+key.Name:
-		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the Machine is %s",
-			key, hostKey, infrav1.HostAnnotation, m.Spec.ProviderID)
+	case provided != "" && id != providerIDOf(hostKey)+key.Name:
+		why := fmt.Sprintf("Metal3Machine %s names BareMetalHost %s in its annotation %s, and spec.providerID of the %s is %s",
+			key, hostKey, infrav1.HostAnnotation, of, id)
 		return Found{Host: found, Is: powercycle.HostForeign, Why: why}, nil
 	case found == nil:
 		return missing(hostKey), nil

@@ -129,6 +129,12 @@ func TestOf(t *testing.T) {
 			is: powercycle.HostForeign, host: "host-1",
 			why: differs + "metal3://ns/host-1/m3m-2",
 		},
+		"the Metal3Machine's own provider ID names another host, and its Machine has none yet": {
+			objects: []client.Object{providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"), aHost()},
+			is:      powercycle.HostForeign, host: "host-1",
+			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
+				"and spec.providerID of the Metal3Machine is metal3://ns/host-2/m3m-1",
+		},
 		"a host that two Metal3Machines name": {
 			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
 			is:      powercycle.HostForeign, host: "host-1", why: twice,
@@ -213,6 +219,26 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 		found, err := hosts(t, interceptor.Funcs{}, tc.objects...).Of(t.Context(), aMachine())
 		if got := [2]bool{found.Unnamed("host-1"), found.Unnamed("")}; got != tc.want || err != nil {
 			t.Errorf("%s: no host could come back: %v, %v, want %v", name, got, err, tc.want)
+		}
+	}
+}
+
+// Between the decision to fence its node, or to mark it, and the write.
+func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
+	anew := func(host *bmov1alpha1.BareMetalHost) { host.UID = "anew" }
+	taken := func(host *bmov1alpha1.BareMetalHost) { host.Spec.ConsumerRef.Name = "m3m-2" }
+	for name, tc := range map[string]struct {
+		now []client.Object
+		is  powercycle.Host
+	}{
+		"as it was":                        {[]client.Object{aHost()}, powercycle.HostOurs},
+		"another Metal3Machine has it":     {[]client.Object{aHost(taken)}, powercycle.HostForeign},
+		"it is gone":                       {nil, powercycle.HostGone},
+		"it was registered anew meanwhile": {[]client.Object{aHost(anew)}, powercycle.HostGone},
+	} {
+		found := &Found{Host: From(aHost()), Is: powercycle.HostOurs}
+		if err := hosts(t, interceptor.Funcs{}, tc.now...).Refresh(t.Context(), found); err != nil || found.Is != tc.is {
+			t.Errorf("%s: it is %v, %v", name, found.Is, err)
 		}
 	}
 }

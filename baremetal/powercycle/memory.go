@@ -156,8 +156,9 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 // kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
 func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
+	stands := step.Next.Final() && m.Fencing || slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next)
 	switch lived := step.Do == Unfence && f.livedOn(); {
-	case proven, !slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next):
+	case proven, !stands:
 		m.Sign, m.SignSeen, m.Lived = time.Time{}, time.Time{}, false
 	case f.NewBoot:
 		m.Lived = false

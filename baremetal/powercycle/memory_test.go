@@ -282,6 +282,8 @@ func TestASignOfLifeIsRememberedForAsLongAsTheFenceMayStand(t *testing.T) {
 	}{
 		{"until the host boots", in(PoweringOn, lived), Step{Do: Advance, Next: Booting}, true, true},
 		{"not under a new boot", in(Booting, lived, anotherBoot), Step{Do: Wait, Next: Booting}, false, true},
+		{"nor without a fence at the end", in(Booting, lived), Step{Do: Advance, Next: Ended}, false, false},
+		{"with one until that is removed", in(Booting, lived, fenced), Step{Do: Advance, Next: Ended}, true, true},
 		{"nor after the attempt", in(Booting, lived), Step{Do: BeginAttempt, Next: Preparing}, false, false},
 		{"nor if the host is proven off anew", in(PoweringOff, lived), Step{Do: Advance, Next: MovingWorkload}, false, false},
 	} {

@@ -127,6 +127,8 @@ func TestNextInBooting(t *testing.T) {
 		{"F6: a remediation that is deleted when the node is Ready has succeeded",
 			facts{deleting, upAgain}, Advance, Succeeded, "MachineHealthy"},
 		{"a remediation that is deleted during the boot is needed no longer", facts{deleting}, Advance, Ended, "NoLongerNeeded"},
+		{"that the node lives on under the boot of before is noted first",
+			facts{deleting, upAgain, lived, renewedAgain}, Disprove, Failed, "SignOfLife"},
 		{"a remediation that is timed out when the machine is healthy has succeeded",
 			facts{toStop, wellNow}, Advance, Succeeded, "MachineHealthy"},
 		{"a node that shows life under the boot of before is unfenced", facts{fenced, renewedAgain}, Unfence, Booting, "Unfenced"},

@@ -41,7 +41,9 @@ var rowsOf = func() map[State][]row {
 		case s.Final():
 			all[s] = slices.Concat(pauses(s), own)
 		case s == MovingWorkload:
-			all[s] = slices.Concat(pauses(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+			all[s] = slices.Concat(pauses(s), lives(s), []row{{finishing, Wait, s, WorkloadMovingReason}}, endings, acting, own)
+		case s == PoweringOff || s == PoweringOn || s == Booting:
+			all[s] = slices.Concat(pauses(s), lives(s), endings, acting, own)
 		case s == Pending || s == Preparing || s == RequestingOwner:
 			all[s] = slices.Concat(pauses(s), endings, own)
 		default:
@@ -290,6 +292,7 @@ var table = map[State][]row{
 		{hasPowerAnnotations, Release, RequestingOwner, RequestingOwnerReason},
 		{unfenceable, Unfence, RequestingOwner, UnfencedReason},
 		{healthy, Advance, Succeeded, MachineHealthyReason},
+		{hostForeign, Advance, Failed, HostMismatchReason},
 		{hostExternal, Advance, Failed, HostExternalReason},
 		{ownerless, Advance, Failed, OwnerlessReason},
 		{hostLost, waitForPerson, RequestingOwner, HostGoneReason},

@@ -19,7 +19,7 @@ type Record struct {
 
 	// UID is that of the remediation that wrote this. One that was moved has another UID, and is known on its host by the old one.
 	UID types.UID `json:"uid,omitempty"`
-	// HostUID is that of the host that was asked to power off: a new host of the same name was not.
+	// HostUID is that of the host that was asked to power off, or to reboot: a new host of the same name was not.
 	HostUID types.UID `json:"hostUID,omitempty"`
 	// Machine is the name of the machine. A record that names another one than the owner is not that of this remediation.
 	Machine string `json:"machine,omitempty"`

@@ -304,11 +304,8 @@ func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
 	ctx, done := obs.answering(ctx)
 	defer done()
 	reader, err := r.Reader(ctx, client.ObjectKeyFromObject(obs.cluster))
-	if err == nil {
-		err = obs.readServers(ctx, reader)
-	}
-	if err == nil {
-		err = obs.readMaintenance(ctx, reader)
+	if err == nil { // where one kind of leases cannot be read the other one counts all the same
+		err = errors.Join(obs.readServers(ctx, reader), obs.readMaintenance(ctx, reader))
 	}
 	if err != nil {
 		log.FromContext(ctx).Info("Cannot read the leases of the control plane; its nodes alone say which members are alive",

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -204,6 +205,18 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 				p.node("node", corev1.ConditionTrue)
 				p.answers()
 				p.renewed(map[string]time.Duration{"node": time.Second, "b": time.Second, "c": time.Second}, maintenanceOf("b"))
+			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
+		},
+		"also where the leases of API servers cannot be read": {
+			[]string{"b", "c"}, func(p *plane) {
+				p.node("node", corev1.ConditionTrue)
+				p.answers()
+				reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(maintenanceOf("b")).Build(), interceptor.Funcs{
+					List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+						return errors.New("forbidden")
+					},
+				})
+				p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
 			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
 		},
 		"one without etcd is, although one with it is lost": {

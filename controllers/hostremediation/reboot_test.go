@@ -38,7 +38,11 @@ func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	k.r.Clusters = boots("before", corev1.ConditionTrue)
 	k.obeys()
 	k.pass()
-	if boot := remediation.Remembered(k.remediation()).BootID; !slices.Contains(k.did, reboots) || boot != "before" {
-		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, boot)
+	record := remediation.Remembered(k.remediation())
+	if !slices.Contains(k.did, reboots) || record.BootID != "before" {
+		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, record.BootID)
+	}
+	if record.HostUID != k.host.UID || record.HostUID == "" { // one that is registered anew is not handed to the owner
+		t.Errorf("%q is asked to reboot, and %q remembered", k.host.UID, record.HostUID)
 	}
 }

@@ -95,7 +95,7 @@ func (obs *observed) noteNames(step powercycle.Step, filter string) {
 	}
 	rec.Filter = filter
 	obs.noteBoot()
-	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked {
+	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked || step.Do == powercycle.Reboot {
 		rec.HostUID = obs.found.Host.UID
 	}
 	// Host and node may have annotations with the UID of before the remediation was moved: until they have none, that UID is remembered.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -29,7 +31,10 @@ type Nodes struct {
 	*Sweep
 	// Fenced returns the nodes of a cluster that are signed; workload.Clusters has it.
 	Fenced func(cluster client.ObjectKey) []*corev1.Node
-	Nodes  Unfencer
+	Nodes  interface {
+		Unfencer
+		Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+	}
 	// Events are the clusters in which a node is signed.
 	Events enqueue.Broadcast[client.ObjectKey]
 }
@@ -48,12 +53,25 @@ func (s *Nodes) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, e
 	return enqueue.At(next, s.Clock.Now()), nil
 }
 
-// unfence unfences a node whose fence is orphaned. It returns when to check again; zero if not before something changes.
+// looks is how soon a fenced node is looked at again whose workload has not moved.
+const looks = 20 * time.Second
+
+// stays is for how long after the grace period a fence stays from which the workload has not moved: as long as an attempt lasts.
+const stays = infrav1.DefaultTimeoutSeconds * time.Second
+
+// unfence unfences a node whose fence is orphaned, once its workload has moved: on a node that is unfenced before, Kubernetes finishes
+// neither its pods nor their volumes while its host is off. It returns when to check again; zero if not before something changes.
 func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) (time.Time, error) {
 	by := types.UID(node.Annotations[fence.FencedByAnnotation])
 	gone, next, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by})
 	if err != nil || len(gone) == 0 {
 		return next, err
+	}
+	if until := s.waitsUntil(orphan{node.UID, by}); s.Clock.Now().Before(until) && !ready(node) {
+		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
+		if err != nil || seen.Presence == fence.Unseen || seen.Fenced && !seen.Drained {
+			return earlier(until, s.Clock.Now().Add(looks)), err
+		}
 	}
 	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: by}); err != nil {
 		return time.Time{}, err
@@ -64,6 +82,19 @@ func (s *Nodes) unfence(ctx context.Context, cluster client.ObjectKey, node *cor
 		Text: fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, by),
 	})
 	return time.Time{}, nil
+}
+
+// waitsUntil is until when the workload of an orphaned fence is waited for.
+func (s *Nodes) waitsUntil(o orphan) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.since[o].Add(s.Grace + stays)
+}
+
+func ready(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
+	})
 }
 
 // SetupWithManager makes s a controller of mgr. It checks a cluster when a node of it is signed, and when a remediation of it goes.

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -49,7 +50,9 @@ func remembering(name, record string) *mendv1.HostRemediation {
 // H-A3: nodes are unfenced as hosts are released.
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme))
+	if err != nil {
 		t.Fatal(err)
 	}
 	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
@@ -59,10 +62,16 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	for name, row := range map[string]struct {
 		mark  types.UID
 		swept bool
+		// moves is how long after the grace period a pod leaves the node; below zero: never.
+		moves time.Duration
+		ready corev1.ConditionStatus
 	}{
-		"of no remediation":                         {"gone", true},
-		"of one that exists":                        {"exists", false},
-		"without a signature it is another's fence": {"", false},
+		"of no remediation":                         {mark: "gone", swept: true},
+		"once its workload has moved":               {mark: "gone", swept: true, moves: time.Minute},
+		"or when that has not moved for long":       {mark: "gone", swept: true, moves: -1},
+		"of a node that is back":                    {mark: "gone", swept: true, moves: -1, ready: corev1.ConditionTrue},
+		"of one that exists":                        {mark: "exists"},
+		"without a signature it is another's fence": {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "victim-node", UID: "n"}}
@@ -70,7 +79,14 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			if row.mark != "" {
 				n.Annotations = map[string]string{fence.FencedByAnnotation: string(row.mark)}
 			}
-			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(n).Build()
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: row.ready}}
+			pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "p"}, Spec: corev1.PodSpec{NodeName: n.Name}}
+			there := fake.NewClientBuilder().WithScheme(scheme).WithObjects(n, pod).WithIndex(pod, "spec.nodeName",
+				func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
+			waits := map[bool]time.Duration{true: row.moves, false: stays}[row.moves >= 0]
+			if row.ready == corev1.ConditionTrue {
+				waits = 0
+			}
 			node := func() *corev1.Node {
 				is := &corev1.Node{}
 				if err := there.Get(t.Context(), client.ObjectKeyFromObject(n), is); err != nil {
@@ -100,7 +116,16 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			if again, swept := reconcile(); swept || row.swept && again != time.Minute {
 				t.Errorf("at once it is unfenced: %t, and checked again after %s; want the grace period", swept, again)
 			}
-			clock.SetTime(noon.Add(time.Minute))
+			clock.SetTime(noon.Add(time.Minute + waits - time.Second))
+			if _, swept := reconcile(); swept {
+				t.Error("it is unfenced too early")
+			}
+			if row.moves >= 0 {
+				if err := there.Delete(t.Context(), pod); err != nil {
+					t.Fatal(err)
+				}
+			}
+			clock.SetTime(noon.Add(time.Minute + waits))
 			if _, swept := reconcile(); swept != row.swept {
 				t.Errorf("unfenced: %t, want %t", swept, row.swept)
 			}

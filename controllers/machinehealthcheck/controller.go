@@ -108,6 +108,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
+	state.ownerSet = state.before.ownerSet
 	if state.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}

@@ -65,6 +65,8 @@ type remembered struct {
 	wrote map[string]bool
 	// did are the conditions that it set last, by the UIDs of the machines.
 	did map[types.UID]undone.Did[string]
+	// ownerSet is how often the label and the owner of the check were written, which another client may remove.
+	ownerSet undone.Did[types.UID]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// blocked is how many machines were blocked by what.
@@ -145,7 +147,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
-		did: maps.Clone(state.before.did),
+		did: maps.Clone(state.before.did), ownerSet: state.ownerSet,
 	}
 	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told

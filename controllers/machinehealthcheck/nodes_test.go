@@ -173,7 +173,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 
 func onNode(t *Target) { t.Machine.Status.NodeRef.Name = "node-" + t.Machine.Name }
 
-func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
+func TestAFailureThatIsFinalReachesTheCacheAndLikeAnAnswerEnqueuesTheCheck(t *testing.T) {
 	was, is := &clusterv1.Machine{}, &clusterv1.Machine{}
 	failed(`{"failureReason":"CreateError","failureMessage":"no host\nis left"}`)(is)
 	slim, err := SlimMachine(is.DeepCopy())
@@ -182,6 +182,13 @@ func TestAFailureThatIsFinalReachesTheCacheAndEnqueuesTheCheck(t *testing.T) {
 	}
 	if !machineChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
 		t.Error("the check is not enqueued when it fails")
+	}
+	answered := is.DeepCopy()
+	answered.SetV1Beta1Conditions(clusterv1.Conditions{{
+		Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse, Reason: "RemediationFailed",
+	}})
+	if !machineChanges().Update(event.UpdateEvent{ObjectOld: is, ObjectNew: answered}) {
+		t.Error("nor when its owner answers by a reason alone")
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -44,7 +45,8 @@ type observed struct {
 	// of a kind that it no longer names, or of a machine that it no longer watches.
 	orphans []*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
-	before remembered
+	before   remembered
+	ownerSet undone.Did[types.UID] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact
 	outage  health.Outage

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -152,5 +153,27 @@ func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
 	}
 	if !begun {
 		t.Error("after 20 reconciles nothing goes on")
+	}
+}
+
+func TestTheLabelOfACheckIsWrittenEverMoreRarelyWhereAnotherClientRemovesIt(t *testing.T) {
+	r, writes := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), 0
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == r.check.Name {
+				writes++
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	without := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null,"ownerReferences":null}}`))
+	for i := range 600 {
+		r.pass(time.Duration(i) * 100 * time.Millisecond)
+		if err := r.api.Patch(t.Context(), r.check.DeepCopy(), without); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if writes < 4 || writes > 8 { // after 1, 2, 4 ... seconds
+		t.Errorf("they are written %d times in a minute", writes)
 	}
 }

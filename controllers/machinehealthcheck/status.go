@@ -176,6 +176,10 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
+	if until := state.ownerSet.Until(state.Now); state.Now.Before(until) {
+		state.lookAgainIn(until.Sub(state.Now))
+		return nil
+	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": state.Check.ResourceVersion,
 		"labels":          map[string]string{clusterv1.ClusterNameLabel: state.Check.Spec.ClusterName},
@@ -188,6 +192,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
+	state.ownerSet = state.ownerSet.Again(owner.UID, state.Now)
 	// The status is written next, on top of this.
 	check := *state.Check
 	check.ResourceVersion, state.Check = saved.ResourceVersion, &check

@@ -247,7 +247,7 @@ func machineChanges() predicate.Predicate {
 			before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
 			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
-			ptr.Deref(olderAnswer(before), clusterv1.Condition{}).Message != ptr.Deref(olderAnswer(after), clusterv1.Condition{}).Message ||
+			ptr.Deref(olderAnswer(before), clusterv1.Condition{}) != ptr.Deref(olderAnswer(after), clusterv1.Condition{}) ||
 			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	}}
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -250,7 +251,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 			continue
 		}
 		n.Machine = &Machine{}
-		if err := r.observeMachine(ctx, n.Object, n.Machine); err != nil {
+		if err := r.observeMachine(ctx, n.Object, n.Machine, state.facts.Now); err != nil {
 			state.trouble = append(state.trouble, err)
 			n.Machine.Unread = true
 		}
@@ -291,7 +292,7 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 
 // observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
 // two clusters, so the Machine has to name the node too.
-func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *Machine) error {
+func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *Machine, now time.Time) error {
 	annotations := node.Annotations
 	key := client.ObjectKey{Namespace: annotations[clusterv1.ClusterNamespaceAnnotation], Name: annotations[clusterv1.MachineAnnotation]}
 	if key.Name == "" || key.Namespace == "" {
@@ -307,6 +308,7 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 		return nil
 	}
 	m.Object = machine
+	m.Serviced = r.serviced(ctx, m, now)
 	cluster, clusterKey := &clusterv1.Cluster{}, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 	err := r.Management.Get(ctx, clusterKey, cluster, client.UnsafeDisableDeepCopy)
 	switch {
@@ -325,6 +327,15 @@ func (r *Reconciler) observeMachine(ctx context.Context, node *corev1.Node, m *M
 		}
 	}
 	return nil
+}
+
+// serviced reports whether firmware of the host of m is being written, once its update no longer holds by itself.
+func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bool {
+	if _, holds := m.updatingUntil(now); holds || health.Updating(m.Object) == nil {
+		return false
+	}
+	host := records.HostOf(ctx, r.Metal, m.Object)
+	return host != nil && host.Serviced
 }
 
 // memberMachines reads the control plane's Machines, and returns them by UID.

@@ -16,6 +16,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -121,6 +122,8 @@ type Machine struct {
 	Unread  bool
 	Object  *clusterv1.Machine // nil if there is none
 	Cluster *clusterv1.Cluster // nil if it could not be read
+	// Serviced says that the firmware of its host is being written; read only if an update in place has made no progress for long.
+	Serviced bool
 	// WatchedBy is a MachineHealthCheck that selects it and acts on it; empty if there is none.
 	WatchedBy string
 }
@@ -135,6 +138,17 @@ func (m *Machine) Ref() rule.Ref {
 
 func (m *Machine) cluster() rule.Ref {
 	return rule.Ref{Kind: "Cluster", Namespace: m.Object.Namespace, Name: m.Object.Spec.ClusterName}
+}
+
+// updatingUntil is until when an update in place keeps the node from being remediated, as far as time ends that; holds says that it does.
+func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
+	if !m.There() || health.Updating(m.Object) == nil {
+		return time.Time{}, false
+	}
+	if until = health.UpdatingUntil(m.Object, now); until.IsZero() || now.Before(until) {
+		return until, true
+	}
+	return time.Time{}, m.Serviced
 }
 
 func (m *Machine) annotated(key string) bool {

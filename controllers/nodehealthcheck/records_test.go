@@ -85,10 +85,11 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 }
 
 // metal has a host for each machine.
-type metal struct{}
+type metal struct{ powercycle.Power }
 
-func (metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
+func (is metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
 	h := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "host-of-" + m.Name, UID: "host-uid"}, Model: "ACME X1"}
+	h.Power = is.Power
 	return host.Found{Host: h, Is: powercycle.HostOurs}, nil
 }
 
@@ -103,6 +104,30 @@ func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
 	want := &mendv1.RecordRef{APIVersion: "metal3.io/v1alpha1", Kind: "BareMetalHost", Namespace: "capi", Name: "host-of-m1", UID: "host-uid"}
 	if target := &all[0].Spec.Target; cmp.Diff(want, target.Host) != "" || target.HostModel != "ACME X1" {
 		t.Errorf("its host is %+v of the model %q", target.Host, target.HostModel)
+	}
+}
+
+// The firmware of a host takes long where it is written for all of its components.
+func TestAnUpdateInPlaceHoldsForAsLongAsTheFirmwareIsWritten(t *testing.T) {
+	machine := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "m0"}}
+	machine.Spec.ClusterName, machine.Status.NodeRef.Name = "home", "w0"
+	machine.Status.Conditions = []metav1.Condition{{
+		Type: clusterv1.MachineUpdatingCondition, Status: metav1.ConditionTrue,
+		LastTransitionTime: metav1.NewTime(epoch.Add(-3 * time.Hour)),
+	}}
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"), machine)...)
+	k.annotateNode("w0", map[string]string{clusterv1.MachineAnnotation: "m0", clusterv1.ClusterNamespaceAnnotation: "capi"})
+	k.r.Metal = metal{powercycle.Power{Serviced: true}}
+	k.bad("w0")
+	k.settle("nhc")
+	if got := k.objects(); len(got) > 0 {
+		t.Errorf("there is %s while the firmware of the host is written", got[0].GetName())
+	}
+	k.r.Metal = metal{}
+	k.after(time.Minute)
+	k.settle("nhc")
+	if got := k.objects(); len(got) != 1 {
+		t.Errorf("there are %d requests afterwards", len(got))
 	}
 }
 

@@ -128,16 +128,22 @@ var rules = []Rule{
 	{
 		Reason: "MachineBeingUpdated", Event: skipped, asked: beforeFirst | ofNodeAlone,
 		When: func(c *Case) bool {
-			if !c.n.Machine.There() || health.Updating(c.n.Machine.Object) == nil {
-				return false
-			}
-			until := health.UpdatingUntil(c.n.Machine.Object, c.f.Now)
-			return until.IsZero() || c.f.Now.Before(until)
+			_, holds := c.n.Machine.updatingUntil(c.f.Now)
+			return holds
 		},
 		Object:  (*Case).machine,
 		Message: skippedBecause + "its Machine {machine} is being updated in place", Why: (*Case).machineName,
 		EndsWhen: "the update of its Machine is over, or has made no progress for two hours",
-		Until:    func(c *Case) time.Time { return health.UpdatingUntil(c.n.Machine.Object, c.f.Now) },
+		Until: func(c *Case) time.Time {
+			until, _ := c.n.Machine.updatingUntil(c.f.Now)
+			return until
+		},
+		Again: func(c *Case) time.Time {
+			if c.n.Machine.Serviced { // no watch tells when that is over
+				return inAMinute(c)
+			}
+			return time.Time{}
+		},
 	},
 	{
 		Reason: TemplateOfMachines, Event: skipped, asked: ofStep,

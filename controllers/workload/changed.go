@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
 // RBAC in the workload clusters, to know which one answers.
@@ -62,8 +63,7 @@ type identity struct {
 	nodes   toolscache.SharedIndexInformer // of the connection by which that was read
 	uid     types.UID                      // empty if it could not be read
 	changed bool                           // it is not the one that is kept
-	tried   string                         // the version of the Cluster that was to keep it
-	again   time.Time                      // when to try once more, if that failed
+	kept    undone.Did[types.UID]          // how often the Cluster was to keep it: the write may fail, or another client undo it
 }
 
 // Verify asks which workload cluster answers, and returns a ChangedError if another one is kept. What cannot be read says nothing.
@@ -120,6 +120,11 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	return !ends
 }
 
+// due reports whether what was read may be kept now.
+func (i *identity) due(now time.Time) bool {
+	return i.uid != "" && (i.kept.Times == 0 || !now.IsZero() && !now.Before(i.kept.Until(now)))
+}
+
 // compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) error {
 	object := &clusterv1.Cluster{}
@@ -135,10 +140,10 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 	kept := Kept(object)
 	c.mu.Lock()
 	known := &c.of(cluster).identity
-	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && (known.tried != object.ResourceVersion || now.After(known.again))
+	keep := kept == "" && !ptr.Deref(object.Spec.Paused, false) && known.due(now)
 	known.changed = known.uid != "" && kept != "" && kept != known.uid
 	if keep {
-		known.tried, known.again = object.ResourceVersion, now.Add(refusedInterval)
+		known.kept = known.kept.Again(known.uid, now)
 	}
 	changed, found := known.changed, known.uid
 	c.mu.Unlock()

@@ -195,3 +195,24 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 		})
 	}
 }
+
+func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T) {
+	patches, without := 0, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))
+	c := NewClusters(connected{to: answering(t, "w1")})
+	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+	c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
+		Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
+			patches++
+			err := m.Patch(ctx, o, p, opts...)
+			return errors.Join(err, m.Patch(ctx, clusterOf(""), without))
+		},
+	})
+	for second := range 60 {
+		for range 10 {
+			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Duration(second)*time.Second))
+		}
+	}
+	if patches < 4 || patches > 8 { // after 1, 2, 4 ... seconds
+		t.Errorf("it is written %d times in a minute", patches)
+	}
+}

@@ -107,7 +107,8 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 }
 
 func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
-	bothKinds(t, settings{}, func(t *testing.T, e *environment) {
+	known := settings{machine: func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://w" }} // as Cluster API has copied it
+	bothKinds(t, known, func(t *testing.T, e *environment) {
 		e.ends("Succeeded")
 		done, _ := e.writes.Done()
 		equal(t, "the number of writes", len(done), 18)
