@@ -62,6 +62,12 @@ func Older(a, b string) bool {
 // Forget forgets the object called key, which is gone.
 func (w *Writes) Forget(key client.ObjectKey) { w.written.Delete(key) }
 
+// Wrote reports whether obj is as it was written last.
+func (w *Writes) Wrote(obj client.Object) bool {
+	written, wrote := w.written.Load(client.ObjectKeyFromObject(obj))
+	return wrote && written == version{obj.GetUID(), obj.GetResourceVersion()}
+}
+
 // Stale reports whether obj is older than what was written.
 func (w *Writes) Stale(obj client.Object) bool {
 	key := client.ObjectKeyFromObject(obj)

@@ -74,8 +74,8 @@ type Reconciler struct {
 
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
-	written    ownWrites
-	requested  consistency.Kinds // requests that were created, or may have been
+	written    consistency.Writes // Machines
+	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -177,7 +177,7 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 	if state == nil {
 		return ctrl.Result{}, r.Kinds.Named(ctx, key)
 	}
-	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), result{}))
+	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), nil))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}

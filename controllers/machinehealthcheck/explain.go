@@ -43,7 +43,7 @@ func explained(state *observed, plan *Plan) *explain.Check {
 	if check.CountedByStatus {
 		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
 	} else {
-		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
+		check.Conditions = statusAfter(state, plan, nil).Status.Conditions
 	}
 	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
 	written := ConditionOf(state.Check, mendv1.Effective)

@@ -50,12 +50,12 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 					},
 				}
 				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), fails)}
-				plan := decide(w)
-				o = r.carryOut(t.Context(), w, stepsOf(w, plan)[0])
+				var plan *Plan
+				plan, o = r.carries(t.Context(), w)
 				m.leave(w, plan, o)
 			} else {
 				plan := decide(w.external())
-				m.leave(w, plan, outcome{step: stepsOf(w, plan)[0], lost: tc.lost})
+				m.leave(w, plan, outcome{Decision: stepsOf(plan)[0], lost: tc.lost})
 			}
 			m.recall(w)
 			got := w.before.decided.Opinions["uid-of-m"]

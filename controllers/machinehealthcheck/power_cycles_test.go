@@ -92,7 +92,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Fatalf("the power cycles are not known: %v", w.Trouble)
 	}
 	s := decide(w)
-	for _, step := range stepsOf(w, s) {
+	for _, step := range stepsOf(s) {
 		if step.Starts() {
 			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.Target.Name)
 		}

@@ -73,7 +73,7 @@ func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	}
 	begins := map[string]bool{}
 	p := decide(w)
-	for _, s := range stepsOf(w, p) {
+	for _, s := range stepsOf(p) {
 		begins[s.Target.Machine.Name] = s.Starts()
 	}
 	r.memory.leave(w, p)

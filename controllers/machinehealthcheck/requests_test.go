@@ -116,7 +116,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
 				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
 			}
-			next := statusAfter(w, decide(w), result{})
+			next := statusAfter(w, decide(w), nil)
 			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
@@ -126,7 +126,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is blocked by %+v, want what the check says", holds)
 			}
-			steps := stepsOf(w, decide(w))
+			steps := stepsOf(decide(w))
 			if len(steps) != 1 || steps[0].Step != NoStep || steps[0].external().Message != c.Message {
 				t.Errorf("stepsOf() = %+v, want nothing made, and the machine say why", steps)
 			}
@@ -175,11 +175,11 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := stepsOf(w, decide(w))
+			steps := stepsOf(decide(w))
 			if len(steps) != 1 || steps[0].Step != CreateRequest {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
-			o := r.carryOut(t.Context(), w, steps[0])
+			_, o := r.carries(t.Context(), w)
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
 				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
 			}

@@ -27,7 +27,7 @@ import (
 const maxTargets = 10000
 
 // statusAfter returns the check with the status that follows from plan and from what became of it.
-func statusAfter(state *observed, plan *Plan, done result) *clusterv1.MachineHealthCheck {
+func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.MachineHealthCheck {
 	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {
 		setCheckCondition(next, state, cond)
@@ -43,15 +43,16 @@ func statusAfter(state *observed, plan *Plan, done result) *clusterv1.MachineHea
 		for i := range next.Status.Targets {
 			next.Status.Targets[i] = state.Targets[i].Name
 		}
-		if !done.failed {
+		if len(state.Trouble) == 0 && !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil }) {
 			next.Status.ObservedGeneration = next.Generation
 		}
 	}
-	switch {
-	case done.refused != nil:
+	started := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
+	switch refused := slices.IndexFunc(outcomes, func(o outcome) bool { return o.refused != nil }); {
+	case refused >= 0:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", done.refused.Error())
-	case done.started || plan.AllRequested:
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", outcomes[refused].refused.Error())
+	case started || plan.AllRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next

@@ -230,7 +230,7 @@ func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
 	w.Targets[0].Machine = r.machine()
 	of(w.Targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
-	if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
+	if done := r.act(t.Context(), w, decide(w)); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
 		t.Fatalf("it is not written, or all of it is kept: %+v", done)
 	}
 }

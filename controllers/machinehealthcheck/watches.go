@@ -65,7 +65,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
-			builder.WithPredicates(r.written.ignored(), machineChanges())).
+			builder.WithPredicates(r.othersWrites(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
@@ -237,6 +237,19 @@ func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, mac
 func checkChanges() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that wrote
+// did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on the
+// version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write is passed.
+func (r *Reconciler) othersWrites() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !r.written.Wrote(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			r.written.Forget(client.ObjectKeyFromObject(e.Object))
+			return true
+		},
+	}
 }
 
 // machineChanges passes what a verdict, a count or a condition of ours can depend on.
