@@ -33,14 +33,19 @@ type Rule struct {
 type stage int
 
 const (
-	// ofEach rules are asked of each machine, before it is known how many wait.
-	ofEach stage = iota
+	// ofMachine rules are asked of each machine alone: one that none of them blocks waits for its turn.
+	ofMachine stage = iota
 	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
 	unlessBegun
 	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
 	// remediation is in flight: it has begun, and the limits have counted it.
 	ofAll
+	// ofLimits rules are such of which the check says, in its condition RemediationAllowed, that they block all machines.
+	ofLimits
 )
+
+// notAllowed begins what those say. (Cluster API)
+const notAllowed = "Remediation is not allowed"
 
 // Case is one machine with all that rules depend on. Of the plan it is the part that was decided so far.
 type Case struct {
@@ -49,24 +54,37 @@ type Case struct {
 	plan *Plan
 }
 
-// ask adds to the blockers of decision the rules of the stage ofAll, or those of the stages before it.
-func ask(facts *Facts, plan *Plan, decision *Decision, all bool) {
+// blockedAlone reports whether a rule about the machine of decision alone blocks its remediation. A check that is only observed counts what
+// would wait.
+func blockedAlone(facts *Facts, plan *Plan, decision *Decision) bool {
+	c := &Case{Facts: facts, Decision: decision, plan: plan}
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.asked < ofAll && r.Reason != NotActing && r.When(c) })
+}
+
+// ask finds the blockers of decision.
+func ask(facts *Facts, plan *Plan, decision *Decision) {
 	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
 	for i := range rules {
 		r := &rules[i]
-		if (r.asked == ofAll) != all || r.asked != ofEach && decision.InFlight || r.Else && blocked {
+		if decision.InFlight && r.asked != ofMachine || r.Else && blocked {
 			continue
 		}
-		if blocked = r.When(c); !blocked {
-			continue
+		if blocked = r.When(c); blocked {
+			decision.Blockers = append(decision.Blockers, r.blocker(c))
 		}
-		b := Blocker{Rule: r.Reason}
-		if r.Words != nil {
-			b.Blocker = r.Words(c)
-			b.Reason = cmp.Or(b.Reason, string(r.Reason))
-		}
-		decision.Blockers = append(decision.Blockers, b)
 	}
+}
+
+func (r *Rule) blocker(c *Case) Blocker {
+	blocker := Blocker{Rule: r.Reason}
+	if r.Words != nil {
+		blocker.Blocker = r.Words(c)
+		blocker.Reason = cmp.Or(blocker.Reason, string(r.Reason))
+	}
+	if r.asked == ofLimits {
+		blocker.Text = c.counted(metav1.ConditionFalse, blocker.Reason, blocker.Text)
+	}
+	return blocker
 }
 
 // says are words in which nothing is named.
@@ -173,6 +191,42 @@ func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
 		Next:  "kubemend " + c.Action(c.Target.Machine) + ", or as soon as a host fits its replacement",
 	}
+}
+
+// inQueue is how many wait because of how many are remediated at once.
+func inQueue(c *Case) rule.Blocker {
+	waiting, inFlight := c.plan.Population.Waiting-c.plan.Grant.Start, c.plan.Population.InFlight+c.plan.Grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return rule.Blocker{
+		Text: fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+			waiting, wait, inFlight, c.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation),
+		Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
+			c.Check.Name + ")",
+		Detail:   fmt.Sprintf("%d of at most %d in flight", inFlight, c.Limits.InFlight),
+		EndsWhen: "a remediation that is in flight is over",
+	}
+}
+
+// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+func (c *Case) arithmetic() string {
+	population, spelled := &c.plan.Population, c.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
+	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
+	if population.Unread == 0 {
+		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
+	}
+	if spelled != "" {
+		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
+			population.Total(), population.Unhealthy, spelled, sum, c.Limits.AtLeast, c.Limits.AtMost)
+	}
+	limit := MostUnhealthy(c.Check)
+	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
+		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), c.Limits.AtMost)
 }
 
 // noTemplate is why no request can be made for any machine.

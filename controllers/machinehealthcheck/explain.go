@@ -121,7 +121,7 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		if facts.Mode == NoCluster || facts.Mode == BadSelector {
 			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 		}
-		check.Next = idleNext(facts)
+		check.Next = idleNext(facts, plan)
 		return check
 	}
 	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
@@ -165,17 +165,15 @@ func outageFirst(c *explain.Check) {
 }
 
 // idleNext is the next step of a check whose machines are not read.
-func idleNext(facts *Facts) explain.Step {
+func idleNext(facts *Facts, plan *Plan) explain.Step {
 	switch {
 	case !facts.Check.DeletionTimestamp.IsZero():
 		return explain.Step{Reason: explain.BeingDeleted, Text: "the check is deleted"}
 	case facts.WatchFilter != "":
 		return explain.Step{}
-	case facts.Mode == NoCluster:
-		return explain.Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
-			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.Check.Spec.ClusterName)}
-	case facts.Mode == BadSelector:
-		return explain.Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
+	case facts.Mode == NoCluster || facts.Mode == BadSelector:
+		blocker := limit(facts, plan)
+		return explain.Step{Reason: blocker.Reason, Manual: true, Text: clause(blocker.Fix)}
 	}
 	if person := facts.Enable(); person != "" {
 		return explain.Step{Reason: explain.NotActing, Text: person, Manual: true}

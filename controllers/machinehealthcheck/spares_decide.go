@@ -79,33 +79,19 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
 func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
-// they take no place from others, and no host is counted for two of them.
-//
-// CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
-func awaitSpares(facts *Facts, plan *Plan) {
-	if facts.SpareWait == nil {
-		return
+// spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any host
+// that fits, so a machine counts on none as long as others could take all that fit it.
+func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+	until := facts.spareUntil(decision)
+	if until.IsZero() {
+		return nil
 	}
-	expected := slices.Clone(facts.Spares.Expected)
-	for _, decision := range waiting(facts, plan) {
-		until := facts.spareUntil(decision)
-		if until.IsZero() {
-			continue
-		}
-		decision.Spare = facts.spareFor(decision, expected)
-		decision.Spare.Until, decision.Spare.Late = until, decision.Spare.Lacks != "" && !facts.Now.Before(until)
-		if decision.Spare.blocks() {
-			decision.Waits = false
-			plan.Population.Waiting--
-			continue
-		}
-		expected = append(expected, facts.Spares.Fits[decision.Target.UID])
-	}
+	spare := facts.hostsFor(decision, expected)
+	spare.Until, spare.Late = until, spare.Lacks != "" && !facts.Now.Before(until)
+	return spare
 }
 
-// spareFor is what the machine of decision finds while those who expect a host have not taken it.
-func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+func (facts *Facts) hostsFor(decision *Decision, expected [][]string) *Spare {
 	if facts.sparesReported() {
 		spare := &Spare{}
 		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
@@ -147,19 +133,10 @@ func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
 }
 
-// sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
-func sparesUntil(plan *Plan) time.Time {
-	var next time.Time
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.Spare.blocks() {
-			next = health.Earliest(next, decision.Spare.Until)
-		}
-	}
-	return next
-}
-
 // WaitsForSpare reports whether a remediation waits for a spare host.
-func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
+func (plan *Plan) WaitsForSpare() bool {
+	return slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].Spare.blocks() })
+}
 
 // spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
 // over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
