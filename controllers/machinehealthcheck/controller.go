@@ -163,9 +163,9 @@ func (r *Reconciler) tellOthers(state *observed, next *remembered) {
 	default:
 		return
 	}
-	for i, other := range state.others {
-		if other.acting && state.Overlaps[i].Shared > 0 {
-			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}, in)
+	for _, other := range state.Overlaps {
+		if other.Acting && other.Shared > 0 {
+			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}, in)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -150,12 +151,17 @@ type Outage struct {
 	Silent, Reported bool
 }
 
-// Overlap is another check of the cluster: Shared is how many targets of this one it selects too, Older that it is older than this one, and
-// Acting that kubemend acts on it.
+// Overlap is another check of the cluster that is not paused: Shared is how many targets of this one it selects too, Older that it is older
+// than this one, and Acting that kubemend acts on it.
 type Overlap struct {
 	Name          string
 	Shared        int
 	Older, Acting bool
+
+	selector labels.Selector
+	// template is the name of the one that its requests are made from; empty if they are not, or of another kind than those of this check.
+	template string
+	opinions map[types.UID]Opinion
 }
 
 // Link is what is known of the connection to a workload cluster.

@@ -27,15 +27,14 @@ type observed struct {
 	Facts
 	// view is the workload cluster.
 	view workload.View
-	// selector is the check's, others are the other checks of the cluster.
+	// selector is the check's.
 	selector labels.Selector
-	others   []otherCheck
 	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
 	// the Cluster since this process was started.
 	answering map[string]bool
 
 	remediation remediation
-	sparesBegun int // as spares.begun was before the hosts were read
+	sparesAsked map[types.UID]time.Time // what spares had when the hosts were read
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
@@ -256,16 +255,6 @@ func (state *observed) lookAgainIn(d time.Duration) {
 	}
 }
 
-// otherCheck is another check of the same cluster that is not paused.
-type otherCheck struct {
-	name     string
-	selector labels.Selector
-	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
-	older    bool   // older than the check whose reconcile this is
-	acting   bool   // this manager acts on it
-	opinions map[types.UID]Opinion
-}
-
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
 func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) error {
 	list := &clusterv1.MachineHealthCheckList{}
@@ -279,16 +268,16 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
-			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
+			overlap := Overlap{Name: other.Name, selector: selector, Older: older(other, state.Check)}
+			overlap.Acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
 				capi.Covers(r.WatchFilterValue, other, state.Cluster)
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
-				another.template = ref.Name
+				overlap.template = ref.Name
 			}
-			state.others = append(state.others, another)
+			state.Overlaps = append(state.Overlaps, overlap)
 		}
 	}
-	slices.SortFunc(state.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(state.Overlaps, func(a, b Overlap) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
 }
 

@@ -34,7 +34,7 @@ func powerCycled(t *Target) {
 // otherCheckWith gives the observed state another check that selects everything and names a template.
 func otherCheckWith(template string) func(*observed) {
 	return func(w *observed) {
-		w.others = append(w.others, otherCheck{name: "otherCheck", selector: labels.Everything(), template: template})
+		w.Overlaps = append(w.Overlaps, Overlap{Name: "otherCheck", selector: labels.Everything(), template: template})
 	}
 }
 

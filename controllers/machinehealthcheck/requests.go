@@ -270,7 +270,7 @@ func (state *observed) ownership(target *Target) Ownership {
 	owned := ownershipOf(state.Check, target.Machine, target.Request)
 	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
 	if owned == AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range state.others {
+		for _, other := range state.Overlaps {
 			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
 				return ForeignRequest
 			}

@@ -10,6 +10,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
@@ -231,39 +233,33 @@ func firstOf(names []string) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Sibling is what matters of a machine to how many machines its owner has still to make.
+// Sibling is one of the machines of an owner, and when the owner was asked to replace it; zero if it was not, or does not.
 type Sibling struct {
-	Created time.Time
-	// Asked is when the owner was asked to replace it; zero if it was not, or does not.
-	Asked    time.Time
-	Deleting bool
+	*clusterv1.Machine
+	Asked time.Time
 }
 
-// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner
-// was asked. Each new one replaces one.
-func ToCome(siblings []Sibling) []int {
-	var asked []int
-	for i, s := range siblings {
-		if !s.Asked.IsZero() {
-			asked = append(asked, i)
+// ToCome are those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked. Each
+// new one replaces one. Those that were asked for last go first: their replacement is among the newest.
+func ToCome(siblings []Sibling) []*clusterv1.Machine {
+	var open []*clusterv1.Machine
+	made, latest := 0, slices.Clone(siblings)
+	slices.SortStableFunc(latest, func(a, b Sibling) int { return b.Asked.Compare(a.Asked) })
+	for _, asked := range latest {
+		if asked.Asked.IsZero() {
+			break
 		}
-	}
-	slices.SortStableFunc(asked, func(a, b int) int { return siblings[b].Asked.Compare(siblings[a].Asked) })
-	var open []int
-	made := 0
-	for _, i := range asked { // those that were asked last first: their replacement is among the newest
-		since, newer := siblings[i].Asked.Truncate(time.Second), 0
-		for _, s := range siblings {
-			if s.Asked.IsZero() && !s.Deleting && !s.Created.Before(since) {
+		since, newer := asked.Asked.Truncate(time.Second), 0
+		for _, sibling := range siblings {
+			if sibling.Asked.IsZero() && !Deleting(sibling.Machine) && !sibling.CreationTimestamp.Time.Before(since) {
 				newer++
 			}
 		}
 		if newer > made {
 			made++
-			continue
+		} else {
+			open = append(open, asked.Machine)
 		}
-		open = append(open, i)
 	}
-	slices.Sort(open)
 	return open
 }

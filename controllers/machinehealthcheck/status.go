@@ -124,37 +124,21 @@ func statusEvery(targets int) time.Duration {
 	return 0
 }
 
-// putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
+// putOff is when the status is written, if the last time was a moment ago and no condition differs but in numbers, which are in messages:
+// these are what events are about, and what other controllers act on. Zero if it is written now.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	due := state.before.statusAt.Add(statusEvery(len(state.Targets)))
-	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) {
-		return time.Time{}
-	}
-	if !equality.Semantic.DeepEqual(withoutNumbers(&state.Check.Status), withoutNumbers(&next.Status)) {
+	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) ||
+		state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
+		!slices.EqualFunc(state.Check.Status.Conditions, next.Status.Conditions, func(a, b metav1.Condition) bool {
+			return sameCondition(a, b) && a.ObservedGeneration == b.ObservedGeneration
+		}) ||
+		!slices.EqualFunc(state.Check.GetV1Beta1Conditions(), next.GetV1Beta1Conditions(), func(a, b clusterv1.Condition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Severity == b.Severity
+		}) {
 		return time.Time{}
 	}
 	return due
-}
-
-// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of
-// the older flavour that has another message has another time too.
-func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
-	rest := *status
-	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
-	rest.Conditions = slices.Clone(status.Conditions)
-	for i := range rest.Conditions {
-		rest.Conditions[i].Message = ""
-	}
-	if status.Deprecated != nil && status.Deprecated.V1Beta1 != nil {
-		older := slices.Clone(status.Deprecated.V1Beta1.Conditions)
-		for i := range older {
-			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
-		}
-		rest.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{
-			V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older},
-		}
-	}
-	return rest
 }
 
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.

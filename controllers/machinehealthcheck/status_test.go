@@ -124,8 +124,10 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 	w := aCheck(a("a", health.Healthy), a("b", health.Healthy))
 	w.Targets[0].Machine.Labels = map[string]string{"pool": "x"}
 	selector := labels.SelectorFromSet(labels.Set{"pool": "x"})
-	w.others = []otherCheck{{name: "newer", selector: selector, acting: true}, {name: "older", selector: selector, older: true}, {name: "elsewhere", selector: labels.Nothing()}}
-	w.Overlaps = []Overlap{{Name: "newer", Acting: true}, {Name: "older", Older: true}, {Name: "elsewhere"}}
+	w.Overlaps = []Overlap{
+		{Name: "newer", Acting: true, selector: selector}, {Name: "older", Older: true, selector: selector},
+		{Name: "elsewhere", selector: labels.Nothing()},
+	}
 	targets := w.Targets
 	w.Targets = nil
 	for _, target := range targets {

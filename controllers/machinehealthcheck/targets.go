@@ -62,11 +62,10 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*Target, 0, len(list))
-	for i := range state.others {
-		other := &state.others[i]
+	for i := range state.Overlaps {
+		other := &state.Overlaps[i]
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
-		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
-		state.Overlaps = append(state.Overlaps, Overlap{Name: other.name, Older: other.older, Acting: other.acting})
+		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -109,21 +108,22 @@ func (state *observed) add(machine *clusterv1.Machine) {
 	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 		added.OwnerKindSilent = !state.answering[owner.Kind]
 	}
-	for i, other := range state.others {
+	for i := range state.Overlaps {
+		other := &state.Overlaps[i]
 		if !other.selector.Matches(labels.Set(machine.Labels)) {
 			continue
 		}
 		if !leftAlone {
-			state.Overlaps[i].Shared++
+			other.Shared++
 		}
 		switch {
-		case other.acting:
+		case other.Acting:
 			opinion := other.opinions[machine.UID]
-			opinion.Check, opinion.Older = other.name, other.older
+			opinion.Check, opinion.Older = other.Name, other.Older
 			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
-		case other.older && added.OlderCheck == "":
-			added.OlderCheck = other.name
+		case other.Older && added.OlderCheck == "":
+			added.OlderCheck = other.Name
 		}
 	}
 	if leftAlone {
