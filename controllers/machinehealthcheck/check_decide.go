@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -109,9 +110,9 @@ func coolingUntil(facts *Facts, plan *Plan) string {
 func leftToCycles(plan *Plan) string {
 	var left []string
 	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.leftToCycle() {
-			cycle := decision.Target.Cycle
-			left = append(left, fmt.Sprintf("%s to %s %s", decision.Target.Name, cycle.Kind, cycle.Name))
+		target, state := plan.Decisions[i].Target, plan.Decisions[i].Verdict.State
+		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
+			left = append(left, fmt.Sprintf("%s to %s %s", target.Name, target.Cycle.Kind, target.Cycle.Name))
 		}
 	}
 	if len(left) == 0 {

@@ -62,7 +62,10 @@ func needs(facts *Facts, plan *Plan) Needs {
 	some := func(needs func(decision *Decision) bool) bool {
 		return slices.ContainsFunc(plan.Open, func(i int) bool { return needs(plan.Decisions[i]) })
 	}
-	if !facts.Read.Cycles && some((*Decision).needsCycles) {
+	if !facts.Read.Cycles && some(func(decision *Decision) bool {
+		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+		return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
+	}) {
 		return Needs{Cycles: true}
 	}
 	var needed Needs
@@ -87,11 +90,6 @@ func (decision *Decision) NeedsHost(facts *Facts) bool {
 	until := health.UpdatingUntil(machine, facts.Now)
 	longUpdate := !until.IsZero() && !facts.Now.Before(until)
 	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
-}
-
-func (decision *Decision) needsCycles() bool {
-	due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-	return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
@@ -279,24 +277,43 @@ func (facts *Facts) oneMay(plan *Plan) bool {
 	})
 }
 
+const (
+	// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, as after a start.
+	hearsSoon = 10 * time.Second
+	// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A
+	// check whose webhook does not answer would else keep the others waiting for ever.
+	yieldsFor = time.Minute
+)
+
 // putOff is what a remediation of target waits for now that is due: what was just seen may be the first of many, and no machine starts
-// before all its checks have judged it, or while it is the turn of another one.
+// before all its checks have judged it, but not for ever, since a kind of requests may never be read; nor while it is the turn of another
+// check that finds it unhealthy.
 func (facts *Facts) putOff(target *Target) PutOff {
-	heard, yields := facts.Memory.hearsUntil(target.UID, facts.Now), facts.yieldsUntil(target)
+	since, known := facts.Memory.NotHealthy[target.UID]
+	if !known {
+		since = facts.Now
+	}
+	waits := func(other Opinion) bool { return other.State == health.Unhealthy && !other.InFlight }
+	tried, failed := facts.Memory.Refused[target.UID]
+	heard, yields := since.Add(CyclesUnreadFor), tried.Add(yieldsFor)
 	switch {
 	case target.unheard() != nil && facts.Now.Before(heard):
-		looks := heard.Add(hearsSoon - CyclesUnreadFor)
+		looks := since.Add(hearsSoon)
 		if !facts.Now.Before(looks) {
 			looks = heard
 		}
 		return PutOff{Reason: OtherCheckUnheard, Until: heard, Recheck: looks}
-	case facts.Now.Before(yields):
+	case failed && facts.Now.Before(yields) && slices.ContainsFunc(target.Others, waits):
 		return PutOff{Reason: OtherCheckGoesFirst, Until: yields, Recheck: yields}
-	case facts.Limited:
-		settled := facts.Memory.settledAt(target.UID, facts.Now)
-		return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
+	case !facts.Limited:
+		return PutOff{}
+	case facts.Memory.ShortCircuited:
+		since = facts.Now // if few enough are unhealthy in this reconcile, it is the first one
+	case facts.Memory.Calm.After(since):
+		since = facts.Memory.Calm
 	}
-	return PutOff{}
+	settled := since.Add(Settling)
+	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
 // next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is known

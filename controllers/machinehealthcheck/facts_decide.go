@@ -285,11 +285,6 @@ func (decision *Decision) Acts() bool {
 	return marks || decision.Starts() || decision.Step == DeleteRequest
 }
 
-// leftToCycle reports whether the machine is unhealthy and left to a power cycle that the check did not request.
-func (decision *Decision) leftToCycle() bool {
-	return decision.Target.Cycle != nil && decision.Verdict.State == health.Unhealthy && !Deleting(decision.Target.Machine)
-}
-
 // Blocker is a rule that keeps a remediation from starting, with its words; of one that is not told they are empty.
 type Blocker struct {
 	Rule Reason

@@ -63,8 +63,6 @@ type remembered struct {
 	did map[types.UID]undone.Did[string]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
-	// blocked is how many machines were blocked by what.
-	blocked map[Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -140,7 +138,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
+		lost: state.before.lost, unread: state.unread, answering: state.answering, wrote: map[string]bool{},
 		did: maps.Clone(state.before.did),
 	}
 	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
@@ -200,7 +198,7 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	case begun && (o.Step == CreateRequest || asksOwner):
 		next.decided.Began(o.Target.UID, asksOwner)
 	case o.Starts():
-		next.decided.NotBegun(o.Target.UID)
+		next.decided.revise(o.Target.UID, func(opinion *Opinion) { opinion.InFlight = false })
 	}
 }
 

@@ -102,7 +102,7 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 	if state.Settled() {
 		measureState(state, plan, labels)
 	}
-	measureBlocked(state, labels, blocked(plan))
+	measureBlocked(plan, labels)
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
@@ -143,27 +143,23 @@ func measureState(state *observed, plan *Plan, labels []string) {
 	}
 }
 
-// measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
-func measureBlocked(state *observed, labels []string, blocked map[Reason]int) {
-	for reason := range state.before.blocked {
-		if _, still := blocked[reason]; !still {
-			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
-		}
-	}
-	for reason, n := range blocked {
-		blockedMachines.WithLabelValues(append(labels, string(reason))...).Set(float64(n))
-	}
-}
-
-// blocked is how many unhealthy machines are blocked by what first.
-func blocked(plan *Plan) map[Reason]int {
-	machinesBy := map[Reason]int{}
+// measureBlocked exports how many unhealthy machines which blocker keeps from being remediated, the first one of each, and nothing of
+// blockers that are no more.
+func measureBlocked(plan *Plan, labels []string) {
+	blocked := map[Reason]int{}
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
-			machinesBy[decision.Blockers[0].Rule]++
+			blocked[decision.Blockers[0].Rule]++
 		}
 	}
-	return machinesBy
+	for i := range rules {
+		values := append(labels, string(rules[i].Reason))
+		if n := blocked[rules[i].Reason]; n > 0 {
+			blockedMachines.WithLabelValues(values...).Set(float64(n))
+		} else {
+			blockedMachines.DeleteLabelValues(values...)
+		}
+	}
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.

@@ -62,7 +62,8 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 		}
 		switch {
 		case target.Node != nil || target.OtherNode != nil || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
-		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
+		case !state.mayStart(target) && MarkedUnhealthy(target.Machine) &&
+			Failed(target.Machine).Reason == clusterv1.MachineHealthCheckNodeDeletedReason: // an earlier reconcile confirmed it
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -95,12 +96,6 @@ func (state *observed) mayStart(target *Target) bool {
 	}
 	asked := ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
 	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
-}
-
-// markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func markedNodeDeleted(machine *clusterv1.Machine) bool {
-	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.

@@ -55,7 +55,11 @@ func (state *observed) missing(why, fix string) {
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	state.Template = Template{Known: true}
 	ref := state.Check.Spec.Remediation.TemplateRef
-	if err := r.nameKinds(ctx, state, ref); err != nil {
+	var named []schema.GroupVersionKind // what the check named before is watched no longer than somebody needs it
+	if template := remediationrequest.TemplateKind(ref); ref.IsDefined() && remediationrequest.Refusal(template) == nil {
+		named = []schema.GroupVersionKind{template, remediationrequest.KindOf(template)}
+	}
+	if err := r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), named...); err != nil {
 		state.Trouble = append(state.Trouble, err)
 	}
 	if ref.IsDefined() {
@@ -68,15 +72,6 @@ func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 		}
 	}
 	r.observeOrphans(ctx, state)
-}
-
-// nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
-func (r *Reconciler) nameKinds(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
-	template := remediationrequest.TemplateKind(ref)
-	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
-		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check))
-	}
-	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), template, remediationrequest.KindOf(template))
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.

@@ -102,11 +102,14 @@ func (facts *Facts) hostsFor(decision *Decision, expected [][]string) *Spare {
 		return spare
 	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
+	// One more machine that may take these hosts could leave another one without any, which has no other host then. One that may find none
+	// anyway does not count.
+	oneTooMany := func(others []string) bool { return share(others, hosts) && wanting(others, expected) == len(others) }
 	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
 		spare.Lacks = SpareHostsUnread
-	case spare.Fit <= spare.Expected, oneTooMany(hosts, expected):
+	case spare.Fit <= spare.Expected, slices.ContainsFunc(expected, oneTooMany):
 		spare.Lacks = NoSpareHost
 	}
 	return spare
@@ -123,21 +126,8 @@ func wanting(hosts []string, expected [][]string) int {
 	return n
 }
 
-// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then.
-// One that may find none anyway does not count.
-func oneTooMany(hosts []string, expected [][]string) bool {
-	return slices.ContainsFunc(expected, func(others []string) bool {
-		return share(others, hosts) && wanting(others, expected) == len(others)
-	})
-}
-
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
-}
-
-// WaitsForSpare reports whether a remediation waits for a spare host.
-func (plan *Plan) WaitsForSpare() bool {
-	return slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].Spare.blocks() })
 }
 
 // spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is

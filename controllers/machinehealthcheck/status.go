@@ -115,20 +115,13 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what
-// it costs to write and to watch grows with them.
-func statusEvery(targets int) time.Duration {
-	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
-		return d
-	}
-	return 0
-}
-
-// putOff is when the status is written, if the last time was a moment ago and no condition differs but in numbers, which are in messages:
+// putOff is when the status of a check with many targets is written, each of which it names, so that what it costs to write and to watch
+// grows with them; if the last time was a moment ago and no condition differs but in numbers, which are in messages:
 // these are what events are about, and what other controllers act on. Zero if it is written now.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	due := state.before.statusAt.Add(statusEvery(len(state.Targets)))
-	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) ||
+	every := time.Duration(len(state.Targets)) * 400 * time.Microsecond
+	due := state.before.statusAt.Add(every)
+	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) ||
 		state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
 		!slices.EqualFunc(state.Check.Status.Conditions, next.Status.Conditions, func(a, b metav1.Condition) bool {
 			return sameCondition(a, b) && a.ObservedGeneration == b.ObservedGeneration

@@ -318,20 +318,16 @@ func SlimMachine(obj any) (any, error) {
 		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
 		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
 		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
-		slim.SetV1Beta1Conditions(slimV1Beta1(machine.GetV1Beta1Conditions()))
+		older := slices.Clone(machine.GetV1Beta1Conditions())
+		for i := range older {
+			cond := &older[i]
+			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+			cond.Severity = workload.Interned(cond.Severity)
+			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+		}
+		slim.SetV1Beta1Conditions(older)
 	}
 	return slim, nil
-}
-
-func slimV1Beta1(conditions clusterv1.Conditions) clusterv1.Conditions {
-	slim := slices.Clone(conditions)
-	for i := range slim {
-		cond := &slim[i]
-		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
-		cond.Severity = workload.Interned(cond.Severity)
-		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
-	}
-	return slim
 }
 
 // SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
