@@ -25,7 +25,11 @@ const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedConditi
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
 	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
-		return []metav1.Condition{condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, facts.pausedForAll())}
+		var why []string
+		for _, pause := range facts.pauses() {
+			why = append(why, pause.wire)
+		}
+		return []metav1.Condition{condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(why, ", "))}
 	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (Claimed(facts.Check) || facts.ActsUnclaimed):
 		return []metav1.Condition{plan.Allowed}
 	case facts.Mode != Active:
@@ -49,18 +53,6 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 
 func condition(kind string, status metav1.ConditionStatus, reason, message string) metav1.Condition {
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
-}
-
-// pausedForAll is Cluster API's message of the condition Paused.
-func (facts *Facts) pausedForAll() string {
-	var why []string
-	if ClusterPaused(facts.Cluster) {
-		why = append(why, "Cluster spec.paused is set to true")
-	}
-	if _, paused := facts.pausedBy(); paused {
-		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
-	}
-	return strings.Join(why, ", ")
 }
 
 // limit is what blocks all machines of the check; nil if nothing does.

@@ -257,13 +257,12 @@ func (state *observed) lookAgainIn(d time.Duration) {
 
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
 func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) error {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(state.Check.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: state.Check.Spec.ClusterName}); err != nil {
-		return fmt.Errorf("list the checks of cluster %s/%s: %w", state.Check.Namespace, state.Check.Spec.ClusterName, err)
+	checks, err := listChecks(ctx, r.Client, client.ObjectKey{Namespace: state.Check.Namespace, Name: state.Check.Spec.ClusterName})
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
+	for i := range checks {
+		other := &checks[i]
 		if other.Name == state.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, state.Cluster, Act) == Paused {
 			continue
 		}
@@ -279,6 +278,30 @@ func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) er
 	}
 	slices.SortFunc(state.Overlaps, func(a, b Overlap) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// listChecks are the checks of a cluster. They are shared: read only.
+func listChecks(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]clusterv1.MachineHealthCheck, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the checks of cluster %s: %w", cluster, err)
+	}
+	return list.Items, nil
+}
+
+// listMachines are the machines of a cluster. They are shared: read only.
+func listMachines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
+	}
+	machines := make([]*clusterv1.Machine, len(list.Items))
+	for i := range list.Items {
+		machines[i] = &list.Items[i]
+	}
+	return machines, nil
 }
 
 // older orders checks: the one that was created first is older; of two made in the same second, the first by name.

@@ -262,25 +262,16 @@ func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, err
 // machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
 // machine that has not changed is the same pointer as the last time.
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
-	if r.machines != nil {
-		objs, err := r.machines.ByIndex(byCluster, cluster.String())
-		if err != nil {
-			return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
-		}
-		machines := make([]*clusterv1.Machine, len(objs))
-		for i, obj := range objs {
-			machines[i] = obj.(*clusterv1.Machine)
-		}
-		return machines, nil
+	if r.machines == nil {
+		return listMachines(ctx, r.Client, cluster)
 	}
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+	objs, err := r.machines.ByIndex(byCluster, cluster.String())
+	if err != nil {
 		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
 	}
-	machines := make([]*clusterv1.Machine, len(list.Items))
-	for i := range list.Items {
-		machines[i] = &list.Items[i]
+	machines := make([]*clusterv1.Machine, len(objs))
+	for i, obj := range objs {
+		machines[i] = obj.(*clusterv1.Machine)
 	}
 	return machines, nil
 }

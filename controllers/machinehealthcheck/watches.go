@@ -219,15 +219,14 @@ func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []
 
 // checksIn returns the checks of a cluster that select a machine with these labels, or all of them if machine is nil.
 func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+	listed, err := listChecks(ctx, r.Client, cluster)
+	if err != nil {
 		return nil // the cache is shutting down
 	}
 	var checks []reconcile.Request
-	for i := range list.Items {
-		if selector, err := selectorOf(&list.Items[i]); machine == nil || err == nil && selector.Matches(machine) {
-			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for i := range listed {
+		if selector, err := selectorOf(&listed[i]); machine == nil || err == nil && selector.Matches(machine) {
+			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listed[i])})
 		}
 	}
 	return checks
