@@ -92,7 +92,6 @@ type Clusters interface {
 // Kinds are the kinds of templates and requests that are in use.
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	InUse() []schema.GroupVersionKind
 	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
@@ -175,7 +174,7 @@ func (r *Reconciler) tellOthers(state *observed, next *remembered) {
 func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
 	r.forget(key, state != nil)
 	if state == nil {
-		return ctrl.Result{}, r.Kinds.Named(ctx, key)
+		return ctrl.Result{}, nil
 	}
 	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), nil))
 	if apierrors.IsConflict(err) {

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -42,9 +41,6 @@ func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bo
 }
 
 func (*brokenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (*brokenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
-}
 func (*brokenKinds) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
 }
 

@@ -55,13 +55,6 @@ func (state *observed) missing(why, fix string) {
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	state.Template = Template{Known: true}
 	ref := state.Check.Spec.Remediation.TemplateRef
-	var named []schema.GroupVersionKind // what the check named before is watched no longer than somebody needs it
-	if template := remediationrequest.TemplateKind(ref); ref.IsDefined() && remediationrequest.Refusal(template) == nil {
-		named = []schema.GroupVersionKind{template, remediationrequest.KindOf(template)}
-	}
-	if err := r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), named...); err != nil {
-		state.Trouble = append(state.Trouble, err)
-	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, state, ref)
 		if state.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -71,9 +70,6 @@ func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, e
 	return false, k.err
 }
 func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (k forbiddenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
-}
 
 func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
@@ -113,8 +109,8 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
 			kinds := &askedKinds{}
 			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
-			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
-				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
+			if len(kinds.ready) > 0 {
+				t.Errorf("it would be watched: %v", kinds.ready)
 			}
 			next := statusAfter(w, decide(w), nil)
 			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
@@ -137,17 +133,12 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 // askedKinds note what they are asked of.
 type askedKinds struct {
 	forbiddenKinds
-	ready, named []schema.GroupVersionKind
+	ready []schema.GroupVersionKind
 }
 
 func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.ready = append(k.ready, kind)
 	return true, nil
-}
-
-func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...schema.GroupVersionKind) error {
-	k.named = append(k.named, kinds...)
-	return nil
 }
 
 // What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without

@@ -13,7 +13,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,14 +42,11 @@ type Kinds[T client.Object] struct {
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
 	mayWatch  MayWatch // nil: all may be watched
-	anybodys  bool     // see KeepWhileAny
 	clock     clock.PassiveClock
 
 	mu    sync.Mutex // never held while a watch begins: see begin
 	known map[schema.GroupVersionKind]*known
-	names map[types.NamespacedName][]schema.GroupVersionKind // of each check
-	begun int                                                // how many watches were begun, and ended: see Ended
-	ended int
+	begun int // how many watches were begun
 }
 
 // known is what is known of one kind.
@@ -62,9 +58,6 @@ type known struct {
 	// meanwhile.
 	beginning, ending bool
 	polled            bool // see Polled
-	named             int  // how many checks name it
-	// idle says that it is watched although no check names it: there may be requests of a check that does not any more.
-	idle bool
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
 	asked  time.Time
@@ -83,7 +76,7 @@ const believed = 10 * time.Second
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty, clock: clock.RealClock{},
-		known: map[schema.GroupVersionKind]*known{}, names: map[types.NamespacedName][]schema.GroupVersionKind{},
+		known: map[schema.GroupVersionKind]*known{},
 	}
 }
 
@@ -227,16 +220,16 @@ func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKin
 		return is.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
 	}) {
 		if _, err := k.list(ctx, other); Missing(err) {
-			k.drop(ctx, other, false)
+			k.drop(ctx, other)
 		}
 	}
 }
 
-// drop ends the watch of a kind, or if it is to be idle, unless a check names it by now. For callers meanwhile it is not ready.
-func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle bool) {
+// drop ends the watch of a kind. For callers meanwhile it is not ready.
+func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 	k.mu.Lock()
 	is := k.of(kind)
-	if is.beginning || idle && is.named > 0 {
+	if is.beginning {
 		k.mu.Unlock()
 		return
 	}
@@ -250,15 +243,6 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle 
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	is.ending = false
-	k.ended++
-}
-
-// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits
-// for one to be gone has to look again.
-func (k *Kinds[T]) Ended() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ended
 }
 
 // list asks the API server itself for one object of a kind.
@@ -365,10 +349,6 @@ func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, m
 			return err
 		case len(marked) > 0:
 			_, err = k.Ready(ctx, kind)
-			k.mu.Lock()
-			is := k.of(kind)
-			is.idle = is.idle || is.named == 0 // it is watched for what was found of it, whether a check names it or not
-			k.mu.Unlock()
 			return err
 		}
 	}
