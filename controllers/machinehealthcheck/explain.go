@@ -37,22 +37,6 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	return explained(state, plan), nil
 }
 
-// explained explains p, with the conditions that the check would have.
-func explained(state *observed, plan *Plan) *explain.Check {
-	check := MachineHealthCheck(&state.Facts, plan)
-	if check.CountedByStatus {
-		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
-	} else {
-		check.Conditions = statusAfter(state, plan, nil).Status.Conditions
-	}
-	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
-	written := ConditionOf(state.Check, mendv1.Effective)
-	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
-		meta.SetStatusCondition(&check.Conditions, *written)
-	}
-	return check
-}
-
 // Unselected says why check does not select machine, as a clause that follows "because": of another cluster, or which label; empty if it
 // selects it. An empty selector selects nothing. (Cluster API.)
 func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) string {
@@ -108,12 +92,14 @@ func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
 }
 
-// MachineHealthCheck explains the plan for facts.
-func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
+// explained explains plan, with the conditions that the check would have.
+func explained(state *observed, plan *Plan) *explain.Check {
+	facts := &state.Facts
 	check := &explain.Check{Check: cliv1.Check{
 		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
 		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
+	check.Conditions = explainedConditions(state, plan)
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == explain.Acting {
 		check.ModeDetail = ""
 	}
@@ -124,15 +110,18 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		check.Next = idleNext(facts, plan)
 		return check
 	}
-	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
+	if check.Counts = plan.Population; facts.Counted != nil {
+		check.CountedByStatus, check.StatusChanged = true, cliv1.Moment(StatusChanged(facts.Check))
+	}
 	for _, err := range facts.Trouble {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
-	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
-	if plan.Allowed.Message != "" {
-		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
-	} else if spares >= 0 {
-		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
+	says := plan.Allowed
+	if spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable }); says.Message == "" && spares >= 0 {
+		says = plan.Conditions[spares]
+	}
+	if says.Message != "" {
+		check.Reason, check.Message = says.Reason, says.Message
 	}
 	check.SetLimits(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
@@ -148,6 +137,20 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	outageFirst(check)
 	check.Next = explain.Soonest(check.Targets)
 	return check
+}
+
+// explainedConditions are those that the check would have, or for a reader that has not counted all machines has. A reader has neither what
+// kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
+func explainedConditions(state *observed, plan *Plan) []metav1.Condition {
+	if state.Counted != nil && !state.Idle() {
+		return state.Check.Status.Conditions
+	}
+	conditions := statusAfter(state, plan, nil).Status.Conditions
+	written := ConditionOf(state.Check, mendv1.Effective)
+	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
+		meta.SetStatusCondition(&conditions, *written)
+	}
+	return conditions
 }
 
 // outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
@@ -183,31 +186,45 @@ func idleNext(facts *Facts, plan *Plan) explain.Step {
 
 // machineTarget explains the decision about one machine.
 func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
-	machine, verdict := d.Target, d.Verdict
-	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+	machine, verdict, namespace := d.Target, d.Verdict, facts.Check.Namespace
+	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Owner: "its owner", Target: cliv1.Target{
+		Reference: explain.Ref{Kind: "Machine", Namespace: namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
+		Action: &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)},
 	}}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
-	if request := machine.Request; request != nil {
-		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
-		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
-	} else if d.InFlight {
-		asked := ConditionOf(machine, OwnerRemediated)
-		if facts.Template.Unread && asked == nil {
-			asked = ConditionOf(machine, ExternallyRemediated)
-		}
-		target.InFlightSince = cliv1.Moment(Since(asked))
+	owner := metav1.GetControllerOf(machine)
+	if owner != nil {
+		target.Owner = owner.Kind + " " + owner.Name
 	}
-	if target.InFlight && OwnerOf(machine.Machine) != NotAsked {
+	if target.Remediator = target.Owner; facts.Template.External {
+		target.Remediator, target.Action.Kind = facts.Template.Kind, cliv1.CreateRemediationRequest
+		target.Action.Target = &explain.Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}
+	} else if owner != nil {
+		target.Action.Target = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
+	}
+	asked := ConditionOf(machine, OwnerRemediated)
+	if request := machine.Request; request != nil {
+		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
+	} else if since := asked; d.InFlight {
+		if facts.Template.Unread && since == nil {
+			since = ConditionOf(machine, ExternallyRemediated)
+		}
+		target.InFlightSince = cliv1.Moment(Since(since))
+	}
+	waits := target.InFlight && OwnerOf(machine.Machine) != NotAsked
+	if target.OwnerAsked = waits || target.InFlight && machine.Request == nil && !facts.Template.Unread; target.OwnerAsked && asked != nil {
+		target.OwnerReason = asked.Reason
+	}
+	if waits {
 		answer := OwnerAnswer(machine.Machine)
 		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
 		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
 	}
-	setOwner(&target, facts, machine)
 	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
 			if d.Blockers[i].Reason != "" {
@@ -217,21 +234,6 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	}
 	target.Next = machineNext(facts, d, &target)
 	return target
-}
-
-// setOwner adds what the owner of a machine has to do with its remediation.
-func setOwner(t *explain.Target, facts *Facts, machine *Target) {
-	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || OwnerOf(machine.Machine) != NotAsked)
-	owner := metav1.GetControllerOf(machine)
-	if t.Owner = "its owner"; owner != nil {
-		t.Owner = owner.Kind + " " + owner.Name
-	}
-	if t.Remediator = facts.Template.Kind; !facts.Template.External {
-		t.Remediator = t.Owner
-	}
-	if report := ConditionOf(machine, OwnerRemediated); report != nil && t.OwnerAsked {
-		t.OwnerReason = report.Reason
-	}
 }
 
 // leftAlone explains a machine that its user wants left alone.
@@ -249,18 +251,6 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 		target.Skipped = explain.MachineAnnotated(annotations[0])
 	}
 	return target
-}
-
-// machineAction is what is done about a machine when it is unhealthy.
-func machineAction(facts *Facts, machine *Target) *cliv1.Action {
-	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)}
-	if facts.Template.External {
-		action.Kind = cliv1.CreateRemediationRequest
-		action.Target = &explain.Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}
-	} else if owner := metav1.GetControllerOf(machine); owner != nil {
-		action.Target = &explain.Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}
-	}
-	return action
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.

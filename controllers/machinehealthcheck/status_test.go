@@ -49,18 +49,6 @@ func TestRemediationAllowedIsTheSameInBothFlavours(t *testing.T) {
 	}
 }
 
-func TestAStatusIsTheSameAfterASecondReconcile(t *testing.T) {
-	w := aCheck(a("a", health.Healthy), a("b", health.Unhealthy)).limited("1").external()
-	w.Template.Missing = "it is gone"
-	first := statusAfter(w, decide(w), nil)
-	again := *w
-	again.Check, again.Now = first, noon.Add(time.Hour)
-	if diff := cmp.Diff(first.Status, statusAfter(&again, decide(&again), nil).Status); diff != "" {
-		t.Errorf("the same observed state has another status an hour later (-first +second):\n%s", diff)
-	}
-}
-
-// What was found out once stands until something else is found out: a reconcile that could not look has nothing to say.
 func TestW5TroubleWithTemplatesStandsWhileNothingIsKnown(t *testing.T) {
 	template, request := clusterv1.ExternalRemediationTemplateAvailableV1Beta1Condition, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition
 	cases := map[string]struct {

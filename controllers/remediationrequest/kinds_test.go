@@ -270,7 +270,7 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 	}()
 	<-w.told
 	for range 100 {
-		if ready, err := k.Ready(t.Context(), things); ready || err != nil {
+		if ready, err := k.Ready(t.Context(), things); ready || err != nil || len(k.InUse()) > 0 { // nor does anybody wait for the controller
 			t.Fatal(ready, err)
 		}
 	}
