@@ -168,11 +168,21 @@ func after(state *observed, plan *Plan, done applied) remembered {
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(state *observed, o outcome, kind string) {
-	if o.Decision != nil {
-		next.noteBeginning(o, state.Now)
-	}
 	if o.lost {
 		next.lost = state.Now
+	}
+	if o.Decision == nil {
+		return
+	}
+	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
+	if o.err != nil && (o.Starts() || o.refused != nil) {
+		next.decided.Failed(uid, state.Now)
+	}
+	switch begun := o.requested || o.unsure || o.lost; {
+	case begun && (o.Step == CreateRequest || asksOwner):
+		next.decided.Began(uid, asksOwner)
+	case o.Starts():
+		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
@@ -181,24 +191,10 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		if next.did == nil {
 			next.did = map[types.UID]undone.Did[string]{}
 		}
-		next.did[o.Target.UID] = next.did[o.Target.UID].Again(o.wrote, state.Now)
+		next.did[uid] = next.did[uid].Again(o.wrote, state.Now)
 	}
 	if o.requested && next.inFlight != nil {
-		next.inFlight[o.Target.UID] = kind
-	}
-}
-
-// noteBeginning notes what became of a remediation that was to begin.
-func (next *remembered) noteBeginning(o outcome, now time.Time) {
-	if o.err != nil && (o.Starts() || o.refused != nil) {
-		next.decided.Failed(o.Target.UID, now)
-	}
-	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == RequestOwnerRemediation
-	switch {
-	case begun && (o.Step == CreateRequest || asksOwner):
-		next.decided.Began(o.Target.UID, asksOwner)
-	case o.Starts():
-		next.decided.revise(o.Target.UID, func(opinion *Opinion) { opinion.InFlight = false })
+		next.inFlight[uid] = kind
 	}
 }
 

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -96,30 +97,30 @@ func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingIn
 
 // AddIndexes adds the indexes that reconciles list by.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		obj    client.Object
-		field  string
-		values client.IndexerFunc
-	}{
-		{&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }},
-		{&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
-			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
-		}},
-		{&clusterv1.Machine{}, nodeIndex, func(o client.Object) []string {
-			m := o.(*clusterv1.Machine)
-			if m.Status.NodeRef.Name == "" {
-				return nil
-			}
-			keys := []string{nodeKey(m.Spec.ClusterName, m.Status.NodeRef.Name)}
-			if id := m.Spec.ProviderID; id != "" {
-				keys = append(keys, nodeKey(m.Spec.ClusterName, strings.ToLower(id)))
-			}
-			return keys
-		}},
-	} {
-		if err := indexer.IndexField(ctx, index.obj, index.field, index.values); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.obj, index.field, err)
+	clusterOf := func(o client.Object) []string {
+		if machine, ok := o.(*clusterv1.Machine); ok {
+			return []string{machine.Spec.ClusterName}
 		}
+		return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
+	}
+	nodesOf := func(o client.Object) []string {
+		machine := o.(*clusterv1.Machine)
+		if machine.Status.NodeRef.Name == "" {
+			return nil
+		}
+		keys := []string{nodeKey(machine.Spec.ClusterName, machine.Status.NodeRef.Name)}
+		if id := machine.Spec.ProviderID; id != "" {
+			keys = append(keys, nodeKey(machine.Spec.ClusterName, strings.ToLower(id)))
+		}
+		return keys
+	}
+	err := errors.Join(
+		indexer.IndexField(ctx, &clusterv1.Machine{}, clusterIndex, clusterOf),
+		indexer.IndexField(ctx, &clusterv1.MachineHealthCheck{}, clusterIndex, clusterOf),
+		indexer.IndexField(ctx, &clusterv1.Machine{}, nodeIndex, nodesOf),
+	)
+	if err != nil {
+		return fmt.Errorf("index machines and checks: %w", err)
 	}
 	return nil
 }
