@@ -74,7 +74,6 @@ func (facts *Facts) pauses() []pause {
 	return pauses
 }
 
-// paused is what pauses a check, as a sentence and in a few words.
 func (facts *Facts) paused() (text, detail string) {
 	pauses := facts.pauses()
 	switch len(pauses) {

@@ -21,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// writers is how many machines of one check are written at the same time.
 const writers = 32
 
 // outcome is what became of the decision about one machine.
@@ -47,7 +46,6 @@ type outcome struct {
 	err     error
 }
 
-// applied is what became of a plan.
 type applied struct {
 	outcomes []outcome
 	// status is the check as it was saved; nil if it was not.

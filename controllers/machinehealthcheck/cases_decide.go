@@ -29,7 +29,6 @@ type Rule struct {
 	Words func(*Case) rule.Blocker
 }
 
-// stage is when a rule is asked.
 type stage int
 
 const (
@@ -61,7 +60,6 @@ func blockedAlone(facts *Facts, plan *Plan, decision *Decision) bool {
 	return slices.ContainsFunc(rules, func(r Rule) bool { return r.asked < ofAll && r.Reason != NotActing && r.When(c) })
 }
 
-// ask finds the blockers of decision.
 func ask(facts *Facts, plan *Plan, decision *Decision) {
 	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
 	for i := range rules {
@@ -193,7 +191,6 @@ func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
 	}
 }
 
-// inQueue is how many wait because of how many are remediated at once.
 func inQueue(c *Case) rule.Blocker {
 	waiting, inFlight := c.plan.Population.Waiting-c.plan.Grant.Start, c.plan.Population.InFlight+c.plan.Grant.Start
 	wait := "remediations wait"
@@ -229,7 +226,6 @@ func (c *Case) arithmetic() string {
 		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), c.Limits.AtMost)
 }
 
-// noTemplate is why no request can be made for any machine.
 func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
 
 // foreignRequest is why none is made for target, for which one exists.
@@ -267,7 +263,6 @@ func are(n int) string {
 	return "are"
 }
 
-// counts is where a person finds the numbers that a condition of a machine leaves out.
 func (c *Case) counts() string {
 	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.Check.Name + " has the numbers"
 }

@@ -75,7 +75,6 @@ func (facts *Facts) counted(status metav1.ConditionStatus, reason, message strin
 	return stored.Message
 }
 
-// allowed is the condition RemediationAllowed.
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if blocker := limit(facts, plan); blocker != nil {
 		return condition(RemediationAllowed, metav1.ConditionFalse, blocker.Reason, blocker.Text)

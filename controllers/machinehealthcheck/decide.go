@@ -234,7 +234,6 @@ func last(facts *Facts, decision *Decision) int {
 	return 0
 }
 
-// byHand is 1 for a machine that a person has marked, else 0.
 func byHand(decision *Decision) int {
 	if slices.ContainsFunc(decision.Verdict.Findings, func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }) {
 		return 1

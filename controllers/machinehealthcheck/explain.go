@@ -92,7 +92,6 @@ func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
 }
 
-// explained explains plan, with the conditions that the check would have.
 func explained(state *observed, plan *Plan) *explain.Check {
 	facts := &state.Facts
 	check := &explain.Check{Check: cliv1.Check{
@@ -167,7 +166,6 @@ func outageFirst(c *explain.Check) {
 	}
 }
 
-// idleNext is the next step of a check whose machines are not read.
 func idleNext(facts *Facts, plan *Plan) explain.Step {
 	switch {
 	case !facts.Check.DeletionTimestamp.IsZero():
@@ -184,7 +182,6 @@ func idleNext(facts *Facts, plan *Plan) explain.Step {
 	return explain.Step{}
 }
 
-// machineTarget explains the decision about one machine.
 func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	machine, verdict, namespace := d.Target, d.Verdict, facts.Check.Namespace
 	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Owner: "its owner", Target: cliv1.Target{
@@ -236,7 +233,6 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	return target
 }
 
-// leftAlone explains a machine that its user wants left alone.
 func leftAlone(facts *Facts, machine *Target) explain.Target {
 	annotations := LeftAloneBy(machine.Machine)
 	target := explain.Target{

@@ -78,7 +78,6 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	return before
 }
 
-// keep remembers next of a check.
 func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -249,7 +248,6 @@ func ended(state *observed, plan *Plan) map[ending]int {
 	return results
 }
 
-// ending is how a remediation of one kind can be over.
 type ending struct{ kind, result string }
 
 // standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their

@@ -64,7 +64,6 @@ var (
 	}, []string{"namespace", "cluster"})
 )
 
-// ofCheck is a gauge of one check.
 func ofCheck(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append([]string{"namespace", "name", "cluster"}, labels...))
 }
@@ -96,7 +95,6 @@ func measureMode(key types.NamespacedName, state *observed) {
 	modes.WithLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, strings.ToLower(string(acting))).Set(1)
 }
 
-// measure exports what a reconcile saw and did.
 func measure(state *observed, plan *Plan, outcomes []outcome) {
 	labels := []string{state.Check.Namespace, state.Check.Name, state.Check.Spec.ClusterName}
 	if state.Settled() {
@@ -127,7 +125,6 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 	}
 }
 
-// measureState exports what the check's status says too.
 func measureState(state *observed, plan *Plan, labels []string) {
 	p := &plan.Population
 	for state, n := range map[string]int{

@@ -149,7 +149,6 @@ func (state *observed) stateLink() {
 	}
 }
 
-// total is how many targets there are.
 func (state *observed) total() int {
 	if state.Counted != nil {
 		return max(state.Counted.Total, len(state.Targets))

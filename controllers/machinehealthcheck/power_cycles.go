@@ -22,13 +22,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// cycleKinds are the kinds whose remediations switch a host off and on, each in the versions in which it may be served.
 var cycleKinds = [][]schema.GroupVersionKind{
 	{mendv1.GroupVersion.WithKind("HostRemediation")},
 	{infrav1.GroupVersion.WithKind("Metal3Remediation"), infrav1beta1.GroupVersion.WithKind("Metal3Remediation")},
 }
 
-// errListing is that the first list of a kind is under way.
 var errListing = errors.New("its first list is under way")
 
 // observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way

@@ -16,7 +16,6 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
 // writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes wrong

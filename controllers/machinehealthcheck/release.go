@@ -86,7 +86,6 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, conditionsErr)
 }
 
-// checksOf returns the checks that judge machine, or may judge it, by their names.
 func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {
 	listed, err := listChecks(ctx, r.Client, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
 	if err != nil {
@@ -235,17 +234,14 @@ func (r *Releaser) discover(ctx context.Context) error {
 	return nil
 }
 
-// self maps an object to the machine of its name: a machine to itself, a request to its machine.
 func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// machinesOfCheck maps a check to the machines of its Cluster whose conditions it may have to withdraw.
 func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
 }
 
-// machinesOfCluster maps a Cluster to its machines whose conditions a check may have to withdraw.
 func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
 }

@@ -39,7 +39,6 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	return r.next(ctx, state, plan, done, next.failed)
 }
 
-// send sends events, and logs one line for each.
 func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	for _, n := range notes {
 		recorder.Send(r.Recorder, n)

@@ -29,7 +29,6 @@ const (
 	missingKind = 30 * time.Second
 )
 
-// remediation is how the check has its machines remediated by requests.
 type remediation struct {
 	kind schema.GroupVersionKind // of the requests
 	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the

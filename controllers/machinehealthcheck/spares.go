@@ -71,7 +71,6 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 	}
 }
 
-// waitingIn are the checks of a namespace that wait for a spare host.
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -221,7 +220,6 @@ func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHo
 	return expected
 }
 
-// readWants reads what machines want of their hosts, and why that is not known.
 func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) ([]spare.Wants, []error) {
 	reader := r.Live
 	if reader == nil {
@@ -240,7 +238,6 @@ func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) (
 	return wants, errs
 }
 
-// checksOfHost maps a host to the checks that wait for one.
 func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcile.Request {
 	return r.spares.waitingIn(h.GetNamespace())
 }

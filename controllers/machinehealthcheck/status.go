@@ -26,7 +26,6 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// statusAfter returns the check with the status that follows from plan and from what became of it.
 func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.MachineHealthCheck {
 	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {

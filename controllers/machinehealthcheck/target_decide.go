@@ -264,7 +264,6 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 	return Asked
 }
 
-// owned reports whether there is somebody who can replace machine.
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }
 
 // askedWhileHealthy reports whether machine was healthy since its owner was asked, and the owner has not noticed that yet: it removes the

@@ -46,7 +46,6 @@ func find(name string, lists ...[]*Target) *Target {
 	return nil
 }
 
-// observeMachines reads the Machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {

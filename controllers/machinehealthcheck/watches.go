@@ -127,7 +127,6 @@ func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
 
 func nodeKey(cluster, node string) string { return cluster + "/" + node }
 
-// nodeWatch is the watch on the nodes of one workload cluster.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return workload.NodeWatch{
 		ID:         "machinehealthcheck-nodes",
@@ -202,7 +201,6 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 	return checks
 }
 
-// checksOfTemplate maps a template to the checks that name it.
 func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
