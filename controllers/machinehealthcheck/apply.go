@@ -84,7 +84,8 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 	for i := range outcomes {
 		work.Go(func() error {
 			o := &outcomes[i]
-			if r.carryOut(ctx, state, plan, o); o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+			r.carryOut(ctx, state, plan, o)
+			if o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
 				o.Target.Machine = statusCopy(o.Target.Machine)
 			}
 			return nil
@@ -132,9 +133,9 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 	r.set(ctx, state, o, machine, set)
 }
 
-// create creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read,
-// because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created
-// after all, that is set next. On a machine for which none could be created before, that stands until one is.
+// create creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was
+// read, because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be
+// created after all, that is set next. On a machine for which none could be created before, that stands until one is.
 func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, before, after := o.Target.Machine, o.Conditions, o.Conditions
 	if RequestFailed(machine) {
@@ -199,7 +200,9 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 
 // set sets conditions on machine, that of o as it was last read or written, and reports whether they are stored. Those that were set the
 // last time, and that another client has removed, are set again after a pause.
-func (r *Reconciler) set(ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition) (saved bool) {
+func (r *Reconciler) set(
+	ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition,
+) (saved bool) {
 	next := withConditions(machine, conditions, o.Held(state.Now), state.Now)
 	if sameConditions(next, machine) {
 		return true

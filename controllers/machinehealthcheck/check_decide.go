@@ -29,7 +29,8 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 		for _, pause := range facts.pauses() {
 			why = append(why, pause.wire)
 		}
-		return []metav1.Condition{condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(why, ", "))}
+		paused := condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(why, ", "))
+		return []metav1.Condition{paused}
 	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (Claimed(facts.Check) || facts.ActsUnclaimed):
 		return []metav1.Condition{plan.Allowed}
 	case facts.Mode != Active:

@@ -315,8 +315,8 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is known
-// of a machine: its verdict, or that its host is power-cycled.
+// next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is
+// known of a machine: its verdict, or that its host is power-cycled.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	starts = plan.Storm.Recheck
 	settles := plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork

@@ -116,8 +116,10 @@ func explained(state *observed, plan *Plan) *explain.Check {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
 	says := plan.Allowed
-	if spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable }); says.Message == "" && spares >= 0 {
-		says = plan.Conditions[spares]
+	for _, cond := range plan.Conditions {
+		if says.Message == "" && cond.Type == mendv1.SpareHostAvailable {
+			says = cond
+		}
 	}
 	if says.Message != "" {
 		check.Reason, check.Message = says.Reason, says.Message

@@ -85,7 +85,9 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *I
 }
 
 // durationOf is the duration that an annotation of check has; nil if it is not there. The error names the field, and says what is wanted.
-func durationOf(check *clusterv1.MachineHealthCheck, key string, valid func(time.Duration) bool, wanted string) (*time.Duration, *InvalidField) {
+func durationOf(
+	check *clusterv1.MachineHealthCheck, key string, valid func(time.Duration) bool, wanted string,
+) (*time.Duration, *InvalidField) {
 	value, set := check.Annotations[key]
 	if !set {
 		return nil, nil
@@ -99,7 +101,8 @@ func durationOf(check *clusterv1.MachineHealthCheck, key string, valid func(time
 
 // cooldownOf is how long nothing begins after a storm; nil if the check does not ask for that.
 func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	return durationOf(check, mendv1.StormCooldownAnnotation, func(d time.Duration) bool { return d >= 0 }, "zero or more, such as 10m or 1h30m")
+	valid := func(d time.Duration) bool { return d >= 0 }
+	return durationOf(check, mendv1.StormCooldownAnnotation, valid, "zero or more, such as 10m or 1h30m")
 }
 
 // SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the

@@ -144,7 +144,8 @@ func TestARefusalStaysWhileNothingMayBegin(t *testing.T) {
 	s := decide(w)
 	w.Check = statusAfter(w, s, []outcome{{refused: errors.New("refused by a webhook")}})
 	w.before.lasts = true // and has seen nothing yet
-	if next := statusAfter(w, decide(w), nil); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+	next := statusAfter(w, decide(w), nil)
+	if v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is removed, although nothing was tried")
 	}
 }

@@ -18,8 +18,8 @@ import (
 
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes wrong
-// holds up the remediation. since tells the remediations of a machine apart.
+// writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes
+// wrong holds up the remediation. since tells the remediations of a machine apart.
 func (r *Reconciler) writeAhead(
 	ctx context.Context, state *observed, plan *Plan, decision *Decision, since string,
 ) *mendv1.RemediationRecord {

@@ -81,8 +81,8 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
 func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any host
-// that fits, so a machine counts on none as long as others could take all that fit it.
+// spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any
+// host that fits, so a machine counts on none as long as others could take all that fit it.
 func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 	until := facts.spareUntil(decision)
 	if until.IsZero() {
@@ -229,8 +229,8 @@ type Sibling struct {
 	Asked time.Time
 }
 
-// ToCome are those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked. Each
-// new one replaces one. Those that were asked for last go first: their replacement is among the newest.
+// ToCome are those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
+// Each new one replaces one. Those that were asked for last go first: their replacement is among the newest.
 func ToCome(siblings []Sibling) []*clusterv1.Machine {
 	var open []*clusterv1.Machine
 	made, latest := 0, slices.Clone(siblings)

@@ -50,7 +50,8 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.Mac
 	switch refused := slices.IndexFunc(outcomes, func(o outcome) bool { return o.refused != nil }); {
 	case refused >= 0:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", outcomes[refused].refused.Error())
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError,
+			"%s", outcomes[refused].refused.Error())
 	case started || plan.AllRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
@@ -120,8 +121,8 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
 	every := time.Duration(len(state.Targets)) * 400 * time.Microsecond
 	due := state.before.statusAt.Add(every)
-	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) ||
-		state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
+	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) ||
+		sameStatus(state.Check.Status, next.Status) || state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
 		!slices.EqualFunc(state.Check.Status.Conditions, next.Status.Conditions, func(a, b metav1.Condition) bool {
 			return sameCondition(a, b) && a.ObservedGeneration == b.ObservedGeneration
 		}) ||

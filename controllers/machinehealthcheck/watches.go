@@ -237,9 +237,9 @@ func checkChanges() predicate.Predicate {
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
-// othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that wrote
-// did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on the
-// version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write is passed.
+// othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that
+// wrote did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on
+// the version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write is passed.
 func (r *Reconciler) othersWrites() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool { return !r.written.Wrote(e.ObjectNew) },

@@ -32,7 +32,8 @@ func (s *stored) AddIndexers(indexers toolscache.Indexers) error {
 }
 
 func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
-	is := &stored{store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc})}
+	indexers := toolscache.Indexers{toolscache.NamespaceIndex: toolscache.MetaNamespaceIndexFunc}
+	is := &stored{store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)}
 	for _, name := range []string{"ns/a", "ns/b", "elsewhere/c"} {
 		namespace, name, _ := toolscache.SplitMetaNamespaceKey(name)
 		if err := is.store.Add(&Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {

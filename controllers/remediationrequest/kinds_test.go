@@ -270,7 +270,8 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 	}()
 	<-w.told
 	for range 100 {
-		if ready, err := k.Ready(t.Context(), things); ready || err != nil || len(k.InUse()) > 0 { // nor does anybody wait for the controller
+		// Nor does any caller wait for the controller.
+		if ready, err := k.Ready(t.Context(), things); ready || err != nil || len(k.InUse()) > 0 {
 			t.Fatal(ready, err)
 		}
 	}
