@@ -116,20 +116,6 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	}
 }
 
-func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
-	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
-		w := aCheck(a("m1", health.Unhealthy)).external()
-		w.Template.Known = known
-		var m memory
-		m.leave(w, decide(w), outcome{Decision: &Decision{Step: CreateRequest, Target: w.Targets[0]}, requested: true})
-		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		m.recall(w)
-		if n := begunUncounted(w, decide(w)); n != 0 {
-			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
-		}
-	}
-}
-
 func version(name, version string) *clusterv1.Machine {
 	m := a(name, health.Healthy).Machine
 	m.ResourceVersion = version

@@ -162,12 +162,3 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.Trouble)
 	}
 }
-
-func TestACheckWhoseMachinesAreWellAsksForNoPowerCycles(t *testing.T) {
-	kinds := &brokenKinds{}
-	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
-	r.readCycles(t, aCheck(a("a", health.Healthy, onMetal), a("b", health.Starting, onMetal), a("c", health.Unhealthy, onMetal, beingDeleted)))
-	if kinds.asked > 0 {
-		t.Errorf("%d kinds are asked for", kinds.asked)
-	}
-}
