@@ -41,10 +41,10 @@ type version struct {
 
 // Note notes that obj is what the API server has answered to a write.
 func (w *Writes) Note(obj client.Object) {
-	key, is := client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()}
+	key, noted := client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()}
 	for {
-		was, known := w.written.LoadOrStore(key, is)
-		if !known || is.older(was.(version)) || w.written.CompareAndSwap(key, was, is) {
+		stored, known := w.written.LoadOrStore(key, noted)
+		if !known || noted.older(stored.(version)) || w.written.CompareAndSwap(key, stored, noted) {
 			return
 		}
 	}

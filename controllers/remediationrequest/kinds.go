@@ -106,8 +106,8 @@ func (k *Kinds[T]) of(kind schema.GroupVersionKind) *known {
 func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if is := k.known[kind]; is != nil {
-		return *is
+	if entry := k.known[kind]; entry != nil {
+		return *entry
 	}
 	return known{}
 }
@@ -124,13 +124,13 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	}
 	_, err := k.list(ctx, kind)
 	k.mu.Lock()
-	is := k.of(kind)
-	is.absent = nil
+	entry := k.of(kind)
+	entry.absent = nil
 	if Missing(err) {
-		is.absent, is.asked = err, k.clock.Now()
+		entry.absent, entry.asked = err, k.clock.Now()
 	}
 	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
-		is.polled = false
+		entry.polled = false
 	}
 	k.mu.Unlock()
 	if err != nil || k.mayWatch == nil {
@@ -172,13 +172,13 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 // pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
-	is := k.of(kind)
-	if is.informer != nil || is.busy() {
+	entry := k.of(kind)
+	if entry.informer != nil || entry.busy() {
 		defer k.mu.Unlock()
-		return is.synced(), nil
+		return entry.synced(), nil
 	}
-	is.beginning = true
-	told := is.told
+	entry.beginning = true
+	told := entry.told
 	k.mu.Unlock()
 
 	informer, told, err := k.tell(ctx, kind, told)
@@ -188,13 +188,13 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	is.beginning, is.told = false, told
+	entry.beginning, entry.told = false, told
 	if err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
 	k.begun++
-	is.informer, is.begun = informer, k.begun
-	return is.synced(), nil
+	entry.informer, entry.begun = informer, k.begun
+	return entry.synced(), nil
 }
 
 // tell makes the watchers watch kind, but for the first few, which were told before one failed. It returns how many have been told by now.
@@ -216,8 +216,8 @@ func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind, told 
 // dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever, and
 // counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
 func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
-	for _, other := range k.kinds(func(other schema.GroupVersionKind, is *known) bool {
-		return is.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
+	for _, other := range k.kinds(func(other schema.GroupVersionKind, entry *known) bool {
+		return entry.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
 	}) {
 		if _, err := k.list(ctx, other); Missing(err) {
 			k.drop(ctx, other)
@@ -228,12 +228,12 @@ func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKin
 // drop ends the watch of a kind. For callers meanwhile it is not ready.
 func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 	k.mu.Lock()
-	is := k.of(kind)
-	if is.beginning {
+	entry := k.of(kind)
+	if entry.beginning {
 		k.mu.Unlock()
 		return
 	}
-	is.informer, is.begun, is.told, is.polled, is.ending = nil, 0, 0, false, true
+	entry.informer, entry.begun, entry.told, entry.polled, entry.ending = nil, 0, 0, false, true
 	k.mu.Unlock()
 
 	obj := k.empty()
@@ -242,7 +242,7 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	is.ending = false
+	entry.ending = false
 }
 
 // list asks the API server itself for one object of a kind.
@@ -260,8 +260,8 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kinds []schema.GroupVersionKind
-	for kind, is := range k.known {
-		if so(kind, is) {
+	for kind, entry := range k.known {
+		if so(kind, entry) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -272,9 +272,9 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 // one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
-	kinds := k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
-		begun[kind] = is.begun
-		return !isTemplate(kind) && (is.synced() || is.polled)
+	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
+		begun[kind] = entry.begun
+		return !isTemplate(kind) && (entry.synced() || entry.polled)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
 		return cmp.Or(
@@ -286,8 +286,8 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 
 // Unread returns the kinds of requests that are watched, or begin to be, and of which the first list was not read yet.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
-	return k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
-		return !isTemplate(kind) && (is.beginning || is.informer != nil && !is.synced())
+	return k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
+		return !isTemplate(kind) && (entry.beginning || entry.informer != nil && !entry.synced())
 	})
 }
 
