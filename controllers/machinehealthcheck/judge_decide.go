@@ -67,14 +67,16 @@ func (facts *Facts) ReachedAgain() time.Time {
 }
 
 // decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to
-// decide.
+// decide. There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all
+// machines are.
 func (facts *Facts) decisions() (decisions []*Decision, open []int) {
 	list := make([]Decision, len(facts.Targets)) // in one piece: there may be thousands
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {
 		decision := &list[i]
 		decision.Target, decision.Verdict = target, facts.Verdicts[i]
-		if facts.plain(decision) {
+		if decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
+			MarkedHealthy(target.Machine) {
 			decision.Blockers = notUnhealthy
 		} else {
 			open = append(open, i)
@@ -82,14 +84,6 @@ func (facts *Facts) decisions() (decisions []*Decision, open []int) {
 		decisions[i] = decision
 	}
 	return decisions, open
-}
-
-// plain reports whether there is nothing to decide about the machine of decision: it is healthy, which time alone does not change, and
-// nothing was begun for it. Nearly all machines are.
-func (facts *Facts) plain(decision *Decision) bool {
-	target := decision.Target
-	return decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
-		MarkedHealthy(target.Machine)
 }
 
 // contradicted reports whether all that is held against the machine of decision is a failure that a provider once wrote, while its node is

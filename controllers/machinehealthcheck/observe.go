@@ -112,7 +112,11 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 func (state *observed) decide() *Plan {
 	state.stateLink()
 	state.Storm = StormOf(state.Check)
-	state.Settings = SettingsOf(state.Check, state.total())
+	total := len(state.Targets)
+	if state.Counted != nil {
+		total = max(total, state.Counted.Total)
+	}
+	state.Settings = SettingsOf(state.Check, total)
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
@@ -149,13 +153,6 @@ func (state *observed) stateLink() {
 	}
 }
 
-func (state *observed) total() int {
-	if state.Counted != nil {
-		return max(state.Counted.Total, len(state.Targets))
-	}
-	return len(state.Targets)
-}
-
 var links = map[workload.Link]Link{workload.Unsure: LinkUnsure, workload.Up: LinkUp, workload.Down: LinkDown}
 
 // selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
@@ -173,8 +170,13 @@ func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
 func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
-	if err := r.observeLink(asking, state); err != nil {
-		return err
+	if state.Initialized() { // before there is no API server to ask
+		key := client.ObjectKeyFromObject(state.Cluster)
+		view, err := r.Clusters.View(asking, key, state.Now, r.nodeWatch(key))
+		if state.view = view; err != nil {
+			return err
+		}
+		state.lookAgainIn(view.Recheck)
 	}
 	if err := r.observeOtherChecks(ctx, state); err != nil {
 		return err
@@ -226,18 +228,6 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 		state.Capacity.Target = oldest.Target.Kind + " " + oldest.Target.Name
 		state.Capacity.Reason, state.Capacity.Message = oldest.Reason, oldest.Message
 	}
-}
-
-// observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.
-func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
-	if !state.Initialized() {
-		return nil
-	}
-	key := client.ObjectKeyFromObject(state.Cluster)
-	var err error
-	state.view, err = r.Clusters.View(ctx, key, state.Now, r.nodeWatch(key))
-	state.lookAgainIn(state.view.Recheck)
-	return err
 }
 
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
