@@ -182,13 +182,36 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
-func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
+// awaitsSpare is a remediation that waits for a spare host. Where the manager has counted what a reader has not read, its words are repeated.
+func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
+	if stored := ConditionOf(c.Target, mendv1.SpareHostAvailable); c.sparesReported() && stored != nil {
+		text = strings.TrimSuffix(stored.Message, c.Spare.deadline())
+	}
 	return rule.Blocker{
-		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
+		Text: text, Until: c.Spare.Until, EndsWhen: endsWhen,
 		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
 		Next:  "kubemend " + c.Action(c.Target.Machine) + ", or as soon as a host fits its replacement",
 	}
+}
+
+// noSpare is why no spare host is counted on.
+func (c *Case) noSpare() string {
+	spare := c.Spare
+	switch {
+	case spare.Free == 0:
+		return "No spare host fits its replacement: no host is free"
+	case spare.Fit == 0:
+		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
+	}
+	fit, others := "fit", "machines that wait for a host may need them"
+	if spare.Fit == 1 {
+		fit = "fits"
+	}
+	if spare.Expected == 1 {
+		others = "machine that waits for a host may need it"
+	}
+	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
+		spare.Free, spare.Fit, fit, spare.Expected, others)
 }
 
 func inQueue(c *Case) rule.Blocker {

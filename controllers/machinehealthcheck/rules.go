@@ -401,12 +401,15 @@ var rules = []Rule{
 	{
 		Reason: NoSpareHost, asked: ofAll,
 		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == NoSpareHost },
-		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("a free host fits its replacement") },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare(c.noSpare(), "a free host fits its replacement") },
 	},
 	{
 		Reason: SpareHostsUnread, asked: ofAll,
-		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
-		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("the hosts can be read and one fits its replacement") },
+		When: func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
+		Words: func(c *Case) rule.Blocker {
+			return c.awaitsSpare("Whether a spare host fits its replacement is not known: "+cmp.Or(c.Spares.Unread, c.Spares.Failed[c.Target.UID]),
+				"the hosts can be read and one fits its replacement")
+		},
 	},
 	{
 		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -135,7 +134,7 @@ func share(a, b []string) bool {
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():
-		message := facts.spareText(decision) + decision.Spare.deadline()
+		message := decision.BlockedBy(decision.Spare.Lacks).Text + decision.Spare.deadline()
 		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
 	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
 	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
@@ -146,30 +145,6 @@ func spareCondition(facts *Facts, decision *Decision) {
 // deadline is until when the remediation waits, as a sentence that follows why.
 func (s *Spare) deadline() string {
 	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
-}
-
-// spareText is why no spare host is counted on for the machine of decision.
-func (facts *Facts) spareText(decision *Decision) string {
-	spare := decision.Spare
-	switch {
-	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
-	case spare.Lacks == SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
-	case spare.Free == 0:
-		return "No spare host fits its replacement: no host is free"
-	case spare.Fit == 0:
-		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
-	}
-	fit, others := "fit", "machines that wait for a host may need them"
-	if spare.Fit == 1 {
-		fit = "fits"
-	}
-	if spare.Expected == 1 {
-		others = "machine that waits for a host may need it"
-	}
-	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
-		spare.Free, spare.Fit, fit, spare.Expected, others)
 }
 
 // InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.
