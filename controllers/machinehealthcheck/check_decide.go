@@ -25,8 +25,9 @@ const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedConditi
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
 	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
-		var why []string
-		for _, pause := range facts.pauses() {
+		pauses := facts.pauses()
+		why := make([]string, 0, len(pauses))
+		for _, pause := range pauses {
 			why = append(why, pause.wire)
 		}
 		paused := condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(why, ", "))

@@ -62,10 +62,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 	some := func(needs func(decision *Decision) bool) bool {
 		return slices.ContainsFunc(plan.Open, func(i int) bool { return needs(plan.Decisions[i]) })
 	}
-	if !facts.Read.Cycles && some(func(decision *Decision) bool {
-		due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-		return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
-	}) {
+	if !facts.Read.Cycles && some((*Decision).needsCycles) {
 		return Needs{Cycles: true}
 	}
 	var needed Needs
@@ -90,6 +87,11 @@ func (decision *Decision) NeedsHost(facts *Facts) bool {
 	until := health.UpdatingUntil(machine, facts.Now)
 	longUpdate := !until.IsZero() && !facts.Now.Before(until)
 	return decision.Verdict.State == health.Unhealthy && longUpdate || decision.Tried && !facts.Template.External
+}
+
+func (decision *Decision) needsCycles() bool {
+	due := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+	return due && OnHost(decision.Target.Machine) && !Deleting(decision.Target.Machine)
 }
 
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}

@@ -205,25 +205,7 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	} else if owner != nil {
 		target.Action.Target = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
-	asked := ConditionOf(machine, OwnerRemediated)
-	if request := machine.Request; request != nil {
-		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: namespace, Name: request.Name}}
-		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
-	} else if since := asked; d.InFlight {
-		if facts.Template.Unread && since == nil {
-			since = ConditionOf(machine, ExternallyRemediated)
-		}
-		target.InFlightSince = cliv1.Moment(Since(since))
-	}
-	waits := target.InFlight && OwnerOf(machine.Machine) != NotAsked
-	if target.OwnerAsked = waits || target.InFlight && machine.Request == nil && !facts.Template.Unread; target.OwnerAsked && asked != nil {
-		target.OwnerReason = asked.Reason
-	}
-	if waits {
-		answer := OwnerAnswer(machine.Machine)
-		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
-		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
-	}
+	explainFlight(facts, d, &target)
 	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
 			if d.Blockers[i].Reason != "" {
@@ -233,6 +215,29 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	}
 	target.Next = machineNext(facts, d, &target)
 	return target
+}
+
+// explainFlight adds to the target of d since when its remediation is in flight, and what its owner has said of it.
+func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
+	machine, asked := d.Target, ConditionOf(d.Target, OwnerRemediated)
+	if request := machine.Request; request != nil {
+		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
+	} else if since := asked; d.InFlight {
+		if facts.Template.Unread && since == nil {
+			since = ConditionOf(machine, ExternallyRemediated)
+		}
+		target.InFlightSince = cliv1.Moment(Since(since))
+	}
+	waits := d.InFlight && OwnerOf(machine.Machine) != NotAsked
+	if target.OwnerAsked = waits || d.InFlight && machine.Request == nil && !facts.Template.Unread; target.OwnerAsked && asked != nil {
+		target.OwnerReason = asked.Reason
+	}
+	if waits {
+		answer := OwnerAnswer(machine.Machine)
+		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	}
 }
 
 func leftAlone(facts *Facts, machine *Target) explain.Target {

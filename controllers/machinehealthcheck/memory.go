@@ -173,16 +173,8 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.Decision == nil {
 		return
 	}
-	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
-	if o.err != nil && (o.Starts() || o.refused != nil) {
-		next.decided.Failed(uid, state.Now)
-	}
-	switch begun := o.requested || o.unsure || o.lost; {
-	case begun && (o.Step == CreateRequest || asksOwner):
-		next.decided.Began(uid, asksOwner)
-	case o.Starts():
-		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
-	}
+	uid := o.Target.UID
+	next.noteBeginning(o, state.Now)
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
@@ -194,6 +186,19 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[uid] = kind
+	}
+}
+
+func (next *remembered) noteBeginning(o outcome, now time.Time) {
+	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
+	if o.err != nil && (o.Starts() || o.refused != nil) {
+		next.decided.Failed(uid, now)
+	}
+	switch begun := o.requested || o.unsure || o.lost; {
+	case begun && (o.Step == CreateRequest || asksOwner):
+		next.decided.Began(uid, asksOwner)
+	case o.Starts():
+		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
 }
 

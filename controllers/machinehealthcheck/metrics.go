@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -150,7 +151,7 @@ func measureBlocked(plan *Plan, labels []string) {
 		}
 	}
 	for i := range rules {
-		values := append(labels, string(rules[i].Reason))
+		values := append(slices.Clone(labels), string(rules[i].Reason))
 		if n := blocked[rules[i].Reason]; n > 0 {
 			blockedMachines.WithLabelValues(values...).Set(float64(n))
 		} else {

@@ -67,13 +67,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	checks, err := r.checksOf(ctx, machine)
-	// This manager looks after the machine by the label of its Cluster, or of one of the checks. Machines are not asked for the label: that
-	// theirs was forgotten must not leave a request behind.
-	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
-	for _, check := range checks {
-		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
-	}
-	if err != nil || ClusterPaused(cluster) || !covered {
+	if err != nil || ClusterPaused(cluster) || !r.covers(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
@@ -84,6 +78,16 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	}
 	result, conditionsErr := r.removeConditions(ctx, machine, judged, acts)
 	return result, errors.Join(err, conditionsErr)
+}
+
+// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of them.
+// Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
+func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
+	for _, check := range checks {
+		covered = covered || capi.Covers(r.WatchFilterValue, check, nil)
+	}
+	return covered
 }
 
 func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {

@@ -128,6 +128,20 @@ func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck 
 	return about
 }
 
+// reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
+func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text string) {
+	cond, turned := turned(check, next, mendv1.WorkloadClusterReachable)
+	switch changed := cond != nil && cond.Reason == mendv1.ChangedReason; {
+	case changed && conditions.GetReason(check, cond.Type) != cond.Reason:
+		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, cond.Message
+	case changed || !turned:
+		return "", "", ""
+	case cond.Status == metav1.ConditionFalse:
+		return corev1.EventTypeWarning, mendv1.EventUnreachable, cond.Message
+	}
+	return corev1.EventTypeNormal, mendv1.EventReachable, "The workload cluster can be reached again"
+}
+
 // turnNotes are the events on the check about what it says of itself: one for each condition that turned.
 func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
@@ -150,15 +164,8 @@ func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) 
 	if cond != nil && (stored == nil || stored.Message != cond.Message) {
 		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
 	}
-	reach, turned := turned(state.Check, next, mendv1.WorkloadClusterReachable)
-	switch changed := reach != nil && reach.Reason == mendv1.ChangedReason; {
-	case changed && conditions.GetReason(state.Check, reach.Type) != reach.Reason:
-		add(corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, "Observe", reach.Message)
-	case changed || !turned:
-	case reach.Status == metav1.ConditionFalse:
-		add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", reach.Message)
-	default:
-		add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", "The workload cluster can be reached again")
+	if kind, reason, text := reachNote(state.Check, next); reason != "" {
+		add(kind, reason, "Observe", text)
 	}
 	return notes
 }

@@ -102,16 +102,7 @@ var rules = []Rule{
 		When: func(c *Case) bool {
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
-		Words: func(c *Case) rule.Blocker {
-			fix := "See to the connection from the management cluster to the workload cluster"
-			switch c.plan.Reach.Reason {
-			case mendv1.KubeconfigRefusedReason:
-				fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
-			case mendv1.ChangedReason:
-				fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
-			}
-			return rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message, Fix: fix}
-		},
+		Words: unreachable,
 	},
 	{
 		Reason: AwaitsClusterAPI, Else: true,
@@ -193,19 +184,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
-		When: func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
-		Words: func(c *Case) rule.Blocker {
-			cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
-			b := rule.Blocker{
-				Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
-				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
-				Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
-			}
-			if !c.Target.Cycle.DeletionTimestamp.IsZero() {
-				b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
-			}
-			return b
-		},
+		When:  func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
+		Words: inCycle,
 	},
 	{
 		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,

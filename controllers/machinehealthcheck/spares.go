@@ -66,7 +66,8 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 	if s.waiting == nil {
 		s.waiting, s.asked = map[types.NamespacedName]bool{}, map[types.UID]time.Time{}
 	}
-	if delete(s.waiting, check); waits {
+	delete(s.waiting, check)
+	if waits {
 		s.waiting[check] = true
 	}
 }
