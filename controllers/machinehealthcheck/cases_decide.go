@@ -206,7 +206,8 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host. Where the manager has counted what a reader has not read, its words are repeated.
+// awaitsSpare is a remediation that waits for a spare host. The words of the manager are repeated where it has counted what a reader has
+// not read.
 func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
 	if stored := ConditionOf(c.Target, mendv1.SpareHostAvailable); c.sparesReported() && stored != nil {
 		text = strings.TrimSuffix(stored.Message, c.Spare.deadline())

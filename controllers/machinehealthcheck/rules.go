@@ -387,7 +387,8 @@ var rules = []Rule{
 		Reason: SpareHostsUnread, asked: ofAll,
 		When: func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
 		Words: func(c *Case) rule.Blocker {
-			return c.awaitsSpare("Whether a spare host fits its replacement is not known: "+cmp.Or(c.Spares.Unread, c.Spares.Failed[c.Target.UID]),
+			why := cmp.Or(c.Spares.Unread, c.Spares.Failed[c.Target.UID])
+			return c.awaitsSpare("Whether a spare host fits its replacement is not known: "+why,
 				"the hosts can be read and one fits its replacement")
 		},
 	},
