@@ -200,21 +200,14 @@ func (r *Releaser) tell(ctx context.Context, machine *clusterv1.Machine, text st
 // SetupWithManager makes r a controller of mgr.
 func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options) error {
 	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return Marked(o.(*clusterv1.Machine)) })
-	ofCheck := func(ctx context.Context, check client.Object) []reconcile.Request {
-		cluster := check.(*clusterv1.MachineHealthCheck).Spec.ClusterName
-		return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: cluster})
-	}
-	ofCluster := func(ctx context.Context, cluster client.Object) []reconcile.Request {
-		return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
-	}
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](ofCheck), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](ofCluster), builder.WithPredicates(clusterChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesOfCheck), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesOfCluster), builder.WithPredicates(clusterChanges())).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
@@ -247,6 +240,14 @@ func (r *Releaser) discover(ctx context.Context) error {
 
 func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
+}
+
+func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
+}
+
+func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
+	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
 }
 
 // machinesToRelease returns the machines of a Cluster of which a check has said something that is not good, and those for which there is a
