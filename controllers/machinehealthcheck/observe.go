@@ -286,11 +286,15 @@ func listMachines(ctx context.Context, reader client.Reader, cluster client.Obje
 		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
 		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
 	}
-	machines := make([]*clusterv1.Machine, len(list.Items))
-	for i := range list.Items {
-		machines[i] = &list.Items[i]
+	return pointers(list.Items), nil
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
 	}
-	return machines, nil
+	return list
 }
 
 // older orders checks: the one that was created first is older; of two made in the same second, the first by name.

@@ -88,8 +88,10 @@ func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []s
 			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
 		}
 	}
-	if there, err := r.installed(ctx, versions[0].GroupKind()); err != nil || !there {
-		return nil, err
+	if r.Installed != nil {
+		if there, err := r.Installed(ctx, strings.ToLower(versions[0].Kind)+"s."+versions[0].Group); err != nil || !there {
+			return nil, err
+		}
 	}
 	var failed error
 	for _, kind := range versions {
@@ -105,14 +107,6 @@ func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []s
 		}
 	}
 	return nil, failed
-}
-
-// installed reports whether a kind of power cycles may be installed.
-func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool, error) {
-	if r.Installed == nil {
-		return true, nil
-	}
-	return r.Installed(ctx, strings.ToLower(kind.Kind)+"s."+kind.Group)
 }
 
 const (

@@ -180,15 +180,7 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
 	}
-	inNamespace := make([]*clusterv1.Machine, len(list.Items))
-	for i := range list.Items {
-		inNamespace[i] = &list.Items[i]
-	}
-	free := make([]*bmov1alpha1.BareMetalHost, len(hosts.Items))
-	for i := range hosts.Items {
-		free[i] = &hosts.Items[i]
-	}
-	return inNamespace, free, nil
+	return pointers(list.Items), pointers(hosts.Items), nil
 }
 
 // expected are the machines that stand for those which will take hosts: those on bare metal without one, and those whose replacement their
