@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -126,8 +127,12 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	k.mu.Lock()
 	entry := k.of(kind)
 	entry.absent = nil
-	if Missing(err) {
-		entry.absent, entry.asked = err, k.clock.Now()
+	if Missing(err) { // any kind may be named: what was absent before is forgotten
+		now := k.clock.Now()
+		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
+			return other.absent != nil && other.told == 0 && !other.busy() && now.Sub(other.asked) >= believed
+		})
+		entry.absent, entry.asked = err, now
 	}
 	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
 		entry.polled = false

@@ -3,6 +3,7 @@ package remediationrequest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -201,6 +202,13 @@ func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 	}
 	if asked != 1 {
 		t.Errorf("the API server was asked %d times, want once", asked)
+	}
+	// The author of a check may name any kind.
+	for i := range 10 {
+		k.GoBy(clocktesting.NewFakePassiveClock(k.clock.Now().Add(believed)))
+		if _, err := k.Ready(t.Context(), things.GroupVersion().WithKind(fmt.Sprint("Thing", i))); !Missing(err) || len(k.known) != 1 {
+			t.Fatalf("%d kinds are known that are not installed, %v", len(k.known), err)
+		}
 	}
 }
 
