@@ -75,7 +75,6 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 	}
 	empty := func() *unstructured.Unstructured { return &unstructured.Unstructured{} }
 	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
-	kinds.KeepWhileAny()
 	p.cached("", kinds.Cached)
 	p.nodeCache = own.GetClient()
 	kinds.AskFirst(remediationrequest.MayWatchAll(writer, p.GetRESTMapper()))

@@ -21,14 +21,14 @@ import (
 func (r *Reconciler) apply(
 	ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan,
 ) (done Action, claimed *unstructured.Unstructured, err error) {
-	done = plan.Action
-	switch plan.Action {
-	case Claim:
-		claimed, err = r.claim(ctx, check, plan.By)
+	switch done = plan.Action; done {
+	case Claim: // never by force: a value that another client has written meanwhile is a conflict
+		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], plan.By) // one that was copied is not ours to change
+		claimed, err = r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
 	case Release:
 		done, err = r.release(ctx, check)
-	default:
-		done = Leave
+	case Leave, Refuse:
+		return Leave, nil, nil
 	}
 	if apierrors.IsNotFound(err) {
 		return Leave, nil, nil
@@ -37,12 +37,6 @@ func (r *Reconciler) apply(
 		return Leave, nil, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
 	}
 	return done, claimed, nil
-}
-
-// claim applies the claim, and never by force: a value that somebody else has written meanwhile is a conflict.
-func (r *Reconciler) claim(ctx context.Context, check *clusterv1.MachineHealthCheck, by string) (*unstructured.Unstructured, error) {
-	mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], by) // one that was copied is not ours to change
-	return r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
 }
 
 // release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied, with the claim, from

@@ -21,12 +21,9 @@ import (
 // Lag is how long to wait before a cache is read again that did not show yet what was written.
 const Lag = 20 * time.Millisecond
 
-// doublings bounds how often the wait is doubled: a cache that stands still for long is read again every 1.28 s.
-const doublings = 6
-
-// Wait is how long to wait before a cache is read again that was found to be stale that many times in a row: twice as long each time. An event that shows
-// the write comes first nearly always; a cache that stands still must not be polled.
-func Wait(times int) time.Duration { return Lag << min(max(times, 1)-1, doublings) }
+// Wait is how long to wait before a cache is read again that was found to be stale that many times in a row: twice as long each time, up to
+// 1.28 s. An event that shows the write comes first nearly always; a cache that stands still must not be polled.
+func Wait(times int) time.Duration { return Lag << min(max(times, 1)-1, 6) }
 
 // ErrStale says that a cache does not show yet what this process has written.
 var ErrStale = errors.New("the cache lags behind")
@@ -41,10 +38,10 @@ type version struct {
 
 // Note notes that obj is what the API server has answered to a write.
 func (w *Writes) Note(obj client.Object) {
-	key, is := client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()}
+	key, noted := client.ObjectKeyFromObject(obj), version{obj.GetUID(), obj.GetResourceVersion()}
 	for {
-		was, known := w.written.LoadOrStore(key, is)
-		if !known || is.older(was.(version)) || w.written.CompareAndSwap(key, was, is) {
+		stored, known := w.written.LoadOrStore(key, noted)
+		if !known || noted.older(stored.(version)) || w.written.CompareAndSwap(key, stored, noted) {
 			return
 		}
 	}
@@ -61,6 +58,12 @@ func Older(a, b string) bool {
 
 // Forget forgets the object called key, which is gone.
 func (w *Writes) Forget(key client.ObjectKey) { w.written.Delete(key) }
+
+// Wrote reports whether obj is as it was written last.
+func (w *Writes) Wrote(obj client.Object) bool {
+	written, wrote := w.written.Load(client.ObjectKeyFromObject(obj))
+	return wrote && written == version{obj.GetUID(), obj.GetResourceVersion()}
+}
 
 // Stale reports whether obj is older than what was written.
 func (w *Writes) Stale(obj client.Object) bool {
@@ -81,28 +84,23 @@ func (w *Writes) Stale(obj client.Object) bool {
 // whether they are new, or gone.
 func (w *Writes) Unseen(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, namespace string) error {
 	var unseen error
-	w.written.Range(func(key, _ any) bool {
-		if key := key.(client.ObjectKey); namespace == "" || namespace == key.Namespace {
-			unseen = w.look(ctx, live, kind, key)
+	w.written.Range(func(name, _ any) bool {
+		obj, key := &metav1.PartialObjectMetadata{}, name.(client.ObjectKey)
+		if namespace != "" && namespace != key.Namespace {
+			return true
+		}
+		obj.SetGroupVersionKind(kind)
+		switch err := live.Get(ctx, key, obj); {
+		case err == nil:
+			unseen = ErrStale
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			w.Forget(key)
+		default:
+			unseen = fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 		}
 		return unseen == nil
 	})
 	return unseen
-}
-
-// look returns ErrStale if there is an object called key, and forgets it if there is none.
-func (w *Writes) look(ctx context.Context, live client.Reader, kind schema.GroupVersionKind, key client.ObjectKey) error {
-	obj := &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(kind)
-	err := live.Get(ctx, key, obj)
-	switch {
-	case err == nil:
-		return ErrStale
-	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-		w.Forget(key)
-		return nil
-	}
-	return fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
 }
 
 // Kinds are the writes to objects of several kinds. The zero value knows none. It is safe for concurrent use.

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -48,30 +49,40 @@ func (facts *Facts) Acting() (by cliv1.Mode, text, detail string) {
 // clause is a sentence as it goes on in another one.
 func clause(sentence string) string { return strings.ToLower(sentence[:1]) + sentence[1:] }
 
-// pausedBy is the value of the annotation that pauses the check; false if none does. The one by which kubemend claims a check pauses
-// Cluster API core alone.
-func (facts *Facts) pausedBy() (value string, paused bool) {
-	value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]
-	return value, annotated && !Claimed(facts.Check)
+// pause is what pauses a check: as a sentence, in a word, how a person ends it, and as Cluster API says it in the condition Paused.
+type pause struct{ text, what, end, wire string }
+
+// pauses are those of the check. The annotation by which kubemend claims a check pauses Cluster API core alone.
+func (facts *Facts) pauses() []pause {
+	var pauses []pause
+	if cluster := facts.Check.Spec.ClusterName; ClusterPaused(facts.Cluster) {
+		pauses = append(pauses, pause{
+			text: "Cluster " + cluster + " is paused (spec.paused)", what: "Cluster",
+			end: "set spec.paused of Cluster " + cluster + " to false", wire: "Cluster spec.paused is set to true",
+		})
+	}
+	if value, annotated := facts.Check.Annotations[clusterv1.PausedAnnotation]; annotated && !Claimed(facts.Check) {
+		text := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
+		if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
+			text += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
+		}
+		pauses = append(pauses, pause{
+			text: text, what: "check", end: "remove the annotation " + clusterv1.PausedAnnotation + " from the check",
+			wire: "MachineHealthCheck has the cluster.x-k8s.io/paused annotation",
+		})
+	}
+	return pauses
 }
 
-// paused is what pauses a check, as a sentence and in a few words.
 func (facts *Facts) paused() (text, detail string) {
-	cluster := fmt.Sprintf("Cluster %s is paused (spec.paused)", facts.Check.Spec.ClusterName)
-	value, paused := facts.pausedBy()
-	check := fmt.Sprintf("The check has the annotation %s: %q", clusterv1.PausedAnnotation, value)
-	if strings.EqualFold(strings.TrimSpace(value), mendv1.Claim) {
-		check += fmt.Sprintf(", which pauses it for all; %q claims it", mendv1.Claim)
+	pauses := facts.pauses()
+	switch len(pauses) {
+	case 0:
+		return "", "check not claimed"
+	case 1:
+		return pauses[0].text, pauses[0].what + " paused"
 	}
-	switch clusterPaused := ClusterPaused(facts.Cluster); {
-	case paused && clusterPaused:
-		return cluster + ", and " + clause(check), "Cluster and check paused"
-	case paused:
-		return check, "check paused"
-	case clusterPaused:
-		return cluster, "Cluster paused"
-	}
-	return "", "check not claimed"
+	return pauses[0].text + ", and " + clause(pauses[1].text), pauses[0].what + " and " + pauses[1].what + " paused"
 }
 
 // Enable is what a person can do for a check to be acted on; empty if nothing.
@@ -82,15 +93,11 @@ func (facts *Facts) Enable() string {
 	if facts.Mode != Paused {
 		return ""
 	}
-	annotation := fmt.Sprintf("remove the annotation %s from the check", clusterv1.PausedAnnotation)
-	cluster := fmt.Sprintf("set spec.paused of Cluster %s to false", facts.Check.Spec.ClusterName)
-	switch _, paused := facts.pausedBy(); {
-	case paused && ClusterPaused(facts.Cluster):
-		return "When it is to go on, " + annotation + ", and " + cluster
-	case paused:
-		return "When it is to go on, " + annotation
+	var ends []string
+	for _, pause := range slices.Backward(facts.pauses()) {
+		ends = append(ends, pause.end)
 	}
-	return "When it is to go on, " + cluster
+	return "When it is to go on, " + strings.Join(ends, ", and ")
 }
 
 // ActsInCore reports whether it is Cluster API core that acts on the check.

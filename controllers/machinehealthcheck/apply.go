@@ -17,17 +17,15 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/capi"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// writers is how many machines of one check are written at the same time.
 const writers = 32
 
-// outcome is what became of a step.
+// outcome is what became of the decision about one machine.
 type outcome struct {
-	step
+	*Decision
 	// saved is the machine as it was saved, at is when; nil if there was nothing to report.
 	saved *clusterv1.Machine
 	at    time.Time
@@ -36,7 +34,7 @@ type outcome struct {
 	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request. A write
 	// that conflicts with that of another check has asked nobody.
 	unsure, lost bool
-	// released is the request that was deleted because no target needs it any more; the step has no target then.
+	// released is the request that was deleted because no target needs it any more; there is no decision then.
 	released *remediationrequest.Metadata
 	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
 	wrote  string
@@ -48,7 +46,6 @@ type outcome struct {
 	err     error
 }
 
-// applied is what became of a plan.
 type applied struct {
 	outcomes []outcome
 	// status is the check as it was saved; nil if it was not.
@@ -58,29 +55,13 @@ type applied struct {
 	statusDue time.Time
 }
 
-// result is what the check says about the outcomes.
-type result struct {
-	// failed says that something did not succeed, so the generation does not count as observed.
-	failed bool
-	// refused is the first error for which a request could not be made, started says that one was.
-	refused error
-	started bool
-}
-
 // apply writes what plan asks for: what differs, and each object once. Of a check that is only observed it writes nothing.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
 	if state.Mode != Active {
 		return applied{}
 	}
-	done := applied{outcomes: r.act(ctx, state, stepsOf(state, plan))}
-	summary := result{failed: len(state.Trouble) > 0}
-	for _, o := range done.outcomes {
-		summary.failed, summary.started = summary.failed || o.err != nil, summary.started || o.requested
-		if summary.refused == nil {
-			summary.refused = o.refused
-		}
-	}
-	next := statusAfter(state, plan, summary)
+	done := applied{outcomes: r.act(ctx, state, plan)}
+	next := statusAfter(state, plan, done.outcomes)
 	if done.statusDue = putOff(state, next); !done.statusDue.IsZero() {
 		return done
 	}
@@ -90,25 +71,30 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	return done
 }
 
-// act carries out all steps, each on its own: what fails for one machine holds up no other.
-func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []outcome {
-	outcomes := make([]outcome, len(steps), len(steps)+len(state.orphans))
+// act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other.
+func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
+	outcomes := make([]outcome, 0, len(plan.Open)+len(state.orphans))
+	for _, i := range plan.Open {
+		if decision := plan.Decisions[i]; !decision.Idle() {
+			outcomes = append(outcomes, outcome{Decision: decision})
+		}
+	}
 	var work errgroup.Group
 	work.SetLimit(writers)
-	for i, s := range steps {
+	for i := range outcomes {
 		work.Go(func() error {
-			outcomes[i] = r.carryOut(ctx, state, s)
-			if outcomes[i].saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
-				s.Target.Machine = statusCopy(s.Target.Machine)
+			o := &outcomes[i]
+			r.carryOut(ctx, state, plan, o)
+			if o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+				o.Target.Machine = statusCopy(o.Target.Machine)
 			}
 			return nil
 		})
 	}
 	_ = work.Wait() // errors are in the outcomes
 	for _, orphan := range state.orphans {
-		err := r.Requests.Delete(ctx, orphan)
-		o := outcome{err: err}
-		if err == nil {
+		o := outcome{err: r.Requests.Delete(ctx, orphan)}
+		if o.err == nil {
 			o.released = orphan
 		}
 		outcomes = append(outcomes, o)
@@ -118,85 +104,82 @@ func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []o
 
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
-func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outcome {
-	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
-	var record *mendv1.RemediationRecord
-	switch s.Step {
+func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, o *outcome) {
+	machine, set := o.Target.Machine, o.Conditions
+	switch o.Step {
 	case CreateRequest:
-		return r.begin(ctx, state, s, o)
+		r.create(ctx, state, plan, o)
+		return
+	case RequestOwnerRemediation:
+		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))
+		saved := r.set(ctx, state, o, machine, carrying(set, record))
+		o.requested, o.unsure = saved && o.saved != nil, !saved && o.err != nil
+		if o.requested {
+			r.Records.Began(ctx, record, nil)
+		}
+		return
 	case DeleteRequest:
-		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
+		if o.err = r.Requests.Delete(ctx, o.Target.Request); o.err != nil {
 			set = without(set, ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
 		}
 	case AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
-		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, s))
-	case RequestOwnerRemediation:
-		record = r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
-		set = carrying(set, record)
+		o.err = r.Requests.Adopt(ctx, o.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, plan, o.Decision))
 	case NoStep:
+		if o.Tried {
+			o.refused, o.err = o.Target.Unusable, o.Target.Unusable
+		}
 	}
-	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
-	asks := s.Step == RequestOwnerRemediation
-	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved && o.err != nil
-	if o.requested {
-		r.Records.Began(ctx, record, nil)
-	}
-	return o
+	r.set(ctx, state, o, machine, set)
 }
 
-// begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read,
-// because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created
-// after all, that is set next. On a machine for which none could be created before, that stands until one is.
-func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outcome) outcome {
-	before := s.Conditions
-	if RequestFailed(s.Target.Machine) {
+// create creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was
+// read, because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be
+// created after all, that is set next. On a machine for which none could be created before, that stands until one is.
+func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o *outcome) {
+	machine, before, after := o.Target.Machine, o.Conditions, o.Conditions
+	if RequestFailed(machine) {
 		before = without(without(before, ExternallyRemediated), mendv1.Remediation)
 	}
-	o, saved := r.save(ctx, s.with(state, s.Target.Machine, before), o)
-	if !saved {
-		return o
+	if !r.save(ctx, o, withConditions(machine, before, o.Held(state.Now), state.Now)) {
+		return
 	}
-	after := s.Conditions
-	err := s.refused
+	req, err := state.requestFor(machine)
 	if err == nil {
-		record := r.writeAhead(ctx, state, s, healthSaid(o.saved))
-		records.Carry(s.request, record)
-		err = r.Requests.Create(ctx, s.request)
+		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
+		records.Carry(req, record)
+		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
-			r.requested.Of(state.remediation.kind.GroupKind()).Note(s.request)
+			r.requested.Of(state.remediation.kind.GroupKind()).Note(req)
 		}
 		if err == nil {
-			r.Records.Began(ctx, record, records.RefOf(s.request))
+			r.Records.Began(ctx, record, records.RefOf(req))
 		}
 	}
 	switch {
 	case errors.Is(err, remediationrequest.ErrAppeared):
 		o.again = true
-		if after, o.err = r.appeared(ctx, state, &s); o.err != nil {
-			return o
+		if after, o.err = r.appeared(ctx, state, o.Decision); o.err != nil {
+			return
 		}
 	case err != nil:
-		o.refused, o.err, s.refused = err, err, err
-		after = NotCreated(err)
+		o.refused, o.err, after = err, err, NotCreated(err)
 	default:
 		o.requested = true
 	}
-	o, _ = r.set(ctx, state, s, o.saved, after, o)
-	return o
+	r.set(ctx, state, o, o.saved, after)
 }
 
-// appeared returns the conditions for a machine whose request exists and was not observed, together with it.
-func (r *Reconciler) appeared(ctx context.Context, state *observed, s *step) ([]metav1.Condition, error) {
-	target := *s.Target
+// appeared returns the conditions for a machine whose request exists and was not observed, together with it; none if it is gone again.
+func (r *Reconciler) appeared(ctx context.Context, state *observed, decision *Decision) ([]metav1.Condition, error) {
+	target := *decision.Target
 	req, err := r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine))
 	if err != nil || req == nil {
 		return nil, err
 	}
 	target.Request = req
 	target.Ownership = state.ownership(&target)
-	s.Decision = WithRequest(&state.Facts, s.Decision, &target)
-	return s.Conditions, nil
+	return WithRequest(&state.Facts, decision, &target).Conditions, nil
 }
 
 func without(conditions []metav1.Condition, kind string) []metav1.Condition {
@@ -215,25 +198,25 @@ func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
 	return remediationrequest.Maker{Name: check.Name, UID: check.UID}
 }
 
-// set sets conditions on machine, that of s as it was last read or written, and reports whether they are stored. Those that were set the
+// set sets conditions on machine, that of o as it was last read or written, and reports whether they are stored. Those that were set the
 // last time, and that another client has removed, are set again after a pause.
 func (r *Reconciler) set(
-	ctx context.Context, state *observed, s step, machine *clusterv1.Machine, conditions []metav1.Condition, o outcome,
-) (outcome, bool) {
-	next := s.with(state, machine, conditions)
+	ctx context.Context, state *observed, o *outcome, machine *clusterv1.Machine, conditions []metav1.Condition,
+) (saved bool) {
+	next := withConditions(machine, conditions, o.Held(state.Now), state.Now)
 	if sameConditions(next, machine) {
-		return o, true
+		return true
 	}
 	o.wrote = fmt.Sprint(conditions)
 	if did := state.before.did[machine.UID]; did.Do == o.wrote && state.Now.Before(did.Until(state.Now)) {
 		o.undone = did.Until(state.Now)
-		return o, false
+		return false
 	}
-	return r.save(ctx, next, o)
+	return r.save(ctx, o, next)
 }
 
 // save writes the conditions of machine, and reports whether they are stored.
-func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o outcome) (outcome, bool) {
+func (r *Reconciler) save(ctx context.Context, o *outcome, machine *clusterv1.Machine) (saved bool) {
 	err := capi.PatchConditions(ctx, r.Client, machine)
 	switch {
 	case apierrors.IsConflict(err):
@@ -241,10 +224,10 @@ func (r *Reconciler) save(ctx context.Context, machine *clusterv1.Machine, o out
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
 	case err == nil:
-		r.written.note(machine)
+		r.written.Note(machine)
 		o.saved, o.at = machine, r.Clock.Now()
 	}
-	return o, err == nil
+	return err == nil
 }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.
@@ -265,35 +248,4 @@ func (o outcome) newlyRefused() bool {
 	before := ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
 	after := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return before == nil || before.Reason != after.Reason || before.Message != after.Message
-}
-
-// step is the part of a plan that is about one machine.
-type step struct {
-	*Decision
-	population budget.Population
-	// request is the one to create; refused is why none can be made from the template.
-	request *unstructured.Unstructured
-	refused error
-}
-
-// stepsOf are the steps of plan. What changes nothing is left out.
-func stepsOf(state *observed, plan *Plan) []step {
-	var steps []step
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; !decision.Idle() {
-			steps = append(steps, stepOf(state, plan, decision))
-		}
-	}
-	return steps
-}
-
-func stepOf(state *observed, plan *Plan, decision *Decision) step {
-	s := step{Decision: decision, population: plan.Population}
-	if decision.Tried && state.Template.External {
-		s.refused = decision.Target.Unusable
-	}
-	if decision.Step == CreateRequest {
-		s.request, s.refused = state.requestFor(decision.Target.Machine)
-	}
-	return s
 }

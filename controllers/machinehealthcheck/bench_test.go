@@ -34,7 +34,7 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 		r.observeNodes(b.Context(), w)
 		w.attachRequests()
 		p := w.decide()
-		statusAfter(w, p, result{})
+		statusAfter(w, p, nil)
 		r.memory.leave(w, p)
 	}
 	pass()

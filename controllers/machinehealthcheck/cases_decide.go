@@ -29,18 +29,22 @@ type Rule struct {
 	Words func(*Case) rule.Blocker
 }
 
-// stage is when a rule is asked.
 type stage int
 
 const (
-	// ofEach rules are asked of each machine, before it is known how many wait.
-	ofEach stage = iota
+	// ofMachine rules are asked of each machine alone: one that none of them blocks waits for its turn.
+	ofMachine stage = iota
 	// unlessBegun rules are too, but not while a remediation of the machine is in flight.
 	unlessBegun
 	// ofAll rules depend on the other machines, or on what was read once it was known which machines wait. They are not asked while a
 	// remediation is in flight: it has begun, and the limits have counted it.
 	ofAll
+	// ofLimits rules are such of which the check says, in its condition RemediationAllowed, that they block all machines.
+	ofLimits
 )
+
+// notAllowed begins what those say. (Cluster API)
+const notAllowed = "Remediation is not allowed"
 
 // Case is one machine with all that rules depend on. Of the plan it is the part that was decided so far.
 type Case struct {
@@ -49,24 +53,36 @@ type Case struct {
 	plan *Plan
 }
 
-// ask adds to the blockers of decision the rules of the stage ofAll, or those of the stages before it.
-func ask(facts *Facts, plan *Plan, decision *Decision, all bool) {
+// blockedAlone reports whether a rule about the machine of decision alone blocks its remediation. A check that is only observed counts what
+// would wait.
+func blockedAlone(facts *Facts, plan *Plan, decision *Decision) bool {
+	c := &Case{Facts: facts, Decision: decision, plan: plan}
+	return slices.ContainsFunc(rules, func(r Rule) bool { return r.asked < ofAll && r.Reason != NotActing && r.When(c) })
+}
+
+func ask(facts *Facts, plan *Plan, decision *Decision) {
 	c, blocked := &Case{Facts: facts, Decision: decision, plan: plan}, false
 	for i := range rules {
 		r := &rules[i]
-		if (r.asked == ofAll) != all || r.asked != ofEach && decision.InFlight || r.Else && blocked {
+		if decision.InFlight && r.asked != ofMachine || r.Else && blocked {
 			continue
 		}
-		if blocked = r.When(c); !blocked {
-			continue
+		if blocked = r.When(c); blocked {
+			decision.Blockers = append(decision.Blockers, r.blocker(c))
 		}
-		b := Blocker{Rule: r.Reason}
-		if r.Words != nil {
-			b.Blocker = r.Words(c)
-			b.Reason = cmp.Or(b.Reason, string(r.Reason))
-		}
-		decision.Blockers = append(decision.Blockers, b)
 	}
+}
+
+func (r *Rule) blocker(c *Case) Blocker {
+	blocker := Blocker{Rule: r.Reason}
+	if r.Words != nil {
+		blocker.Blocker = r.Words(c)
+		blocker.Reason = cmp.Or(blocker.Reason, string(r.Reason))
+	}
+	if r.asked == ofLimits {
+		blocker.Text = c.counted(metav1.ConditionFalse, blocker.Reason, blocker.Text)
+	}
+	return blocker
 }
 
 // says are words in which nothing is named.
@@ -142,6 +158,30 @@ func inLoop(c *Case) rule.Blocker {
 	}
 }
 
+func unreachable(c *Case) rule.Blocker {
+	fix := "See to the connection from the management cluster to the workload cluster"
+	switch c.plan.Reach.Reason {
+	case mendv1.KubeconfigRefusedReason:
+		fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
+	case mendv1.ChangedReason:
+		fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
+	}
+	return rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message, Fix: fix}
+}
+
+func inCycle(c *Case) rule.Blocker {
+	cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
+	b := rule.Blocker{
+		Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
+		Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
+		Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
+	}
+	if !c.Target.Cycle.DeletionTimestamp.IsZero() {
+		b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
+	}
+	return b
+}
+
 func withinTimeout(c *Case) rule.Blocker {
 	until := c.Verdict.Recheck
 	i := slices.IndexFunc(c.Verdict.Findings, func(finding health.Finding) bool { return finding.Due.Equal(until) })
@@ -166,16 +206,74 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host, or for knowing of one.
-func (c *Case) awaitsSpare(endsWhen string) rule.Blocker {
+// awaitsSpare is a remediation that waits for a spare host. The words of the manager are repeated where it has counted what a reader has
+// not read.
+func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
+	if stored := ConditionOf(c.Target, mendv1.SpareHostAvailable); c.sparesReported() && stored != nil {
+		text = strings.TrimSuffix(stored.Message, c.Spare.deadline())
+	}
 	return rule.Blocker{
-		Text: c.spareText(c.Decision), Until: c.Spare.Until, EndsWhen: endsWhen,
+		Text: text, Until: c.Spare.Until, EndsWhen: endsWhen,
 		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",
 		Next:  "kubemend " + c.Action(c.Target.Machine) + ", or as soon as a host fits its replacement",
 	}
 }
 
-// noTemplate is why no request can be made for any machine.
+// noSpare is why no spare host is counted on.
+func (c *Case) noSpare() string {
+	spare := c.Spare
+	switch {
+	case spare.Free == 0:
+		return "No spare host fits its replacement: no host is free"
+	case spare.Fit == 0:
+		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
+	}
+	fit, others := "fit", "machines that wait for a host may need them"
+	if spare.Fit == 1 {
+		fit = "fits"
+	}
+	if spare.Expected == 1 {
+		others = "machine that waits for a host may need it"
+	}
+	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
+		spare.Free, spare.Fit, fit, spare.Expected, others)
+}
+
+func inQueue(c *Case) rule.Blocker {
+	waiting, inFlight := c.plan.Population.Waiting-c.plan.Grant.Start, c.plan.Population.InFlight+c.plan.Grant.Start
+	wait := "remediations wait"
+	if waiting == 1 {
+		wait = "remediation waits"
+	}
+	return rule.Blocker{
+		Text: fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
+			waiting, wait, inFlight, c.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation),
+		Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
+			c.Check.Name + ")",
+		Detail:   fmt.Sprintf("%d of at most %d in flight", inFlight, c.Limits.InFlight),
+		EndsWhen: "a remediation that is in flight is over",
+	}
+}
+
+// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
+func (c *Case) arithmetic() string {
+	population, spelled := &c.plan.Population, c.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
+	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
+	if population.Unread == 0 {
+		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
+	}
+	if spelled != "" {
+		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
+			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
+			population.Total(), population.Unhealthy, spelled, sum, c.Limits.AtLeast, c.Limits.AtMost)
+	}
+	limit := MostUnhealthy(c.Check)
+	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
+		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
+		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), c.Limits.AtMost)
+}
+
 func (facts *Facts) noTemplate() string { return "No request can be made: " + facts.Template.Missing }
 
 // foreignRequest is why none is made for target, for which one exists.
@@ -213,7 +311,6 @@ func are(n int) string {
 	return "are"
 }
 
-// counts is where a person finds the numbers that a condition of a machine leaves out.
 func (c *Case) counts() string {
 	return "the condition " + RemediationAllowed + " of MachineHealthCheck " + c.Check.Name + " has the numbers"
 }

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -23,7 +25,13 @@ const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedConditi
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
 	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // the condition Paused of a claimed check is Cluster API core's
-		return []metav1.Condition{condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, facts.pausedForAll())}
+		pauses := facts.pauses()
+		why := make([]string, 0, len(pauses))
+		for _, pause := range pauses {
+			why = append(why, pause.wire)
+		}
+		paused := condition(clusterv1.PausedCondition, metav1.ConditionTrue, clusterv1.PausedReason, strings.Join(why, ", "))
+		return []metav1.Condition{paused}
 	case (facts.Mode == NoCluster || facts.Mode == BadSelector) && (Claimed(facts.Check) || facts.ActsUnclaimed):
 		return []metav1.Condition{plan.Allowed}
 	case facts.Mode != Active:
@@ -49,80 +57,39 @@ func condition(kind string, status metav1.ConditionStatus, reason, message strin
 	return metav1.Condition{Type: kind, Status: status, Reason: reason, Message: message}
 }
 
-// pausedForAll is Cluster API's message of the condition Paused.
-func (facts *Facts) pausedForAll() string {
-	var why []string
-	if ClusterPaused(facts.Cluster) {
-		why = append(why, "Cluster spec.paused is set to true")
+// limit is what blocks all machines of the check; nil if nothing does.
+func limit(facts *Facts, plan *Plan) *Blocker {
+	c := &Case{Facts: facts, Decision: &Decision{}, plan: plan}
+	i := slices.IndexFunc(rules, func(r Rule) bool { return r.asked == ofLimits && r.When(c) })
+	if i < 0 {
+		return nil
 	}
-	if _, paused := facts.pausedBy(); paused {
-		why = append(why, "MachineHealthCheck has the cluster.x-k8s.io/paused annotation")
-	}
-	return strings.Join(why, ", ")
+	blocker := rules[i].blocker(c)
+	return &blocker
 }
 
-// allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
-//
-// A reader that has not counted all machines repeats the message of the manager, which has.
+// counted is message, or for a reader that has not counted all machines that of the manager, which has.
+func (facts *Facts) counted(status metav1.ConditionStatus, reason, message string) string {
+	stored := ConditionOf(facts.Check, RemediationAllowed)
+	if facts.Counted == nil || stored == nil || stored.Status != status || stored.Reason != reason {
+		return message
+	}
+	return stored.Message
+}
+
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
-	cond := allowedAsCounted(facts, plan)
-	if facts.Counted != nil {
-		if stored := ConditionOf(facts.Check, RemediationAllowed); stored != nil && stored.Status == cond.Status && stored.Reason == cond.Reason {
-			cond.Message = stored.Message
-		}
-		return cond
-	}
-	if left := leftToCycles(plan); cond.Status == metav1.ConditionTrue && left != "" {
-		cond.Message = strings.TrimPrefix(cond.Message+". "+left, ". ")
-	}
-	return cond
-}
-
-func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
-	not := func(why, message string) metav1.Condition {
-		return condition(RemediationAllowed, metav1.ConditionFalse, why, "Remediation is not allowed"+message)
-	}
-	switch {
-	case facts.Mode == NoCluster:
-		return not(mendv1.ClusterNotFoundReason, fmt.Sprintf(", spec.clusterName: there is no Cluster %s in namespace %s",
-			facts.Check.Spec.ClusterName, facts.Check.Namespace))
-	case facts.Mode == BadSelector:
-		return not(mendv1.InvalidSelectorReason,
-			", spec.selector: "+facts.SelectorErr.Error()+"; the operators are In, NotIn, Exists and DoesNotExist")
-	case facts.Invalid != nil:
-		return not(mendv1.InvalidLimitReason, ", "+facts.Invalid.Error())
-	case plan.Grant.ShortCircuited():
-		return not(clusterv1.MachineHealthCheckTooManyUnhealthyReason, ", "+arithmetic(facts, plan))
-	case plan.Grant.Reason == budget.CoolingDown:
-		return not(mendv1.CoolingDownReason, coolingUntil(facts, plan))
-	case facts.Limits.InFlight == 0:
-		return not(mendv1.NoneAtOnceReason, fmt.Sprintf(", metadata.annotations[%s] is %q: none may be in flight",
-			mendv1.MaxInFlightAnnotation, facts.Check.Annotations[mendv1.MaxInFlightAnnotation]))
+	if blocker := limit(facts, plan); blocker != nil {
+		return condition(RemediationAllowed, metav1.ConditionFalse, blocker.Reason, blocker.Text)
 	}
 	message := ""
 	if plan.Grant.Reason == budget.AtWork {
-		message = queueText(facts, plan)
+		message = inQueue(&Case{Facts: facts, plan: plan}).Text
 	}
+	if left := leftToCycles(plan); left != "" {
+		message = strings.TrimPrefix(message+". "+left, ". ")
+	}
+	message = facts.counted(metav1.ConditionTrue, RemediationAllowed, message)
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
-}
-
-// arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
-func arithmetic(facts *Facts, plan *Plan) string {
-	population, spelled := &plan.Population, facts.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
-	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
-	if population.Unread == 0 {
-		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
-			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
-	}
-	if spelled != "" {
-		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
-			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
-			population.Total(), population.Unhealthy, spelled, sum, facts.Limits.AtLeast, facts.Limits.AtMost)
-	}
-	limit := MostUnhealthy(facts.Check)
-	return fmt.Sprintf("the number of not started or unhealthy machines exceeds unhealthyLessThanOrEqualTo "+
-		"(total: %d, unhealthy: %d, unhealthyLessThanOrEqualTo: %s). %s; %s of %d allows %d",
-		population.Total(), population.Unhealthy, limit, sum, limit, population.Total(), facts.Limits.AtMost)
 }
 
 // coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
@@ -132,24 +99,13 @@ func coolingUntil(facts *Facts, plan *Plan) string {
 		facts.Check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
 }
 
-// queueText is how many wait because of how many are remediated at once.
-func queueText(facts *Facts, plan *Plan) string {
-	waiting, inFlight := plan.Population.Waiting-plan.Grant.Start, plan.Population.InFlight+plan.Grant.Start
-	wait := "remediations wait"
-	if waiting == 1 {
-		wait = "remediation waits"
-	}
-	return fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
-		waiting, wait, inFlight, facts.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation)
-}
-
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
 func leftToCycles(plan *Plan) string {
 	var left []string
 	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.leftToCycle() {
-			cycle := decision.Target.Cycle
-			left = append(left, fmt.Sprintf("%s to %s %s", decision.Target.Name, cycle.Kind, cycle.Name))
+		target, state := plan.Decisions[i].Target, plan.Decisions[i].Verdict.State
+		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
+			left = append(left, fmt.Sprintf("%s to %s %s", target.Name, target.Cycle.Kind, target.Cycle.Name))
 		}
 	}
 	if len(left) == 0 {
@@ -162,14 +118,14 @@ func leftToCycles(plan *Plan) string {
 //
 // The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
 // unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
-func restriction(facts *Facts, plan *Plan) string {
-	switch {
-	case facts.Invalid != nil:
-		return string(InvalidLimit)
-	case plan.Grant.ShortCircuited() && plan.Population.Unhealthy > 0:
-		return string(TooManyUnhealthy)
-	case plan.Grant.Reason == budget.CoolingDown:
-		return string(CoolingDown)
+func restriction(plan *Plan) string {
+	switch Reason(plan.Allowed.Reason) {
+	case InvalidLimit, CoolingDown:
+		return plan.Allowed.Reason
+	case TooManyUnhealthy:
+		if plan.Population.Unhealthy > 0 {
+			return plan.Allowed.Reason
+		}
 	}
 	return ""
 }
@@ -307,7 +263,7 @@ func cooldown(facts *Facts, plan *Plan) metav1.Condition {
 		return condition(mendv1.StormCooldown, metav1.ConditionFalse, mendv1.StormReason,
 			"Too many machines are not healthy. When few enough are, the cooldown begins: "+facts.Check.Annotations[mendv1.StormCooldownAnnotation])
 	}
-	cond := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, "Remediation is not allowed"+coolingUntil(facts, plan))
+	cond := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, notAllowed+coolingUntil(facts, plan))
 	cond.LastTransitionTime = metav1.NewTime(plan.Storm.CoolingSince)
 	return cond
 }

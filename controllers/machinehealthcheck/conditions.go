@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,15 +23,15 @@ func askedByPowerCycle(machine *clusterv1.Machine) bool {
 	return cond != nil && cond.Reason == mendv1.PowerCycleFailedReason
 }
 
-// with returns a copy of machine, the one of s as it was last read or written, status alone, that has these conditions and not those
-// without a status.
-func (s step) with(state *observed, machine *clusterv1.Machine, list []metav1.Condition) *clusterv1.Machine {
-	next, now := statusCopy(machine), metav1.NewTime(state.Now)
+// withConditions returns a copy of machine, status alone, that has these conditions and not those without a status. Held are the findings
+// for which it is unhealthy.
+func withConditions(machine *clusterv1.Machine, list []metav1.Condition, held []health.Finding, now time.Time) *clusterv1.Machine {
+	next := statusCopy(machine)
 	for _, cond := range list {
-		cond.LastTransitionTime = now
+		cond.LastTransitionTime = metav1.NewTime(now)
 		switch {
 		case cond.Type == HealthCheckSucceeded:
-			setHealth(next, cond, s.Held(state.Now))
+			setHealth(next, cond, held)
 		case cond.Type == OwnerRemediated && cond.Status == "":
 			dropOwnerRemediated(next)
 		case cond.Type == OwnerRemediated:

@@ -74,8 +74,8 @@ type Reconciler struct {
 
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
-	written    ownWrites
-	requested  consistency.Kinds // requests that were created, or may have been
+	written    consistency.Writes // Machines
+	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -92,7 +92,6 @@ type Clusters interface {
 // Kinds are the kinds of templates and requests that are in use.
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
 	InUse() []schema.GroupVersionKind
 	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
 }
@@ -164,9 +163,9 @@ func (r *Reconciler) tellOthers(state *observed, next *remembered) {
 	default:
 		return
 	}
-	for i, other := range state.others {
-		if other.acting && state.Overlaps[i].Shared > 0 {
-			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}, in)
+	for _, other := range state.Overlaps {
+		if other.Acting && other.Shared > 0 {
+			r.wake(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}, in)
 		}
 	}
 }
@@ -176,9 +175,9 @@ func (r *Reconciler) tellOthers(state *observed, next *remembered) {
 func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, state *observed) (ctrl.Result, error) {
 	r.forget(key, state != nil)
 	if state == nil {
-		return ctrl.Result{}, r.Kinds.Named(ctx, key)
+		return ctrl.Result{}, nil
 	}
-	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), result{}))
+	err := r.recordStatus(ctx, state, statusAfter(state, state.decide(), nil))
 	if apierrors.IsConflict(err) {
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}

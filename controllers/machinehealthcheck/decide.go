@@ -25,8 +25,7 @@ func Decide(facts Facts) Plan {
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
 		decision.InFlight = isInFlight(&facts, decision)
-		ask(&facts, &plan, decision, false)
-		decision.Waits = waits(&facts, decision)
+		decision.Waits = !decision.InFlight && !blockedAlone(&facts, &plan, decision)
 		if occupies(&facts, decision) {
 			plan.Population.InFlight++
 		}
@@ -35,28 +34,23 @@ func Decide(facts Facts) Plan {
 		}
 		plan.Population.Count(decision.Class())
 	}
-	oneByOne(&facts, &plan)
-	awaitSpares(&facts, &plan)
-	settle(&facts, &plan)
+	holdBack(&facts, &plan)
 	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
 	if facts.Counted != nil {
 		plan.Population = plan.Population.Complete(facts.Counted.Total, facts.Counted.Healthy)
 	}
 	grant(&facts, &plan)
 	queue(&facts, &plan)
+	for _, i := range plan.Open {
+		ask(&facts, &plan, plan.Decisions[i])
+		stepFor(&facts, &plan, plan.Decisions[i])
+	}
 	plan.Allowed = allowed(&facts, &plan)
 	plan.Conditions = checkConditions(&facts, &plan)
 	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 &&
 		!slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].PutOff.Reason != "" })
-	plan.Restriction = restriction(&facts, &plan)
-	for _, i := range plan.Open {
-		ask(&facts, &plan, plan.Decisions[i], true)
-		stepFor(&facts, &plan, plan.Decisions[i])
-	}
-	for _, at := range []time.Time{plan.Storm.Recheck, settles(&plan), sparesUntil(&plan)} {
-		plan.Recheck = health.Earliest(plan.Recheck, at)
-	}
-	plan.VerdictsUntil = verdictsUntil(&facts, &plan)
+	plan.Restriction = restriction(&plan)
+	plan.Recheck, plan.VerdictsUntil = plan.next(&facts)
 	plan.Memory = facts.Memory.after(&facts, &plan)
 	plan.Needs = needs(&facts, &plan)
 	return plan
@@ -143,20 +137,6 @@ func occupies(facts *Facts, decision *Decision) bool {
 
 func waitsForOthers(req *metav1.PartialObjectMetadata) bool {
 	return req != nil && req.Annotations[mendv1.WaitsForAnnotation] != ""
-}
-
-// waits reports whether nothing about target itself, nor about its check, blocks a remediation. A check that is only observed counts those
-// too.
-func waits(facts *Facts, decision *Decision) bool {
-	if decision.Verdict.State != health.Unhealthy || decision.InFlight || decision.Target.Ownership != NoRequest {
-		return false
-	}
-	for _, b := range decision.Blockers {
-		if b.Rule != NotActing {
-			return false
-		}
-	}
-	return facts.Template.Known && facts.Template.Missing == ""
 }
 
 // Class is what the limits count the machine of decision as.
@@ -256,7 +236,6 @@ func last(facts *Facts, decision *Decision) int {
 	return 0
 }
 
-// byHand is 1 for a machine that a person has marked, else 0.
 func byHand(decision *Decision) int {
 	if slices.ContainsFunc(decision.Verdict.Findings, func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }) {
 		return 1
@@ -264,67 +243,102 @@ func byHand(decision *Decision) int {
 	return 0
 }
 
-// settle puts off what was just seen, and may be the first of many. What waits for a spare host is not put off: it says so while limits
-// forbid its remediation too, and in a storm everything is just seen. Nor does a machine start before all its checks have judged it, or
-// while it is the turn of another one.
-func settle(facts *Facts, plan *Plan) {
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
-		off := facts.putOff(decision.Target)
-		if decision.Waits && facts.Now.Before(off.Until) {
-			decision.Waits, decision.PutOff = false, off
+// holdBack finds those of the machines that wait which do not start now whatever the limits are, in the order of the queue: they take no
+// place from others, and no host is counted for two of them. One that waits for a spare host says so while limits forbid its remediation
+// too; in a storm everything is just seen.
+func holdBack(facts *Facts, plan *Plan) {
+	turn, expected := facts.oneMay(plan), facts.Spares.Expected
+	for _, decision := range waiting(facts, plan) {
+		if contradicted(facts, decision) {
+			decision.AwaitsTurn, turn = !turn, false
+		}
+		if !decision.AwaitsTurn {
+			decision.Spare = facts.spareFor(decision, expected)
+		}
+		if decision.Spare != nil && !decision.Spare.blocks() {
+			expected = append(slices.Clip(expected), facts.Spares.Fits[decision.Target.UID])
+		}
+		if off := facts.putOff(decision.Target); !decision.AwaitsTurn && !decision.Spare.blocks() && facts.Now.Before(off.Until) {
+			decision.PutOff = off
+		}
+		if decision.AwaitsTurn || decision.Spare.blocks() || decision.PutOff.Reason != "" {
+			decision.Waits = false
 			plan.Population.Waiting--
 		}
 	}
 }
 
-// putOff is what a remediation of target waits for now that is due.
+// oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no
+// remediation goes on, and all machines have nodes. After one that does not come back a person has to see why. A reader of one machine does
+// not know whose turn it is.
+func (facts *Facts) oneMay(plan *Plan) bool {
+	return facts.Capacity.Missing == 0 && facts.Counted == nil && !slices.ContainsFunc(plan.Open, func(i int) bool {
+		decision := plan.Decisions[i]
+		return decision.InFlight || Deleting(decision.Target.Machine) || decision.Target.Health.Node == health.NodeAwaited
+	})
+}
+
+const (
+	// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, as after a start.
+	hearsSoon = 10 * time.Second
+	// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A
+	// check whose webhook does not answer would else keep the others waiting for ever.
+	yieldsFor = time.Minute
+)
+
+// putOff is what a remediation of target waits for now that is due: what was just seen may be the first of many, and no machine starts
+// before all its checks have judged it, but not for ever, since a kind of requests may never be read; nor while it is the turn of another
+// check that finds it unhealthy.
 func (facts *Facts) putOff(target *Target) PutOff {
-	heard, yields := facts.Memory.hearsUntil(target.UID, facts.Now), facts.yieldsUntil(target)
+	since, known := facts.Memory.NotHealthy[target.UID]
+	if !known {
+		since = facts.Now
+	}
+	waits := func(other Opinion) bool { return other.State == health.Unhealthy && !other.InFlight }
+	tried, failed := facts.Memory.Refused[target.UID]
+	heard, yields := since.Add(CyclesUnreadFor), tried.Add(yieldsFor)
 	switch {
 	case target.unheard() != nil && facts.Now.Before(heard):
-		looks := heard.Add(hearsSoon - CyclesUnreadFor)
+		looks := since.Add(hearsSoon)
 		if !facts.Now.Before(looks) {
 			looks = heard
 		}
 		return PutOff{Reason: OtherCheckUnheard, Until: heard, Recheck: looks}
-	case facts.Now.Before(yields):
+	case failed && facts.Now.Before(yields) && slices.ContainsFunc(target.Others, waits):
 		return PutOff{Reason: OtherCheckGoesFirst, Until: yields, Recheck: yields}
-	case facts.Limited:
-		settled := facts.Memory.settledAt(target.UID, facts.Now)
-		return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
+	case !facts.Limited:
+		return PutOff{}
+	case facts.Memory.ShortCircuited:
+		since = facts.Now // if few enough are unhealthy in this reconcile, it is the first one
+	case facts.Memory.Calm.After(since):
+		since = facts.Memory.Calm
 	}
-	return PutOff{}
+	settled := since.Add(Settling)
+	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// settles is when a remediation that is put off is decided again; zero if none is.
-func settles(plan *Plan) time.Time {
-	var next time.Time
-	if plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork {
-		for _, i := range plan.Open {
-			next = health.Earliest(next, plan.Decisions[i].PutOff.Recheck)
-		}
-	}
-	return next
-}
-
-// verdictsUntil is the first moment at which time alone changes what is known of a machine: its verdict, or that its host is power-cycled.
-func verdictsUntil(facts *Facts, plan *Plan) time.Time {
-	var next time.Time
+// next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is
+// known of a machine: its verdict, or that its host is power-cycled.
+func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
+	starts = plan.Storm.Recheck
+	settles := plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
-		next = health.Earliest(next, decision.Verdict.Recheck)
-		for _, reason := range []Reason{MachineUpdating, RemediationLoop} {
-			if blocker := decision.BlockedBy(reason); blocker != nil {
-				next = health.Earliest(next, blocker.Until)
+		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)
+		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
+			verdicts = health.Earliest(verdicts, silent)
+		}
+		if settles {
+			starts = health.Earliest(starts, decision.PutOff.Recheck)
+		}
+		for j := range decision.Blockers {
+			switch blocker := &decision.Blockers[j]; blocker.Rule {
+			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
+				verdicts = health.Earliest(verdicts, blocker.Until)
+			case NoSpareHost, SpareHostsUnread:
+				starts = health.Earliest(starts, blocker.Until)
 			}
 		}
-		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
-			next = health.Earliest(next, silent)
-		}
-		if decision.leftToCycle() && !decision.InFlight {
-			next = health.Earliest(next, cycleUntil(decision.Target.Cycle))
-		}
 	}
-	return next
+	return starts, verdicts
 }

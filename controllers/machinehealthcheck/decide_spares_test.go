@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -295,8 +296,16 @@ func TestTheDeadlineOfAWaitOutlivesTheProcess(t *testing.T) {
 
 func TestHowManyReplacementsAreStillToCome(t *testing.T) {
 	at := func(minute int) time.Time { return noon.Add(time.Duration(minute) * time.Minute) }
-	old, asked := func(m int) Sibling { return Sibling{Created: ago(time.Hour), Asked: at(m)} }, Sibling{Created: ago(time.Hour)}
-	made := func(m int) Sibling { return Sibling{Created: at(m)} }
+	made := func(m int) Sibling {
+		return Sibling{Machine: &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(at(m))}}}
+	}
+	asked := made(-60)
+	askedAt := func(sibling Sibling, m int) Sibling { return Sibling{Machine: sibling.Machine, Asked: at(m)} }
+	old := func(m int) Sibling { return askedAt(made(-60), m) }
+	again := made(1)
+	again.DeletionTimestamp = &again.CreationTimestamp
+	sameSecond := old(0)
+	sameSecond.Asked = noon.Add(900 * time.Millisecond)
 	for name, tc := range map[string]struct {
 		given []Sibling
 		want  []int
@@ -304,17 +313,21 @@ func TestHowManyReplacementsAreStillToCome(t *testing.T) {
 		"none of an owner that was not asked":               {[]Sibling{asked, made(1)}, nil},
 		"one while no new machine is made":                  {[]Sibling{old(0), asked}, []int{0}},
 		"none once it is made":                              {[]Sibling{old(0), made(1)}, nil},
-		"none if it is made in the same second":             {[]Sibling{{Asked: noon.Add(900 * time.Millisecond)}, made(0)}, nil},
+		"none if it is made in the same second":             {[]Sibling{sameSecond, made(0)}, nil},
 		"one that was made before replaces nothing":         {[]Sibling{old(5), made(1)}, []int{0}},
 		"one new machine replaces one":                      {[]Sibling{old(0), old(1), made(2)}, []int{0}},
 		"what was made before the second was asked for":     {[]Sibling{old(0), made(1), made(2), old(5)}, []int{3}},
-		"one that is being deleted again replaces nothing":  {[]Sibling{old(0), {Created: at(1), Deleting: true}}, []int{0}},
-		"a new one whose replacement was asked for neither": {[]Sibling{old(0), {Created: at(1), Asked: at(2)}}, []int{0, 1}},
+		"one that is being deleted again replaces nothing":  {[]Sibling{old(0), again}, []int{0}},
+		"a new one whose replacement was asked for neither": {[]Sibling{old(0), askedAt(made(1), 2)}, []int{1, 0}},
 		"none of two that are both replaced":                {[]Sibling{old(0), old(3), made(1), made(4)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := ToCome(tc.given); !slices.Equal(got, tc.want) {
-				t.Errorf("%v are to come, want %v", got, tc.want)
+			var want []*clusterv1.Machine
+			for _, i := range tc.want {
+				want = append(want, tc.given[i].Machine)
+			}
+			if got := ToCome(tc.given); !slices.Equal(got, want) {
+				t.Errorf("%d are to come, want %d", len(got), len(want))
 			}
 		})
 	}

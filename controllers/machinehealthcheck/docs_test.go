@@ -23,7 +23,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| reason | message | until | what to do |\n|---|---|---|---|\n")
 	for i, r := range rules {
-		if seen[r.Reason] || r.Else && r.asked != rules[i-1].asked || (r.Words == nil) != (r.Reason == NotUnhealthy) {
+		if seen[r.Reason] || r.Else && (r.asked < ofAll) != (rules[i-1].asked < ofAll) || (r.Words == nil) != (r.Reason == NotUnhealthy) {
 			t.Errorf("%s is there twice, is an alternative to what is asked at another time, or has no words", r.Reason)
 		}
 		if seen[r.Reason] = true; r.Words == nil {
@@ -33,7 +33,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 		for _, change := range append(changes, func(*Case) {})[:max(1, len(changes))] {
 			c := exampleCase()
 			change(c)
-			c.plan.Reach, c.plan.Allowed = reach(c.Facts), allowed(c.Facts, c.plan)
+			c.plan.Reach = reach(c.Facts)
 			words := r.Words(c)
 			for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
 				if strings.HasSuffix(text, ".") || words.Text == "" {
@@ -91,6 +91,7 @@ var exampleChanges = map[Reason][]func(*Case){
 		}}
 	}},
 	RemediationLoop:  {func(*Case) {}, func(c *Case) { c.FormerAwaited = noon.Add(time.Second) }},
+	InvalidSelector:  {func(c *Case) { c.SelectorErr = errors.New("*why*") }},
 	InvalidLimit:     {func(c *Case) { c.Invalid = &InvalidField{"*field*", errors.New("*why*")} }},
 	TooManyUnhealthy: {func(c *Case) { c.plan.Grant.Reason = budget.TooMany }},
 	TooFewUnhealthy:  {func(c *Case) { c.plan.Grant.Reason = budget.TooFew }},

@@ -1,7 +1,8 @@
 package machinehealthcheck
 
 import (
-	"errors"
+	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -139,6 +140,19 @@ func (w *observed) external() *observed {
 	return w
 }
 
+// stepsOf are the decisions of plan that are not idle.
+func stepsOf(plan *Plan) []*Decision {
+	return slices.DeleteFunc(slices.Clone(plan.Decisions), (*Decision).Idle)
+}
+
+// carries carries out the first step of the plan for w.
+func (r *Reconciler) carries(ctx context.Context, w *observed) (*Plan, outcome) {
+	plan := decide(w)
+	o := outcome{Decision: stepsOf(plan)[0]}
+	r.carryOut(ctx, w, plan, &o)
+	return plan, o
+}
+
 // starts is how many remediations start.
 func starts(plan *Plan) int {
 	n := 0
@@ -250,22 +264,19 @@ var (
 
 // written is m with these conditions, set at now; nil if it has them.
 func written(m *clusterv1.Machine, due []health.Finding, now time.Time, all ...metav1.Condition) *clusterv1.Machine {
-	w := aCheck()
-	w.Now = now
 	if due == nil {
 		due = []health.Finding{{Reason: health.NodeCondition, Signal: health.Signal{Reason: "Bad"}}}
 	}
-	s := step{Decision: &Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: due}, Target: &Target{Machine: m}}, refused: errors.New("no rights")}
-	next := s.with(w, m, all)
+	next := withConditions(m, all, due, now)
 	if equality.Semantic.DeepEqual(next.Status, statusCopy(m).Status) {
 		return nil
 	}
 	return next
 }
 
-// external is the condition ExternallyRemediated that s sets or removes; zero if it does neither.
-func (s step) external() metav1.Condition {
-	for _, c := range s.Conditions {
+// external is the condition ExternallyRemediated that decision sets or removes; zero if it does neither.
+func (decision *Decision) external() metav1.Condition {
+	for _, c := range decision.Conditions {
 		if c.Type == ExternallyRemediated {
 			return c
 		}

@@ -37,22 +37,6 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 	return explained(state, plan), nil
 }
 
-// explained explains p, with the conditions that the check would have.
-func explained(state *observed, plan *Plan) *explain.Check {
-	check := MachineHealthCheck(&state.Facts, plan)
-	if check.CountedByStatus {
-		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
-	} else {
-		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
-	}
-	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
-	written := ConditionOf(state.Check, mendv1.Effective)
-	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
-		meta.SetStatusCondition(&check.Conditions, *written)
-	}
-	return check
-}
-
 // Unselected says why check does not select machine, as a clause that follows "because": of another cluster, or which label; empty if it
 // selects it. An empty selector selects nothing. (Cluster API.)
 func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) string {
@@ -108,12 +92,13 @@ func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
 	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
 }
 
-// MachineHealthCheck explains the plan for facts.
-func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
+func explained(state *observed, plan *Plan) *explain.Check {
+	facts := &state.Facts
 	check := &explain.Check{Check: cliv1.Check{
 		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
 		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
+	check.Conditions = explainedConditions(state, plan)
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == explain.Acting {
 		check.ModeDetail = ""
 	}
@@ -121,18 +106,23 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		if facts.Mode == NoCluster || facts.Mode == BadSelector {
 			check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
 		}
-		check.Next = idleNext(facts)
+		check.Next = idleNext(facts, plan)
 		return check
 	}
-	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
+	if check.Counts = plan.Population; facts.Counted != nil {
+		check.CountedByStatus, check.StatusChanged = true, cliv1.Moment(StatusChanged(facts.Check))
+	}
 	for _, err := range facts.Trouble {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
-	spares := slices.IndexFunc(plan.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.SpareHostAvailable })
-	if plan.Allowed.Message != "" {
-		check.Reason, check.Message = plan.Allowed.Reason, plan.Allowed.Message
-	} else if spares >= 0 {
-		check.Reason, check.Message = plan.Conditions[spares].Reason, plan.Conditions[spares].Message
+	says := plan.Allowed
+	for _, cond := range plan.Conditions {
+		if says.Message == "" && cond.Type == mendv1.SpareHostAvailable {
+			says = cond
+		}
+	}
+	if says.Message != "" {
+		check.Reason, check.Message = says.Reason, says.Message
 	}
 	check.SetLimits(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
@@ -150,6 +140,20 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	return check
 }
 
+// explainedConditions are those that the check would have, or for a reader that has not counted all machines has. A reader has neither what
+// kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
+func explainedConditions(state *observed, plan *Plan) []metav1.Condition {
+	if state.Counted != nil && !state.Idle() {
+		return state.Check.Status.Conditions
+	}
+	conditions := statusAfter(state, plan, nil).Status.Conditions
+	written := ConditionOf(state.Check, mendv1.Effective)
+	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
+		meta.SetStatusCondition(&conditions, *written)
+	}
+	return conditions
+}
+
 // outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
 func outageFirst(c *explain.Check) {
 	unjudged := slices.IndexFunc(c.Targets, func(target explain.Target) bool {
@@ -164,18 +168,15 @@ func outageFirst(c *explain.Check) {
 	}
 }
 
-// idleNext is the next step of a check whose machines are not read.
-func idleNext(facts *Facts) explain.Step {
+func idleNext(facts *Facts, plan *Plan) explain.Step {
 	switch {
 	case !facts.Check.DeletionTimestamp.IsZero():
 		return explain.Step{Reason: explain.BeingDeleted, Text: "the check is deleted"}
 	case facts.WatchFilter != "":
 		return explain.Step{}
-	case facts.Mode == NoCluster:
-		return explain.Step{Reason: mendv1.ClusterNotFoundReason, Manual: true, Text: fmt.Sprintf(
-			"make Cluster %s, or a check of another one in place of this: spec.clusterName cannot be changed", facts.Check.Spec.ClusterName)}
-	case facts.Mode == BadSelector:
-		return explain.Step{Reason: mendv1.InvalidSelectorReason, Manual: true, Text: "correct spec.selector"}
+	case facts.Mode == NoCluster || facts.Mode == BadSelector:
+		blocker := limit(facts, plan)
+		return explain.Step{Reason: blocker.Reason, Manual: true, Text: clause(blocker.Fix)}
 	}
 	if person := facts.Enable(); person != "" {
 		return explain.Step{Reason: explain.NotActing, Text: person, Manual: true}
@@ -183,33 +184,28 @@ func idleNext(facts *Facts) explain.Step {
 	return explain.Step{}
 }
 
-// machineTarget explains the decision about one machine.
 func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
-	machine, verdict := d.Target, d.Verdict
-	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Target: cliv1.Target{
-		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
+	machine, verdict, namespace := d.Target, d.Verdict, facts.Check.Namespace
+	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Owner: "its owner", Target: cliv1.Target{
+		Reference: explain.Ref{Kind: "Machine", Namespace: namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
+		Action: &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)},
 	}}
 	if verdict.State == health.Starting {
 		target.Startup = startup(facts, plan, machine)
 	}
-	if request := machine.Request; request != nil {
-		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
-		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
-	} else if d.InFlight {
-		asked := ConditionOf(machine, OwnerRemediated)
-		if facts.Template.Unread && asked == nil {
-			asked = ConditionOf(machine, ExternallyRemediated)
-		}
-		target.InFlightSince = cliv1.Moment(Since(asked))
+	owner := metav1.GetControllerOf(machine)
+	if owner != nil {
+		target.Owner = owner.Kind + " " + owner.Name
 	}
-	if target.InFlight && OwnerOf(machine.Machine) != NotAsked {
-		answer := OwnerAnswer(machine.Machine)
-		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
-		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
+	if target.Remediator = target.Owner; facts.Template.External {
+		target.Remediator, target.Action.Kind = facts.Template.Kind, cliv1.CreateRemediationRequest
+		target.Action.Target = &explain.Ref{Kind: facts.Template.TemplateKind, Namespace: namespace, Name: facts.Template.Name}
+	} else if owner != nil {
+		target.Action.Target = &explain.Ref{Kind: owner.Kind, Namespace: namespace, Name: owner.Name}
 	}
-	setOwner(&target, facts, machine)
+	explainFlight(facts, d, &target)
 	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
 			if d.Blockers[i].Reason != "" {
@@ -221,22 +217,29 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	return target
 }
 
-// setOwner adds what the owner of a machine has to do with its remediation.
-func setOwner(t *explain.Target, facts *Facts, machine *Target) {
-	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || OwnerOf(machine.Machine) != NotAsked)
-	owner := metav1.GetControllerOf(machine)
-	if t.Owner = "its owner"; owner != nil {
-		t.Owner = owner.Kind + " " + owner.Name
+// explainFlight adds to the target of d since when its remediation is in flight, and what its owner has said of it.
+func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
+	machine, asked := d.Target, ConditionOf(d.Target, OwnerRemediated)
+	if request := machine.Request; request != nil {
+		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
+		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
+	} else if since := asked; d.InFlight {
+		if facts.Template.Unread && since == nil {
+			since = ConditionOf(machine, ExternallyRemediated)
+		}
+		target.InFlightSince = cliv1.Moment(Since(since))
 	}
-	if t.Remediator = facts.Template.Kind; !facts.Template.External {
-		t.Remediator = t.Owner
+	waits := d.InFlight && OwnerOf(machine.Machine) != NotAsked
+	if target.OwnerAsked = waits || d.InFlight && machine.Request == nil && !facts.Template.Unread; target.OwnerAsked && asked != nil {
+		target.OwnerReason = asked.Reason
 	}
-	if report := ConditionOf(machine, OwnerRemediated); report != nil && t.OwnerAsked {
-		t.OwnerReason = report.Reason
+	if waits {
+		answer := OwnerAnswer(machine.Machine)
+		target.Deferred = answer == clusterv1.MachineSetMachineRemediationDeferredReason
+		target.Refused = answer == clusterv1.MachineSetMachineCannotBeRemediatedReason
 	}
 }
 
-// leftAlone explains a machine that its user wants left alone.
 func leftAlone(facts *Facts, machine *Target) explain.Target {
 	annotations := LeftAloneBy(machine.Machine)
 	target := explain.Target{
@@ -251,18 +254,6 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 		target.Skipped = explain.MachineAnnotated(annotations[0])
 	}
 	return target
-}
-
-// machineAction is what is done about a machine when it is unhealthy.
-func machineAction(facts *Facts, machine *Target) *cliv1.Action {
-	action := &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)}
-	if facts.Template.External {
-		action.Kind = cliv1.CreateRemediationRequest
-		action.Target = &explain.Ref{Kind: facts.Template.TemplateKind, Namespace: machine.Namespace, Name: facts.Template.Name}
-	} else if owner := metav1.GetControllerOf(machine); owner != nil {
-		action.Target = &explain.Ref{Kind: owner.Kind, Namespace: machine.Namespace, Name: owner.Name}
-	}
-	return action
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.

@@ -13,7 +13,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// machineNext is the next thing that happens to the machine of d, or what a person has to do.
 func machineNext(facts *Facts, d *Decision, target *explain.Target) explain.Step {
 	switch {
 	case (target.State == cliv1.StateUnhealthy || target.State == cliv1.StateUnknown) && Deleting(d.Target.Machine):
@@ -54,7 +53,6 @@ func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) 
 	return explain.Ended(first)
 }
 
-// remediationNext is what happens next to a machine whose remediation starts or is in flight.
 func remediationNext(facts *Facts, machine *Target, target *explain.Target) explain.Step {
 	ownerAsked := OwnerOf(machine.Machine) != NotAsked
 	switch {

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -50,40 +49,13 @@ func dueIn(d time.Duration) func(*Target) {
 // barred is a reader who may read neither templates nor requests.
 func barred(w *observed) { w.Template.Known, w.Template.Unread = false, true }
 
-// What blocks it is decided, and tested, in package machines; here it is what is read of the template and of requests, and may not be read.
-func TestWhatBlocksAMachine(t *testing.T) {
-	cases := map[string]struct {
-		given *observed
-		want  []string
-	}{
-		"a request of ours is not": {aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"))).external(), nil},
-		"without a template there is none": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Missing = "it is not there" }), []string{mendv1.TemplateNotFoundReason}},
-		"a template for other objects is as good as none": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
-				w.remediation.templateErr = errors.New("it is odd")
-			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
-		"what the reader may not read says nothing about the manager": {
-			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.MissingPermission}},
-		"a reader who may not read requests goes by the conditions of the machine": {
-			aCheck(a("m", health.Unhealthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
-		"and goes by what the check says of its template": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
-				barred(w)
-				w.Check.Status.Conditions = []metav1.Condition{{
-					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
-				}}
-			}), []string{mendv1.TemplateNotFoundReason}},
-		"what cannot be read holds up": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Known = false }), []string{NotRead}},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			is := explanationOf(tc.given).Targets[0]
-			if got := reasonsOf(is.Blockers); !slices.Equal(got, tc.want) {
-				t.Errorf("blocked by %q, want %q", got, tc.want)
-			}
-		})
+func TestAReaderOfNoTemplateGoesByWhatTheCheckSaysOfIt(t *testing.T) {
+	w := aCheck(a("m", health.Unhealthy)).external().with(barred)
+	w.Check.Status.Conditions = []metav1.Condition{{
+		Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
+	}}
+	if got := reasonsOf(explanationOf(w).Targets[0].Blockers); !slices.Equal(got, []string{mendv1.TemplateNotFoundReason}) {
+		t.Errorf("blocked by %q", got)
 	}
 }
 

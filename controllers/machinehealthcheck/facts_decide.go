@@ -5,6 +5,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -150,12 +151,17 @@ type Outage struct {
 	Silent, Reported bool
 }
 
-// Overlap is another check of the cluster: Shared is how many targets of this one it selects too, Older that it is older than this one, and
-// Acting that kubemend acts on it.
+// Overlap is another check of the cluster that is not paused: Shared is how many targets of this one it selects too, Older that it is older
+// than this one, and Acting that kubemend acts on it.
 type Overlap struct {
 	Name          string
 	Shared        int
 	Older, Acting bool
+
+	selector labels.Selector
+	// template is the name of the one that its requests are made from; empty if they are not, or of another kind than those of this check.
+	template string
+	opinions map[types.UID]Opinion
 }
 
 // Link is what is known of the connection to a workload cluster.
@@ -277,11 +283,6 @@ func (decision *Decision) Starts() bool { return decision.Tried && len(decision.
 func (decision *Decision) Acts() bool {
 	marks := Failed(decision.Target.Machine) == nil && decision.Sets(HealthCheckSucceeded, metav1.ConditionFalse)
 	return marks || decision.Starts() || decision.Step == DeleteRequest
-}
-
-// leftToCycle reports whether the machine is unhealthy and left to a power cycle that the check did not request.
-func (decision *Decision) leftToCycle() bool {
-	return decision.Target.Cycle != nil && decision.Verdict.State == health.Unhealthy && !Deleting(decision.Target.Machine)
 }
 
 // Blocker is a rule that keeps a remediation from starting, with its words; of one that is not told they are empty.

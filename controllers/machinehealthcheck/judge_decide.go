@@ -67,14 +67,16 @@ func (facts *Facts) ReachedAgain() time.Time {
 }
 
 // decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to
-// decide.
+// decide. There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all
+// machines are.
 func (facts *Facts) decisions() (decisions []*Decision, open []int) {
 	list := make([]Decision, len(facts.Targets)) // in one piece: there may be thousands
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {
 		decision := &list[i]
 		decision.Target, decision.Verdict = target, facts.Verdicts[i]
-		if facts.plain(decision) {
+		if decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
+			MarkedHealthy(target.Machine) {
 			decision.Blockers = notUnhealthy
 		} else {
 			open = append(open, i)
@@ -84,38 +86,10 @@ func (facts *Facts) decisions() (decisions []*Decision, open []int) {
 	return decisions, open
 }
 
-// plain reports whether there is nothing to decide about the machine of decision: it is healthy, which time alone does not change, and
-// nothing was begun for it. Nearly all machines are.
-func (facts *Facts) plain(decision *Decision) bool {
-	target := decision.Target
-	return decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
-		MarkedHealthy(target.Machine)
-}
-
 // contradicted reports whether all that is held against the machine of decision is a failure that a provider once wrote, while its node is
 // Ready: one with a wrong credential writes that of every machine.
 func contradicted(facts *Facts, decision *Decision) bool {
 	due := decision.Verdict.Due(facts.Now)
 	believed := func(finding health.Finding) bool { return finding.Reason != health.MachineFailed }
 	return decision.Target.NodeReady() && len(due) > 0 && !slices.ContainsFunc(due, believed)
-}
-
-// oneByOne lets one of those machines wait for its turn, once the capacity of the one before is back: no remediation goes on, and all
-// machines have nodes. After one that does not come back a person has to see why. A reader of one machine does not know whose turn it is.
-func oneByOne(facts *Facts, plan *Plan) {
-	turn := facts.Capacity.Missing == 0 && facts.Counted == nil
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
-		turn = turn && !decision.InFlight && !Deleting(decision.Target.Machine) && decision.Target.Health.Node != health.NodeAwaited
-	}
-	for _, decision := range waiting(facts, plan) {
-		switch {
-		case !contradicted(facts, decision):
-		case turn:
-			turn = false
-		default:
-			decision.Waits, decision.AwaitsTurn = false, true
-			plan.Population.Waiting--
-		}
-	}
 }

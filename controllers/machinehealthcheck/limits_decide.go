@@ -50,9 +50,6 @@ type InvalidField struct {
 // Error names the field.
 func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// Unwrap returns what is wrong with it.
-func (e *InvalidField) Unwrap() error { return e.Err }
-
 func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
 // limitsOf turns the spec's limits into numbers.
@@ -87,42 +84,40 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *I
 	return limits, nil
 }
 
-// cooldownOf is how long nothing begins after a storm; nil if the check does not ask for that. The error names the field.
-func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	value, set := check.Annotations[mendv1.StormCooldownAnnotation]
+// durationOf is the duration that an annotation of check has; nil if it is not there. The error names the field, and says what is wanted.
+func durationOf(
+	check *clusterv1.MachineHealthCheck, key string, valid func(time.Duration) bool, wanted string,
+) (*time.Duration, *InvalidField) {
+	value, set := check.Annotations[key]
 	if !set {
 		return nil, nil
 	}
 	d, err := time.ParseDuration(value)
-	if err != nil || d < 0 {
-		return nil, &InvalidField{annotation(mendv1.StormCooldownAnnotation), fmt.Errorf("%q is no duration of zero or more, such as 10m or 1h30m", value)}
+	if err != nil || !valid(d) {
+		return nil, &InvalidField{annotation(key), fmt.Errorf("%q is no duration of %s", value, wanted)}
 	}
 	return &d, nil
+}
+
+// cooldownOf is how long nothing begins after a storm; nil if the check does not ask for that.
+func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
+	valid := func(d time.Duration) bool { return d >= 0 }
+	return durationOf(check, mendv1.StormCooldownAnnotation, valid, "zero or more, such as 10m or 1h30m")
 }
 
 // SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the
 // field.
 func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	wait := SpareWait
-	if value, set := check.Annotations[mendv1.WaitForSpareTimeoutAnnotation]; set {
-		d, err := time.ParseDuration(value)
-		if err != nil || d <= 0 || d > LongestSpareWait {
-			return nil, &InvalidField{annotation(mendv1.WaitForSpareTimeoutAnnotation),
-				fmt.Errorf("%q is no duration of more than zero and at most 24h, such as 30m or 1h30m", value)}
-		}
-		wait = d
+	wait, invalid := durationOf(check, mendv1.WaitForSpareTimeoutAnnotation,
+		func(d time.Duration) bool { return d > 0 && d <= LongestSpareWait }, "more than zero and at most 24h, such as 30m or 1h30m")
+	value, set := check.Annotations[mendv1.WaitForSpareAnnotation]
+	switch {
+	case invalid != nil || !set || value == "false":
+		return nil, invalid
+	case value == "true":
+		return cmp.Or(wait, new(SpareWait)), nil
 	}
-	switch value := check.Annotations[mendv1.WaitForSpareAnnotation]; value {
-	case "true":
-		return &wait, nil
-	case "false":
-		return nil, nil
-	default:
-		if _, set := check.Annotations[mendv1.WaitForSpareAnnotation]; !set {
-			return nil, nil
-		}
-		return nil, &InvalidField{annotation(mendv1.WaitForSpareAnnotation), fmt.Errorf("%q is neither true nor false", value)}
-	}
+	return nil, &InvalidField{annotation(mendv1.WaitForSpareAnnotation), fmt.Errorf("%q is neither true nor false", value)}
 }
 
 // StormOf is the storm as the condition StormCooldown of check says it. It is the memory of the cooldown, which so outlives a

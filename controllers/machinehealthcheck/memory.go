@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,9 +14,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -35,9 +34,6 @@ type contact struct {
 	lost time.Time
 }
 
-// flight is a remediation that is in flight.
-type flight struct{ machine, kind string }
-
 // remembered is what a reconcile leaves for the next one of its check. It is zero for the first one, and for a reader that reconciles
 // nothing.
 type remembered struct {
@@ -51,8 +47,8 @@ type remembered struct {
 	reach   metav1.Condition // WorkloadClusterReachable
 	contact contact
 	decided Memory
-	// inFlight are the remediations in flight, by the UIDs of the machines; nil if that was never observed.
-	inFlight map[types.UID]flight
+	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
+	inFlight map[types.UID]string
 	pass     pass
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
@@ -69,8 +65,6 @@ type remembered struct {
 	ownerSet undone.Did[types.UID]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
-	// blocked is how many machines were blocked by what.
-	blocked map[Reason]int
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -86,7 +80,6 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	return before
 }
 
-// keep remembers next of a check.
 func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -146,7 +139,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, blocked: blocked(plan), unread: state.unread, answering: state.answering, wrote: map[string]bool{},
+		lost: state.before.lost, unread: state.unread, answering: state.answering, wrote: map[string]bool{},
 		did: maps.Clone(state.before.did), ownerSet: state.ownerSet,
 	}
 	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
@@ -155,10 +148,10 @@ func after(state *observed, plan *Plan, done applied) remembered {
 		next.failed = state.before.failed + 1
 	}
 	if state.Template.Known {
-		next.inFlight = map[types.UID]flight{}
+		next.inFlight = map[types.UID]string{}
 		for _, i := range plan.Open {
-			if machine := state.Targets[i].Machine; plan.Decisions[i].InFlight {
-				next.inFlight[machine.UID] = flight{machine.Name, state.remediator()}
+			if plan.Decisions[i].InFlight {
+				next.inFlight[state.Targets[i].UID] = state.remediator()
 			}
 		}
 	}
@@ -176,12 +169,14 @@ func after(state *observed, plan *Plan, done applied) remembered {
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(state *observed, o outcome, kind string) {
-	if o.Decision != nil {
-		next.noteBeginning(o, state.Now)
-	}
 	if o.lost {
 		next.lost = state.Now
 	}
+	if o.Decision == nil {
+		return
+	}
+	uid := o.Target.UID
+	next.noteBeginning(o, state.Now)
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure
 	}
@@ -189,24 +184,23 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		if next.did == nil {
 			next.did = map[types.UID]undone.Did[string]{}
 		}
-		next.did[o.Target.UID] = next.did[o.Target.UID].Again(o.wrote, state.Now)
+		next.did[uid] = next.did[uid].Again(o.wrote, state.Now)
 	}
 	if o.requested && next.inFlight != nil {
-		next.inFlight[o.Target.Machine.UID] = flight{o.Target.Machine.Name, kind}
+		next.inFlight[uid] = kind
 	}
 }
 
-// noteBeginning notes what became of a remediation that was to begin.
 func (next *remembered) noteBeginning(o outcome, now time.Time) {
-	if o.err != nil && (o.Starts() || o.step.refused != nil) {
-		next.decided.Failed(o.Target.UID, now)
+	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
+	if o.err != nil && (o.Starts() || o.refused != nil) {
+		next.decided.Failed(uid, now)
 	}
-	begun, asksOwner := o.requested || o.unsure || o.lost, o.Step == RequestOwnerRemediation
-	switch {
+	switch begun := o.requested || o.unsure || o.lost; {
 	case begun && (o.Step == CreateRequest || asksOwner):
-		next.decided.Began(o.Target.UID, asksOwner)
+		next.decided.Began(uid, asksOwner)
 	case o.Starts():
-		next.decided.NotBegun(o.Target.UID)
+		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
 }
 
@@ -239,100 +233,29 @@ func begunUncounted(state *observed, plan *Plan) int {
 // ended says how the remediations ended that were in flight before this reconcile and are not any more.
 func ended(state *observed, plan *Plan) map[ending]int {
 	results := map[ending]int{}
-	if !state.Template.Known {
+	if !state.Template.Known || len(state.before.inFlight) == 0 {
 		return results
 	}
-	for id, before := range state.before.inFlight {
-		if result := state.resultOf(plan, id, before.machine); result != "" {
-			results[ending{before.kind, result}]++
+	decisions := make(map[types.UID]*Decision, len(plan.Decisions))
+	for _, decision := range plan.Decisions {
+		decisions[decision.Target.UID] = decision
+	}
+	for uid, kind := range state.before.inFlight {
+		decision, judged := decisions[uid]
+		switch {
+		case judged && decision.InFlight:
+		case judged && decision.Verdict.State == health.Healthy:
+			results[ending{kind, recoveredResult}]++
+		case judged, slices.ContainsFunc(state.Skipped, func(target *Target) bool { return target.UID == uid }):
+			results[ending{kind, cancelledResult}]++
+		default:
+			results[ending{kind, replacedResult}]++
 		}
 	}
 	return results
 }
 
-// resultOf is how a remediation has ended of the machine of that name and UID; empty if it goes on.
-func (state *observed) resultOf(plan *Plan, id types.UID, name string) string {
-	if i, found := place(state.Targets, name); found && state.Targets[i].Machine.UID == id {
-		switch decision := plan.Decisions[i]; {
-		case decision.InFlight:
-			return ""
-		case decision.Verdict.State == health.Healthy:
-			return recoveredResult
-		}
-		return cancelledResult
-	}
-	if target := find(name, state.Skipped); target != nil && target.Machine.UID == id {
-		return cancelledResult
-	}
-	return replacedResult
-}
-
-// ending is how a remediation of one kind can be over.
 type ending struct{ kind, result string }
-
-// ownWrites tells the events of machines that this process has just written from all others. Such an event tells nothing that the reconcile
-// that wrote it did not know, and to look at the whole check once more because of it would double the work of every change. Nothing is
-// lost: the patch fails unless it was made on the version that the reconcile had read. An event that comes before the answer to the write
-// is looked at.
-type ownWrites struct {
-	mu sync.Mutex
-	// written are the versions whose events are still to come.
-	written map[types.UID]string
-	// saved are the versions that the caches may not show yet.
-	saved consistency.Writes
-}
-
-// note says that machine was written as it is now.
-func (o *ownWrites) note(machine client.Object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.written == nil {
-		o.written = map[types.UID]string{}
-	}
-	o.saved.Note(machine)
-	o.written[machine.GetUID()] = machine.GetResourceVersion()
-}
-
-// ignored drops the events of own writes.
-func (o *ownWrites) ignored() predicate.Predicate {
-	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !o.own(e.ObjectNew) },
-		DeleteFunc: func(e event.DeleteEvent) bool {
-			o.forget(e.Object)
-			return true
-		},
-	}
-}
-
-// own reports whether the event of machine is that of an own write.
-func (o *ownWrites) own(machine client.Object) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.written[machine.GetUID()] != machine.GetResourceVersion() {
-		return false
-	}
-	delete(o.written, machine.GetUID())
-	return true
-}
-
-// stale reports whether machine is older than it was written. Then a reconcile waits for the cache to show the write, and the event of it
-// enqueues the check.
-func (o *ownWrites) stale(machine client.Object) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.saved.Stale(machine) {
-		return false
-	}
-	delete(o.written, machine.GetUID())
-	return true
-}
-
-func (o *ownWrites) forget(machine client.Object) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	delete(o.written, machine.GetUID())
-	o.saved.Forget(client.ObjectKeyFromObject(machine))
-}
 
 // standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
 // waits in between that is two and a half seconds.
@@ -355,7 +278,7 @@ func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
 func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clusterv1.Machine, lost bool) bool {
 	switch {
 	case lost:
-	case !r.written.stale(machine):
+	case !r.written.Stale(machine):
 		return false
 	case state.before.stale < standsStill:
 		return true
@@ -373,6 +296,6 @@ func (r *Reconciler) awaited(ctx context.Context, state *observed, machine *clus
 			"Machine", klog.KObj(machine), "stale", state.before.stale, "error", err)
 		return true
 	}
-	r.written.saved.Forget(client.ObjectKeyFromObject(machine))
+	r.written.Forget(client.ObjectKeyFromObject(machine))
 	return false
 }

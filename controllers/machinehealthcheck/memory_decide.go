@@ -10,32 +10,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// settledAt is when the time is over in which nothing starts for a machine: it was first seen not healthy, or few enough machines were,
-// just now.
-func (m Memory) settledAt(machine types.UID, now time.Time) time.Time {
-	since, known := m.NotHealthy[machine]
-	if m.ShortCircuited || !known {
-		return now.Add(Settling) // if few enough are unhealthy in this reconcile, it is the first one
-	}
-	if m.Calm.After(since) {
-		since = m.Calm
-	}
-	return since.Add(Settling)
-}
-
-// hearsSoon is how long after a Machine was first seen not healthy its other checks have usually judged it, as after a start.
-const hearsSoon = 10 * time.Second
-
-// hearsUntil is until when a remediation of machine waits for checks that have not judged it: not for ever, since a kind of requests may
-// never be read.
-func (m Memory) hearsUntil(machine types.UID, now time.Time) time.Time {
-	since, known := m.NotHealthy[machine]
-	if !known {
-		since = now
-	}
-	return since.Add(CyclesUnreadFor)
-}
-
 // after is the memory that goes with the plan for facts.
 func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
@@ -76,11 +50,6 @@ func (m Memory) Began(id types.UID, byOwner bool) {
 
 // Failed notes that it was tried to begin a remediation, in vain.
 func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }
-
-// NotBegun notes that no remediation began that was to begin.
-func (m Memory) NotBegun(id types.UID) {
-	m.revise(id, func(opinion *Opinion) { opinion.InFlight = false })
-}
 
 func (m Memory) revise(id types.UID, revise func(*Opinion)) {
 	if opinion, shared := m.Opinions[id]; shared {
@@ -145,11 +114,6 @@ func (target *Target) remediatedBy() *Opinion {
 	return &target.Others[i]
 }
 
-// agreed reports whether all other checks of target say that it is healthy, and have no remediation in flight.
-func (target *Target) agreed() bool {
-	return !slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Healthy || other.InFlight })
-}
-
 // unheard is another check that has not judged target yet: it may say that it is unhealthy, or have a remediation in flight; nil if all
 // have.
 func (target *Target) unheard() *Opinion {
@@ -158,20 +122,6 @@ func (target *Target) unheard() *Opinion {
 		return nil
 	}
 	return &target.Others[i]
-}
-
-// yieldsFor is how long after an attempt in vain a check lets others go first: longer than its answer may be awaited that was lost. A check
-// whose webhook does not answer would else keep the others waiting for ever.
-const yieldsFor = time.Minute
-
-// yieldsUntil is until when the check lets others go first that find target unhealthy; zero if none waits.
-func (facts *Facts) yieldsUntil(target *Target) time.Time {
-	waits := func(other Opinion) bool { return other.State == health.Unhealthy && !other.InFlight }
-	tried, known := facts.Memory.Refused[target.UID]
-	if !known || !slices.ContainsFunc(target.Others, waits) {
-		return time.Time{}
-	}
-	return tried.Add(yieldsFor)
 }
 
 // outranked reports whether another check has more to say of the machine of decision than this one: one that remediates it goes before one

@@ -52,7 +52,7 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 					w.before.warned = warned
 				}
 				p := decide(w)
-				next := statusAfter(w, p, result{})
+				next := statusAfter(w, p, nil)
 				if i+1 == tc.unsaved {
 					continue
 				}
@@ -101,31 +101,17 @@ func TestARemediationThatNoReconcileCountedIsCountedOnce(t *testing.T) {
 	uid := w.Targets[0].Machine.UID
 	for name, tc := range map[string]struct {
 		mode   Mode
-		before map[types.UID]flight
+		before map[types.UID]string
 		want   int
 	}{
-		"one that was not in flight before":     {Active, map[types.UID]flight{}, 1},
-		"one that was in flight before":         {Active, map[types.UID]flight{uid: {"m1", "Owner"}}, 0},
+		"one that was not in flight before":     {Active, map[types.UID]string{}, 1},
+		"one that was in flight before":         {Active, map[types.UID]string{uid: "Owner"}, 0},
 		"nothing is known of before":            {Active, nil, 0},
-		"one that another controller has begun": {Observed, map[types.UID]flight{}, 0},
+		"one that another controller has begun": {Observed, map[types.UID]string{}, 0},
 	} {
 		w.Mode, w.before.inFlight = tc.mode, tc.before
 		if got := begunUncounted(w, decide(w)); got != tc.want {
 			t.Errorf("%s: counted %d, want %d", name, got, tc.want)
-		}
-	}
-}
-
-func TestARemediationThatThisReconcileBeganIsInFlight(t *testing.T) {
-	for name, known := range map[string]bool{"requests were read": true, "requests were never read": false} {
-		w := aCheck(a("m1", health.Unhealthy)).external()
-		w.Template.Known = known
-		var m memory
-		m.leave(w, decide(w), outcome{step: step{Decision: &Decision{Step: CreateRequest, Target: w.Targets[0]}}, requested: true})
-		w = aCheck(a("m1", health.Unhealthy, requestedBy("check", "check-uid"))).external()
-		m.recall(w)
-		if n := begunUncounted(w, decide(w)); n != 0 {
-			t.Errorf("%s: %d remediations count as begun by an earlier reconcile, want none", name, n)
 		}
 	}
 }
@@ -136,14 +122,10 @@ func version(name, version string) *clusterv1.Machine {
 	return m
 }
 
-func (o *ownWrites) reconciles(m *clusterv1.Machine) bool {
-	return o.ignored().Update(event.UpdateEvent{ObjectOld: m, ObjectNew: m})
-}
-
 func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
-	var own ownWrites
-	own.note(version("m1", "8"))
-	steps := []struct {
+	var r Reconciler
+	r.written.Note(version("m1", "8"))
+	for _, step := range []struct {
 		name    string
 		machine *clusterv1.Machine
 		want    bool
@@ -152,33 +134,12 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 		{"another machine of that version is looked at", version("m2", "8"), true},
 		{"the write itself is not", version("m1", "8"), false},
 		{"what others wrote on top of it is", version("m1", "9"), true},
-		{"a version is ignored once: nothing is kept of it", version("m1", "8"), true},
-	}
-	for _, step := range steps {
-		if got := own.reconciles(step.machine); got != step.want {
+	} {
+		if got := r.othersWrites().Update(event.UpdateEvent{ObjectOld: step.machine, ObjectNew: step.machine}); got != step.want {
 			t.Errorf("%s: reconciles: %t, want %t", step.name, got, step.want)
 		}
 	}
-	own.note(version("m1", "10"))
-	if !own.ignored().Delete(event.DeleteEvent{Object: version("m1", "11")}) {
-		t.Error("the deletion of a machine is not looked at")
-	}
-	if len(own.written) > 0 {
-		t.Errorf("of a machine that is gone something is kept: %v", own.written)
-	}
-}
-
-// A reconcile that found the cache to be stale waits for nothing but the write. Its event must not be dropped then.
-func TestTheEventOfAWriteEnqueuesTheReconcileThatWaitsForIt(t *testing.T) {
-	var own ownWrites
-	own.note(version("m1", "8"))
-	if !own.stale(version("m1", "7")) {
-		t.Error("a machine as it was before the write is not stale")
-	}
-	if !own.reconciles(version("m1", "8")) {
-		t.Error("the event of the write is dropped while a reconcile waits for it")
-	}
-	if own.stale(version("m1", "8")) {
-		t.Error("a machine as it was written is stale")
+	if !r.othersWrites().Delete(event.DeleteEvent{Object: version("m1", "11")}) || r.written.Wrote(version("m1", "8")) {
+		t.Error("the deletion of a machine is not looked at, or something is kept of one that is gone")
 	}
 }

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -64,7 +65,6 @@ var (
 	}, []string{"namespace", "cluster"})
 )
 
-// ofCheck is a gauge of one check.
 func ofCheck(name, help string, labels ...string) *prometheus.GaugeVec {
 	return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, append([]string{"namespace", "name", "cluster"}, labels...))
 }
@@ -96,13 +96,12 @@ func measureMode(key types.NamespacedName, state *observed) {
 	modes.WithLabelValues(key.Namespace, key.Name, state.Check.Spec.ClusterName, strings.ToLower(string(acting))).Set(1)
 }
 
-// measure exports what a reconcile saw and did.
 func measure(state *observed, plan *Plan, outcomes []outcome) {
 	labels := []string{state.Check.Namespace, state.Check.Name, state.Check.Spec.ClusterName}
 	if state.Settled() {
 		measureState(state, plan, labels)
 	}
-	measureBlocked(state, labels, blocked(plan))
+	measureBlocked(plan, labels)
 	begun := 0
 	for _, o := range outcomes {
 		if o.requested {
@@ -127,7 +126,6 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 	}
 }
 
-// measureState exports what the check's status says too.
 func measureState(state *observed, plan *Plan, labels []string) {
 	p := &plan.Population
 	for state, n := range map[string]int{
@@ -143,27 +141,23 @@ func measureState(state *observed, plan *Plan, labels []string) {
 	}
 }
 
-// measureBlocked exports how many machines which blocker keeps from being remediated, and nothing of blockers that were and are no more.
-func measureBlocked(state *observed, labels []string, blocked map[Reason]int) {
-	for reason := range state.before.blocked {
-		if _, still := blocked[reason]; !still {
-			blockedMachines.DeleteLabelValues(append(labels, string(reason))...)
-		}
-	}
-	for reason, n := range blocked {
-		blockedMachines.WithLabelValues(append(labels, string(reason))...).Set(float64(n))
-	}
-}
-
-// blocked is how many unhealthy machines are blocked by what first.
-func blocked(plan *Plan) map[Reason]int {
-	machinesBy := map[Reason]int{}
+// measureBlocked exports how many unhealthy machines which blocker keeps from being remediated, the first one of each, and nothing of
+// blockers that are no more.
+func measureBlocked(plan *Plan, labels []string) {
+	blocked := map[Reason]int{}
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
-			machinesBy[decision.Blockers[0].Rule]++
+			blocked[decision.Blockers[0].Rule]++
 		}
 	}
-	return machinesBy
+	for i := range rules {
+		values := append(slices.Clone(labels), string(rules[i].Reason))
+		if n := blocked[rules[i].Reason]; n > 0 {
+			blockedMachines.WithLabelValues(values...).Set(float64(n))
+		} else {
+			blockedMachines.DeleteLabelValues(values...)
+		}
+	}
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.

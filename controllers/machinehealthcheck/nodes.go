@@ -62,7 +62,7 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 		}
 		switch {
 		case target.Node != nil || target.OtherNode != nil || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
-		case markedNodeDeleted(target.Machine) && !state.mayStart(target):
+		case state.confirmedGone(target):
 			gone[name] = true
 		default:
 			missing = append(missing, name)
@@ -87,20 +87,16 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 	return gone
 }
 
-// mayStart reports whether a remediation of target may still have to be begun. Before it is, what was confirmed long ago, perhaps by
-// somebody else, is confirmed again.
-func (state *observed) mayStart(target *Target) bool {
-	if Deleting(target.Machine) || state.requestOf(target.Machine.Name) != nil {
+// confirmedGone reports whether an earlier reconcile confirmed and wrote down that the node of target is gone, and no remediation of it has
+// still to be begun: before it is, what was confirmed long ago, perhaps by another writer, is confirmed again.
+func (state *observed) confirmedGone(target *Target) bool {
+	if failed := Failed(target.Machine); failed == nil || failed.Status != metav1.ConditionFalse ||
+		failed.Reason != clusterv1.MachineHealthCheckNodeDeletedReason {
 		return false
 	}
-	asked := ConditionOf(target.Machine, clusterv1.MachineOwnerRemediatedCondition)
-	return state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
-}
-
-// markedNodeDeleted reports whether an earlier reconcile confirmed and wrote down that the machine's node is gone.
-func markedNodeDeleted(machine *clusterv1.Machine) bool {
-	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	return cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineHealthCheckNodeDeletedReason
+	asked := ConditionOf(target.Machine, OwnerRemediated)
+	mayStart := state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
+	return !mayStart || state.requestOf(target.Machine.Name) != nil
 }
 
 // knownOf is what is known of the node of target, given the names of those that are gone.

@@ -28,15 +28,14 @@ type observed struct {
 	Facts
 	// view is the workload cluster.
 	view workload.View
-	// selector is the check's, others are the other checks of the cluster.
+	// selector is the check's.
 	selector labels.Selector
-	others   []otherCheck
 	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
 	// the Cluster since this process was started.
 	answering map[string]bool
 
 	remediation remediation
-	sparesBegun int // as spares.begun was before the hosts were read
+	sparesAsked map[types.UID]time.Time // what spares had when the hosts were read
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
@@ -115,7 +114,11 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 func (state *observed) decide() *Plan {
 	state.stateLink()
 	state.Storm = StormOf(state.Check)
-	state.Settings = SettingsOf(state.Check, state.total())
+	total := len(state.Targets)
+	if state.Counted != nil {
+		total = max(total, state.Counted.Total)
+	}
+	state.Settings = SettingsOf(state.Check, total)
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
@@ -152,14 +155,6 @@ func (state *observed) stateLink() {
 	}
 }
 
-// total is how many targets there are.
-func (state *observed) total() int {
-	if state.Counted != nil {
-		return max(state.Counted.Total, len(state.Targets))
-	}
-	return len(state.Targets)
-}
-
 var links = map[workload.Link]Link{workload.Unsure: LinkUnsure, workload.Up: LinkUp, workload.Down: LinkDown}
 
 // selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
@@ -177,8 +172,13 @@ func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
 func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	asking, done := context.WithTimeout(ctx, workload.AnswerWithin)
 	defer done()
-	if err := r.observeLink(asking, state); err != nil {
-		return err
+	if state.Initialized() { // before there is no API server to ask
+		key := client.ObjectKeyFromObject(state.Cluster)
+		view, err := r.Clusters.View(asking, key, state.Now, r.nodeWatch(key))
+		if state.view = view; err != nil {
+			return err
+		}
+		state.lookAgainIn(view.Recheck)
 	}
 	if err := r.observeOtherChecks(ctx, state); err != nil {
 		return err
@@ -232,18 +232,6 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	}
 }
 
-// observeLink finds out whether the workload cluster can be read. Before the control plane is initialized there is no API server to ask.
-func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
-	if !state.Initialized() {
-		return nil
-	}
-	key := client.ObjectKeyFromObject(state.Cluster)
-	var err error
-	state.view, err = r.Clusters.View(ctx, key, state.Now, r.nodeWatch(key))
-	state.lookAgainIn(state.view.Recheck)
-	return err
-}
-
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
 	acts := func(i int) bool { return plan.Decisions[i].Acts() }
@@ -258,40 +246,57 @@ func (state *observed) lookAgainIn(d time.Duration) {
 	}
 }
 
-// otherCheck is another check of the same cluster that is not paused.
-type otherCheck struct {
-	name     string
-	selector labels.Selector
-	template string // the name of the one that its requests are made from; empty if they are not, or of another kind than ours
-	older    bool   // older than the check whose reconcile this is
-	acting   bool   // this manager acts on it
-	opinions map[types.UID]Opinion
-}
-
 // observeOtherChecks reads the other checks of the cluster. One that cannot be parsed selects nothing, as everywhere.
 func (r *Reconciler) observeOtherChecks(ctx context.Context, state *observed) error {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(state.Check.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: state.Check.Spec.ClusterName}); err != nil {
-		return fmt.Errorf("list the checks of cluster %s/%s: %w", state.Check.Namespace, state.Check.Spec.ClusterName, err)
+	checks, err := listChecks(ctx, r.Client, client.ObjectKey{Namespace: state.Check.Namespace, Name: state.Check.Spec.ClusterName})
+	if err != nil {
+		return err
 	}
-	for i := range list.Items {
-		other := &list.Items[i]
+	for i := range checks {
+		other := &checks[i]
 		if other.Name == state.Check.Name || !other.DeletionTimestamp.IsZero() || modeFor(other, state.Cluster, Act) == Paused {
 			continue
 		}
 		if selector, err := selectorOf(other); err == nil {
-			another := otherCheck{name: other.Name, selector: selector, older: older(other, state.Check)}
-			another.acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
+			overlap := Overlap{Name: other.Name, selector: selector, Older: older(other, state.Check)}
+			overlap.Acting = modeFor(other, state.Cluster, r.Unclaimed) == Active &&
 				capi.Covers(r.WatchFilterValue, other, state.Cluster)
 			if ref := other.Spec.Remediation.TemplateRef; ref.Kind == state.Check.Spec.Remediation.TemplateRef.Kind {
-				another.template = ref.Name
+				overlap.template = ref.Name
 			}
-			state.others = append(state.others, another)
+			state.Overlaps = append(state.Overlaps, overlap)
 		}
 	}
-	slices.SortFunc(state.others, func(a, b otherCheck) int { return cmp.Compare(a.name, b.name) })
+	slices.SortFunc(state.Overlaps, func(a, b Overlap) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
+}
+
+// listChecks are the checks of a cluster. They are shared: read only.
+func listChecks(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]clusterv1.MachineHealthCheck, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the checks of cluster %s: %w", cluster, err)
+	}
+	return list.Items, nil
+}
+
+// listMachines are the machines of a cluster. They are shared: read only.
+func listMachines(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := reader.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
+		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
+	}
+	return pointers(list.Items), nil
+}
+
+func pointers[T any](items []T) []*T {
+	list := make([]*T, len(items))
+	for i := range items {
+		list[i] = &items[i]
+	}
+	return list
 }
 
 // older orders checks: the one that was created first is older; of two made in the same second, the first by name.

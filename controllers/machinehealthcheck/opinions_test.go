@@ -50,12 +50,12 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 					},
 				}
 				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), fails)}
-				plan := decide(w)
-				o = r.carryOut(t.Context(), w, stepsOf(w, plan)[0])
+				var plan *Plan
+				plan, o = r.carries(t.Context(), w)
 				m.leave(w, plan, o)
 			} else {
 				plan := decide(w.external())
-				m.leave(w, plan, outcome{step: stepsOf(w, plan)[0], lost: tc.lost})
+				m.leave(w, plan, outcome{Decision: stepsOf(plan)[0], lost: tc.lost})
 			}
 			m.recall(w)
 			got := w.before.decided.Opinions["uid-of-m"]
@@ -84,7 +84,7 @@ func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
 		r.memory.tell(types.NamespacedName{Namespace: "ns", Name: "other"}, map[types.UID]Opinion{"m": {Heard: true, InFlight: true}})
 	}}
 	w := f.check(noon)
-	w.selector, w.others = labels.Everything(), []otherCheck{{name: "other", selector: labels.Everything(), acting: true}}
+	w.selector, w.Overlaps = labels.Everything(), []Overlap{{Name: "other", selector: labels.Everything(), Acting: true}}
 	if err := r.observeMachines(t.Context(), w); err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 		r.machines = f.machines
 		w := f.check(noon)
 		w.Mode, w.before.lasts = mode, true
-		w.selector, w.others = labels.Everything(), []otherCheck{{name: "other", selector: labels.Everything(), acting: true}}
+		w.selector, w.Overlaps = labels.Everything(), []Overlap{{Name: "other", selector: labels.Everything(), Acting: true}}
 		if err := r.observeMachines(t.Context(), w); err != nil {
 			t.Fatal(err)
 		}
@@ -132,7 +132,7 @@ func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 		var got time.Duration
 		r := &Reconciler{wake: func(_ types.NamespacedName, in time.Duration) { got = in }}
 		w := aCheck()
-		w.others, w.Overlaps = []otherCheck{{name: "other", acting: true}}, []Overlap{{Name: "other", Shared: 1}}
+		w.Overlaps = []Overlap{{Name: "other", Acting: true, Shared: 1}}
 		w.before.decided.Opinions = opinions(waits)
 		r.memory.keep(key, w.before)
 		r.memory.tell(key, opinions(tc.plan))

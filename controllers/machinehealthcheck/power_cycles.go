@@ -22,13 +22,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// cycleKinds are the kinds whose remediations switch a host off and on, each in the versions in which it may be served.
 var cycleKinds = [][]schema.GroupVersionKind{
 	{mendv1.GroupVersion.WithKind("HostRemediation")},
 	{infrav1.GroupVersion.WithKind("Metal3Remediation"), infrav1beta1.GroupVersion.WithKind("Metal3Remediation")},
 }
 
-// errListing is that the first list of a kind is under way.
 var errListing = errors.New("its first list is under way")
 
 // observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way
@@ -90,8 +88,10 @@ func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []s
 			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
 		}
 	}
-	if there, err := r.installed(ctx, versions[0].GroupKind()); err != nil || !there {
-		return nil, err
+	if r.Installed != nil {
+		if there, err := r.Installed(ctx, strings.ToLower(versions[0].Kind)+"s."+versions[0].Group); err != nil || !there {
+			return nil, err
+		}
 	}
 	var failed error
 	for _, kind := range versions {
@@ -107,14 +107,6 @@ func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []s
 		}
 	}
 	return nil, failed
-}
-
-// installed reports whether a kind of power cycles may be installed.
-func (r *Reconciler) installed(ctx context.Context, kind schema.GroupKind) (bool, error) {
-	if r.Installed == nil {
-		return true, nil
-	}
-	return r.Installed(ctx, strings.ToLower(kind.Kind)+"s."+kind.Group)
 }
 
 const (

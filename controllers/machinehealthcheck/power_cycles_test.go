@@ -12,11 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -34,7 +31,7 @@ func powerCycled(t *Target) {
 // otherCheckWith gives the observed state another check that selects everything and names a template.
 func otherCheckWith(template string) func(*observed) {
 	return func(w *observed) {
-		w.others = append(w.others, otherCheck{name: "otherCheck", selector: labels.Everything(), template: template})
+		w.Overlaps = append(w.Overlaps, Overlap{Name: "otherCheck", selector: labels.Everything(), template: template})
 	}
 }
 
@@ -70,21 +67,12 @@ func TestWhichPowerCyclesAreUnderWay(t *testing.T) {
 // The node may be deleted while its host is power-cycled. A check without template must not have the machine replaced meanwhile, and says
 // why it waits.
 func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
-	kind := mendv1.GroupVersion.WithKind("HostRemediation")
-	scheme := runtime.NewScheme()
-	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
-	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	m, other := a("m", health.Unhealthy, onMetal), a("n", health.Unhealthy, onMetal)
 	byHand := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "ns", Name: "by-hand", OwnerReferences: ownedByMachine(&m), Finalizers: []string{mendv1.HostRemediationFinalizer},
 	}}
-	byHand.SetGroupVersionKind(kind)
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(byHand).Build()
-	synced := true
-	r := &Reconciler{
-		Requests: &remediationrequest.Requests{Client: c, Live: c},
-		Kinds:    remediationrequest.NewKinds(&informertest.FakeInformers{Scheme: scheme, Synced: &synced}, c, "", remediationrequest.NewMetadata),
-	}
+	byHand.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
+	r := &Reconciler{Kinds: &brokenKinds{}, Requests: cyclesOfHosts(byHand)}
 	w := aCheck(m, other).oneAtOnce()
 	r.observeRemediation(t.Context(), w)
 	r.observeCycles(t.Context(), w)
@@ -92,7 +80,7 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Fatalf("the power cycles are not known: %v", w.Trouble)
 	}
 	s := decide(w)
-	for _, step := range stepsOf(w, s) {
+	for _, step := range stepsOf(s) {
 		if step.Starts() {
 			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.Target.Name)
 		}

@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -42,9 +41,6 @@ func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bo
 }
 
 func (*brokenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (*brokenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
-}
 func (*brokenKinds) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
 }
 
@@ -73,7 +69,7 @@ func (r *Reconciler) readCycles(t *testing.T, w *observed) map[string]bool {
 	}
 	begins := map[string]bool{}
 	p := decide(w)
-	for _, s := range stepsOf(w, p) {
+	for _, s := range stepsOf(p) {
 		begins[s.Target.Machine.Name] = s.Starts()
 	}
 	r.memory.leave(w, p)
@@ -164,14 +160,5 @@ func TestAKindOfWhichOneVersionCannotBeReadIsReadInTheOther(t *testing.T) {
 	w := aCheck(a("another", health.Unhealthy, onMetal), m)
 	if begins := r.readCycles(t, w); begins["metal"] || !begins["another"] || len(w.Trouble) > 0 {
 		t.Errorf("remediations begin of %v, want that of the other machine alone: %v", begins, w.Trouble)
-	}
-}
-
-func TestACheckWhoseMachinesAreWellAsksForNoPowerCycles(t *testing.T) {
-	kinds := &brokenKinds{}
-	r := &Reconciler{Kinds: kinds, Requests: cyclesOfHosts()}
-	r.readCycles(t, aCheck(a("a", health.Healthy, onMetal), a("b", health.Starting, onMetal), a("c", health.Unhealthy, onMetal, beingDeleted)))
-	if kinds.asked > 0 {
-		t.Errorf("%d kinds are asked for", kinds.asked)
 	}
 }

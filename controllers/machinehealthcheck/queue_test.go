@@ -77,7 +77,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			}
 			w := aCheck(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			o := r.carryOut(t.Context(), w, stepsOf(w, decide(w))[0])
+			_, o := r.carries(t.Context(), w)
 			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.Machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
@@ -98,19 +98,19 @@ func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 		return w
 	}
 	w := pass()
-	first := stepsOf(w, decide(w))[0]
+	first := stepsOf(decide(w))[0]
 	if !first.Starts() || first.Target.Name != "a" {
 		t.Fatalf("first comes %s", first.Target.Name)
 	}
-	m.leave(w, decide(w), outcome{step: first, err: errors.New("refused")})
+	m.leave(w, decide(w), outcome{Decision: first, err: errors.New("refused")})
 	w = pass()
-	for _, s := range stepsOf(w, decide(w)) {
+	for _, s := range stepsOf(decide(w)) {
 		if s.Starts() && s.Target.Machine.Name != "b" {
 			t.Errorf("%s is tried again before b", s.Target.Machine.Name)
 		}
 	}
 	first.Step = CreateRequest
-	m.leave(w, decide(w), outcome{step: first, requested: true})
+	m.leave(w, decide(w), outcome{Decision: first, requested: true})
 	if w = pass(); len(w.before.decided.Refused) > 0 {
 		t.Error("that it was refused is remembered although it was begun since")
 	}
@@ -126,11 +126,11 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 		w.Now = now
 		m.recall(w)
 		s := decide(w)
-		for _, st := range stepsOf(w, s) {
+		for _, st := range stepsOf(s) {
 			if st.Starts() && (i == 0 || st.Target.Machine.Name != "b") {
 				t.Errorf("reconcile %d begins the remediation of %s", i, st.Target.Machine.Name)
 			}
-			st.Target.Machine.Status = st.with(w, st.Target.Machine, st.Conditions).Status
+			st.Target.Machine.Status = withConditions(st.Target.Machine, st.Conditions, st.Held(now), now).Status
 		}
 		m.leave(w, s)
 		if ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
@@ -142,9 +142,10 @@ func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
 func TestARefusalStaysWhileNothingMayBegin(t *testing.T) {
 	w := aCheck(a("a", health.Unhealthy)).external().limited("60%")
 	s := decide(w)
-	w.Check = statusAfter(w, s, result{refused: errors.New("refused by a webhook")})
+	w.Check = statusAfter(w, s, []outcome{{refused: errors.New("refused by a webhook")}})
 	w.before.lasts = true // and has seen nothing yet
-	if next := statusAfter(w, decide(w), result{}); v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
+	next := statusAfter(w, decide(w), nil)
+	if v1beta1conditions.Get(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition) == nil {
 		t.Error("the refusal is removed, although nothing was tried")
 	}
 }

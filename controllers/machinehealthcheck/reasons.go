@@ -1,6 +1,8 @@
 package machinehealthcheck
 
 import (
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -32,11 +34,13 @@ const (
 	JustSeen                   Reason = "JustSeen"
 	OtherCheckUnheard          Reason = "OtherCheckUnheard"
 	OtherCheckGoesFirst        Reason = "OtherCheckGoesFirst"
-	InvalidLimit               Reason = "InvalidLimit"
-	TooManyUnhealthy           Reason = "TooManyUnhealthy"
+	ClusterNotFound            Reason = mendv1.ClusterNotFoundReason
+	InvalidSelector            Reason = mendv1.InvalidSelectorReason
+	InvalidLimit               Reason = mendv1.InvalidLimitReason
+	TooManyUnhealthy           Reason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"
-	CoolingDown                Reason = "CoolingDown"
-	NoneAtOnce                 Reason = "NoneAtOnce"
+	CoolingDown                Reason = mendv1.CoolingDownReason
+	NoneAtOnce                 Reason = mendv1.NoneAtOnceReason
 	QueueUnread                Reason = explain.QueueUnread
 	RemediationsInProgress     Reason = explain.RemediationsInProgress
 	RequestInTheWay            Reason = "RequestInTheWay"

@@ -42,8 +42,8 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fleet(tc.size, 0)
 			w := fleet(tc.size, tc.pending)
-			w.Check.Status, w.before.statusAt = statusAfter(before, decide(before), result{}).Status, w.Now.Add(-tc.ago)
-			due, want := putOff(w, statusAfter(w, decide(w), result{})), time.Time{}
+			w.Check.Status, w.before.statusAt = statusAfter(before, decide(before), nil).Status, w.Now.Add(-tc.ago)
+			due, want := putOff(w, statusAfter(w, decide(w), nil)), time.Time{}
 			if tc.want > 0 {
 				want = w.Now.Add(tc.want)
 			}
@@ -91,12 +91,12 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	for len(w.Targets) < 5000 {
 		w.also(a(fmt.Sprintf("n%04d", len(w.Targets)), health.Healthy, markedBefore))
 	}
-	before := statusAfter(w, decide(w), result{})
-	refused := statusAfter(w, decide(w), result{refused: errors.New("no rights"), failed: true})
+	before := statusAfter(w, decide(w), nil)
+	refused := statusAfter(w, decide(w), []outcome{{refused: errors.New("no rights"), err: errors.New("no rights")}})
 	for name, tc := range map[string]struct {
 		was *clusterv1.MachineHealthCheck
-		is  result
-	}{"they cannot": {before, result{refused: errors.New("no rights")}}, "they can again": {refused, result{started: true}}} {
+		is  []outcome
+	}{"they cannot": {before, []outcome{{refused: errors.New("no rights")}}}, "they can again": {refused, []outcome{{requested: true}}}} {
 		w.Check.Status, w.before.statusAt = tc.was.Status, w.Now.Add(-time.Millisecond)
 		w.Check.Status.ObservedGeneration = w.Check.Generation
 		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {

@@ -16,16 +16,18 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// checkKind is the kind of the checks, by which records that could not be written are counted.
 const checkKind = "MachineHealthCheck"
 
-// writeAhead makes sure that the remediation that s begins has a record, and returns that; nil if it has none. Nothing that goes wrong
-// holds up the remediation. since tells the remediations of a machine apart.
-func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, since string) *mendv1.RemediationRecord {
+// writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes
+// wrong holds up the remediation. since tells the remediations of a machine apart.
+func (r *Reconciler) writeAhead(
+	ctx context.Context, state *observed, plan *Plan, decision *Decision, since string,
+) *mendv1.RemediationRecord {
 	if r.Records == nil {
 		return nil
 	}
-	return r.Records.Begin(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), string(state.Check.UID)+" "+since)
+	record := recordOf(state, plan, decision, records.HostOf(ctx, r.Metal, decision.Target.Machine))
+	return r.Records.Begin(ctx, checkKind, record, string(state.Check.UID)+" "+since)
 }
 
 // carrying makes a machine whose owner is asked to replace it carry the record, by the condition that says that it was asked.
@@ -39,17 +41,18 @@ func carrying(conds []metav1.Condition, record *mendv1.RemediationRecord) []meta
 	return conds
 }
 
-// recordAdopted makes sure that the remediation that others have begun by the request of s has a record, now that it is this
+// recordAdopted makes sure that the remediation that others have begun by the request of decision has a record, now that it is this
 // check's. It is empty if the request carries one, or if the machine is healthy again, so that there is nothing to follow.
-func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, s step) string {
-	if carried, _ := records.CarriedBy(s.Target.Request); s.Verdict.State != health.Unhealthy || carried.Name != "" {
+func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *Plan, decision *Decision) string {
+	if carried, _ := records.CarriedBy(decision.Target.Request); decision.Verdict.State != health.Unhealthy || carried.Name != "" {
 		return ""
 	}
-	record := r.writeAhead(ctx, state, s, string(s.Target.Request.GetUID())) // what the machine says may change before the request is adopted
+	req := decision.Target.Request
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // what the machine says may change before it is adopted
 	if record == nil {
 		return ""
 	}
-	return records.Carried(record, s.Target.Request.Namespace)
+	return records.Carried(record, req.Namespace)
 }
 
 // healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
@@ -62,22 +65,22 @@ func healthSaid(machine *clusterv1.Machine) string {
 	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
 }
 
-// recordOf is the record of the remediation of s, of a machine on that host, as it is decided. What is not known is left out.
-func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord {
+// recordOf is the record of the remediation of decision, of a machine on that host, as it is decided. What is not known is left out.
+func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *mendv1.RemediationRecord {
 	check := state.Check
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
+			Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(decision.Target.Machine),
 			Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
-			Counts: records.CountsOf(s.population, state.Limits,
+			Counts: records.CountsOf(plan.Population, state.Limits,
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
 		},
 	}
-	records.OnNode(&record.Spec.Target, s.Target.Node)
+	records.OnNode(&record.Spec.Target, decision.Target.Node)
 	records.OnHost(&record.Spec.Target, on)
 	records.OwnedBy(record, state.Cluster)
 	if shard, labelled := check.Labels[clusterv1.WatchLabel]; labelled {
@@ -86,10 +89,10 @@ func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord 
 	if state.Template.External {
 		record.Spec.Remediator = mendv1.RemediatedByRequest
 	}
-	records.Judged(&record.Spec, s.Verdict, state.Now)
-	by, known := explain.AttributionOf(s.Target.Machine, mendv1.RequestedAnnotation)
+	records.Judged(&record.Spec, decision.Verdict, state.Now)
+	by, known := explain.AttributionOf(decision.Target.Machine, mendv1.RequestedAnnotation)
 	marked := func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }
-	if !known || !slices.ContainsFunc(s.Verdict.Due(state.Now), marked) {
+	if !known || !slices.ContainsFunc(decision.Verdict.Due(state.Now), marked) {
 		return record
 	}
 	record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason

@@ -28,7 +28,7 @@ func recordOfFirst(t *testing.T, w *observed, on *host.Host) *mendv1.Remediation
 	if !p.Decisions[0].Starts() {
 		t.Fatalf("no remediation begins: %v", p.Decisions[0].Blockers)
 	}
-	return recordOf(w, stepOf(w, p, p.Decisions[0]), on)
+	return recordOf(w, p, p.Decisions[0], on)
 }
 
 func unhealthyBy(all ...health.Finding) func(*Target) {
@@ -164,11 +164,11 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 				Installed: func(context.Context, string) (bool, error) { return true, nil },
 			}}
 			p := decide(tc.w)
-			s := stepOf(tc.w, p, p.Decisions[0])
+			s := p.Decisions[0]
 			if s.Step != AdoptRequest {
 				t.Fatalf("the step is %q", s.Step)
 			}
-			named := r.recordAdopted(t.Context(), tc.w, s)
+			named := r.recordAdopted(t.Context(), tc.w, p, s)
 			all := &mendv1.RemediationRecordList{}
 			if err := server.List(t.Context(), all); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/tools/events"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -63,12 +62,12 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if Deleting(machine) {
 		return ctrl.Result{}, nil // its requests are garbage-collected with it
 	}
-	cluster, err := r.clusterOf(ctx, machine)
-	if cluster == nil {
-		return ctrl.Result{}, err
+	cluster := &clusterv1.Cluster{}
+	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	checks, err := r.checksOf(ctx, machine)
-	if err != nil || !r.covers(checks, cluster) {
+	if err != nil || ClusterPaused(cluster) || !r.covers(checks, cluster) {
 		return ctrl.Result{}, err
 	}
 	err = r.releaseRequests(ctx, machine, checks)
@@ -91,30 +90,16 @@ func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, clust
 	return covered
 }
 
-// clusterOf returns the Cluster of machine; nil if it is paused.
-func (r *Releaser) clusterOf(ctx context.Context, machine *clusterv1.Machine) (*clusterv1.Cluster, error) {
-	cluster := &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, cluster); err != nil {
-		return nil, client.IgnoreNotFound(err)
-	}
-	if ptr.Deref(cluster.Spec.Paused, false) {
-		return nil, nil
-	}
-	return cluster, nil
-}
-
-// checksOf returns the checks that judge machine, or may judge it, by their names.
 func (r *Releaser) checksOf(ctx context.Context, machine *clusterv1.Machine) (map[string]*clusterv1.MachineHealthCheck, error) {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(machine.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: machine.Spec.ClusterName}); err != nil {
-		return nil, fmt.Errorf("list the checks of cluster %s/%s: %w", machine.Namespace, machine.Spec.ClusterName, err)
+	listed, err := listChecks(ctx, r.Client, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
+	if err != nil {
+		return nil, err
 	}
 	checks := map[string]*clusterv1.MachineHealthCheck{}
-	for i := range list.Items {
-		selector, err := selectorOf(&list.Items[i]) // if it cannot be parsed, the check may have selected m until a moment ago
-		if list.Items[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
-			checks[list.Items[i].Name] = &list.Items[i]
+	for i := range listed {
+		selector, err := selectorOf(&listed[i]) // if it cannot be parsed, the check may have selected machine until a moment ago
+		if listed[i].DeletionTimestamp.IsZero() && (err != nil || selector.Matches(labels.Set(machine.Labels))) {
+			checks[listed[i].Name] = &listed[i]
 		}
 	}
 	return checks, nil
@@ -253,17 +238,14 @@ func (r *Releaser) discover(ctx context.Context) error {
 	return nil
 }
 
-// self maps an object to the machine of its name: a machine to itself, a request to its machine.
 func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// machinesOfCheck maps a check to the machines of its Cluster whose conditions it may have to withdraw.
 func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
 }
 
-// machinesOfCluster maps a Cluster to its machines whose conditions a check may have to withdraw.
 func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
 	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
 }
@@ -282,14 +264,13 @@ func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectK
 			requested[name] = requested[name] || ours
 		}
 	}
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+	machines, err := listMachines(ctx, r.Client, cluster)
+	if err != nil {
 		return nil // the cache is shutting down
 	}
 	var found []reconcile.Request
-	for i := range list.Items {
-		if machine := &list.Items[i]; Marked(machine) || requested[machine.Name] {
+	for _, machine := range machines {
+		if Marked(machine) || requested[machine.Name] {
 			found = append(found, self(ctx, machine)...)
 		}
 	}

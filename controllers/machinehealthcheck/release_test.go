@@ -60,7 +60,7 @@ func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
 		t.Fatal(err)
 	}
-	got := r.machinesOfCluster(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
+	got := r.machinesToRelease(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c1"})
 	if len(got) != 1 || got[0].Name != "m1" {
 		t.Errorf("looked at are %v, want m1 alone", got)
 	}
@@ -78,15 +78,17 @@ func TestALabelThatAssignsAClusterToThisManagerEnqueues(t *testing.T) {
 	}
 }
 
-// partly is an API server of which one aggregated API is broken.
+// partly is an API server that knows the kind HostRemediation, and of which one aggregated API is broken.
 type partly struct {
-	ownKind
+	discovery.ServerResourcesInterface
 	asked *int
 }
 
 func (p partly) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 	*p.asked++
-	lists, _ := p.ownKind.ServerPreferredResources()
+	lists := []*metav1.APIResourceList{{GroupVersion: "kubemend.io/v1alpha1", APIResources: []metav1.APIResource{
+		{Name: "hostremediations", Kind: "HostRemediation"}, {Name: "hostremediationtemplates", Kind: "HostRemediationTemplate"},
+	}}}
 	return lists, &discovery.ErrGroupDiscoveryFailed{Groups: map[schema.GroupVersion]error{
 		{Group: "custom.metrics.k8s.io", Version: "v1"}: errors.New("the server is currently unable to handle the request"),
 	}}

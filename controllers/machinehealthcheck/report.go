@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -28,7 +29,8 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	next := after(state, plan, done)
 	r.tellOthers(state, &next)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
-	r.spares.wait(client.ObjectKeyFromObject(state.Check), plan.WaitsForSpare())
+	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
+	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Decisions, waits))
 	measure(state, plan, done.outcomes)
 	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
 	if done.status != nil {
@@ -37,7 +39,6 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	return r.next(ctx, state, plan, done, next.failed)
 }
 
-// send sends events, and logs one line for each.
 func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	for _, n := range notes {
 		recorder.Send(r.Recorder, n)

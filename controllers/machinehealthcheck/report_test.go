@@ -30,7 +30,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 		orphan := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		orphan.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 		p := w.decide()
-		for _, note := range remediationNotes(w, []outcome{{step: step{Decision: p.Decisions[0]}, requested: true}, {released: orphan}}) {
+		for _, note := range remediationNotes(w, []outcome{{Decision: p.Decisions[0], requested: true}, {released: orphan}}) {
 			related[note.Text] = note.Related.GetObjectKind().GroupVersionKind().Kind + " " + note.Related.GetName()
 		}
 	}
@@ -93,7 +93,7 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "UnhealthyMachine",
 		})
 		for range 2 {
-			for _, note := range machineNotes(w, []outcome{{step: step{Decision: d}, saved: saved}}) {
+			for _, note := range machineNotes(w, []outcome{{Decision: d, saved: saved}}) {
 				got[note.About.GetName()] += note.Kind
 			}
 			w.Targets[i].Machine = saved // the cache shows it
@@ -112,7 +112,7 @@ func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
 		met := clusterv1.UnhealthyNodeCondition{Type: "Ready", Status: corev1.ConditionStatus(status)}
 		w.Check.Spec.Checks.UnhealthyNodeConditions, w.Check.Status = []clusterv1.UnhealthyNodeCondition{met}, check
 		p := decide(w)
-		next := statusAfter(w, p, result{})
+		next := statusAfter(w, p, nil)
 		for _, note := range turnNotes(w, p, next) {
 			got = append(got, note.Kind+" "+note.Reason+" "+note.Text)
 		}
@@ -130,7 +130,7 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 	w := aCheck(a("broken", health.Unhealthy), a("pending", health.Pending))
 	of(w.Targets[1]).verdict.Recheck = noon.Add(3 * time.Second)
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
-	failing := []outcome{{step: step{Decision: &Decision{Target: w.Targets[0]}}, err: errors.New("refused by a webhook")}}
+	failing := []outcome{{Decision: &Decision{Target: w.Targets[0]}, err: errors.New("refused by a webhook")}}
 	for range 20 {
 		r.memory.recall(w)
 		if result := r.tell(t.Context(), w, decide(w), applied{outcomes: failing}); result.RequeueAfter > 3*time.Second {

@@ -29,7 +29,6 @@ const (
 	missingKind = 30 * time.Second
 )
 
-// remediation is how the check has its machines remediated by requests.
 type remediation struct {
 	kind schema.GroupVersionKind // of the requests
 	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the
@@ -55,9 +54,6 @@ func (state *observed) missing(why, fix string) {
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	state.Template = Template{Known: true}
 	ref := state.Check.Spec.Remediation.TemplateRef
-	if err := r.nameKinds(ctx, state, ref); err != nil {
-		state.Trouble = append(state.Trouble, err)
-	}
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, state, ref)
 		if state.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
@@ -68,15 +64,6 @@ func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 		}
 	}
 	r.observeOrphans(ctx, state)
-}
-
-// nameKinds makes known which kinds the check names. What it named before is watched no longer than somebody needs it.
-func (r *Reconciler) nameKinds(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
-	template := remediationrequest.TemplateKind(ref)
-	if !ref.IsDefined() || remediationrequest.Refusal(template) != nil {
-		return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check))
-	}
-	return r.Kinds.Named(ctx, client.ObjectKeyFromObject(state.Check), template, remediationrequest.KindOf(template))
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
@@ -112,8 +99,10 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref c
 	if err != nil {
 		return err
 	}
-	if !found {
-		if err := r.confirmMissing(ctx, state); err != nil {
+	if !found { // the API server itself is asked
+		if err := r.readTemplate(ctx, state); remediationrequest.Missing(err) {
+			state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
+		} else if err != nil {
 			return err
 		}
 	}
@@ -123,11 +112,23 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref c
 // observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
 // reconcile waits, and after a while the machines are judged without beginning anything.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	if _, err := r.requestsOf(ctx, state, state.remediation.kind); err != nil {
+	requests, err := r.requestsOf(ctx, state, state.remediation.kind)
+	if err != nil {
 		return err
 	}
+	// A request that this process has created, or may have, and that the cache does not show would not count: more would begin than is
+	// allowed at once.
+	created := r.requested.Of(state.remediation.kind.GroupKind())
+	for _, req := range requests {
+		if created.Stale(req) {
+			err = consistency.ErrStale
+		}
+	}
+	if err == nil {
+		err = created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
+	}
 	lost := state.before.lost
-	switch err := r.requestsShown(ctx, state); {
+	switch {
 	case err == nil && !lost.IsZero() && state.Now.Before(lost.Add(begin.Settles)):
 		state.Template.Syncing = true
 		state.lookAgainIn(lost.Add(begin.Settles).Sub(state.Now))
@@ -141,18 +142,6 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 		state.lookAgainIn(syncingRequests)
 	}
 	return nil
-}
-
-// requestsShown returns consistency.ErrStale if the cache does not show a request that this process has created, or may have: it would not
-// count, and more would begin than is allowed at once.
-func (r *Reconciler) requestsShown(ctx context.Context, state *observed) error {
-	created := r.requested.Of(state.remediation.kind.GroupKind())
-	for _, req := range state.requests[state.remediation.kind] {
-		if created.Stale(req) {
-			return consistency.ErrStale
-		}
-	}
-	return created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
 }
 
 // requestOf is the request for the machine of that name, of the kind that the check names; nil if there is none, or if that is not known.
@@ -187,28 +176,16 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 	switch {
 	case remediationrequest.Missing(err):
 		state.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
-		state.lookAgainIn(missingKind)
-		return false, nil
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
 		state.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
-		state.lookAgainIn(missingKind)
-		return false, nil
-	case err == nil && !ready:
-		state.Template.Syncing = true
-		state.lookAgainIn(syncingRequests)
+	default:
+		if state.Template.Syncing = err == nil && !ready; state.Template.Syncing {
+			state.lookAgainIn(syncingRequests)
+		}
+		return ready, err
 	}
-	return ready, err
-}
-
-// confirmMissing asks the API server itself for a template that the cache does not have.
-func (r *Reconciler) confirmMissing(ctx context.Context, state *observed) error {
-	err := r.readTemplate(ctx, state)
-	if remediationrequest.Missing(err) {
-		ref := state.Check.Spec.Remediation.TemplateRef
-		state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
-		return nil
-	}
-	return err
+	state.lookAgainIn(missingKind)
+	return false, nil
 }
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
@@ -270,7 +247,7 @@ func (state *observed) ownership(target *Target) Ownership {
 	owned := ownershipOf(state.Check, target.Machine, target.Request)
 	template := target.Request.Annotations[clusterv1.TemplateClonedFromNameAnnotation]
 	if owned == AdoptableRequest && template != state.Check.Spec.Remediation.TemplateRef.Name {
-		for _, other := range state.others {
+		for _, other := range state.Overlaps {
 			if other.template == template && other.selector.Matches(labels.Set(target.Machine.Labels)) {
 				return ForeignRequest
 			}

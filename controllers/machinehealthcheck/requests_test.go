@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
@@ -71,9 +70,6 @@ func (k forbiddenKinds) Ready(context.Context, schema.GroupVersionKind) (bool, e
 	return false, k.err
 }
 func (k forbiddenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (k forbiddenKinds) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
-}
 
 func TestARightThatTheReaderLacksIsNotOneThatTheManagerLacks(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "infrastructure.cluster.x-k8s.io", Resource: "metal3remediations"}, "", nil)
@@ -113,10 +109,10 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			ref.APIVersion, ref.Kind = tc.apiVersion, tc.kind
 			kinds := &askedKinds{}
 			(&Reconciler{Kinds: kinds}).observeRemediation(t.Context(), w)
-			if len(kinds.ready) > 0 || len(kinds.named) > 0 {
-				t.Errorf("it would be watched: %v, %v", kinds.ready, kinds.named)
+			if len(kinds.ready) > 0 {
+				t.Errorf("it would be watched: %v", kinds.ready)
 			}
-			next := statusAfter(w, decide(w), result{})
+			next := statusAfter(w, decide(w), nil)
 			c := ConditionOf(next, mendv1.RemediationTemplateAvailable)
 			if c == nil || c.Reason != mendv1.TemplateRefusedReason || !strings.Contains(c.Message, "spec.remediation.templateRef: ") ||
 				!strings.Contains(c.Message, tc.says) || !strings.Contains(c.Message, tc.kind) {
@@ -126,7 +122,7 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 			if len(holds) != 1 || holds[0].Reason != mendv1.TemplateRefusedReason || holds[0].Text != c.Message {
 				t.Errorf("the machine is blocked by %+v, want what the check says", holds)
 			}
-			steps := stepsOf(w, decide(w))
+			steps := stepsOf(decide(w))
 			if len(steps) != 1 || steps[0].Step != NoStep || steps[0].external().Message != c.Message {
 				t.Errorf("stepsOf() = %+v, want nothing made, and the machine say why", steps)
 			}
@@ -137,17 +133,12 @@ func TestAKindThatCanBeNoTemplateIsRefusedAndNotWatched(t *testing.T) {
 // askedKinds note what they are asked of.
 type askedKinds struct {
 	forbiddenKinds
-	ready, named []schema.GroupVersionKind
+	ready []schema.GroupVersionKind
 }
 
 func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.ready = append(k.ready, kind)
 	return true, nil
-}
-
-func (k *askedKinds) Named(_ context.Context, _ types.NamespacedName, kinds ...schema.GroupVersionKind) error {
-	k.named = append(k.named, kinds...)
-	return nil
 }
 
 // What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
@@ -175,11 +166,11 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			}
 			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := stepsOf(w, decide(w))
+			steps := stepsOf(decide(w))
 			if len(steps) != 1 || steps[0].Step != CreateRequest {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
-			o := r.carryOut(t.Context(), w, steps[0])
+			_, o := r.carries(t.Context(), w)
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
 				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
 			}

@@ -102,16 +102,7 @@ var rules = []Rule{
 		When: func(c *Case) bool {
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
-		Words: func(c *Case) rule.Blocker {
-			fix := "See to the connection from the management cluster to the workload cluster"
-			switch c.plan.Reach.Reason {
-			case mendv1.KubeconfigRefusedReason:
-				fix = "Put the credentials and certificates themselves into the kubeconfig, and no path, program or proxy"
-			case mendv1.ChangedReason:
-				fix = "Confirm the cluster that answers if it is the right one; else correct the kubeconfig or the load balancer"
-			}
-			return rule.Blocker{Reason: c.plan.Reach.Reason, Text: c.plan.Reach.Message, Fix: fix}
-		},
+		Words: unreachable,
 	},
 	{
 		Reason: AwaitsClusterAPI, Else: true,
@@ -193,19 +184,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: PowerCycleInProgress, asked: unlessBegun, // one that the check did not request
-		When: func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
-		Words: func(c *Case) rule.Blocker {
-			cycle := c.Target.Cycle.Kind + " " + c.Target.Cycle.Name
-			b := rule.Blocker{
-				Detail: cycle, Until: cycleUntil(c.Target.Cycle), EndsWhen: cycle + " is over",
-				Object: rule.Ref{Kind: c.Target.Cycle.Kind, Namespace: c.Check.Namespace, Name: c.Target.Cycle.Name},
-				Text:   cycle + " is under way for the machine: nothing else is begun before it is over",
-			}
-			if !c.Target.Cycle.DeletionTimestamp.IsZero() {
-				b.Fix = fmt.Sprintf("If it is not over soon, see why the finalizer of %s, which is being deleted, stays", cycle)
-			}
-			return b
-		},
+		When:  func(c *Case) bool { return c.Target.Cycle != nil && !Deleting(c.Target.Machine) },
+		Words: inCycle,
 	},
 	{
 		Reason: PowerCyclesUnread, asked: unlessBegun, Else: true,
@@ -257,47 +237,70 @@ var rules = []Rule{
 			"machine unhealthy as well", "a minute has passed since it tried"),
 	},
 	{
-		Reason: InvalidLimit, asked: ofAll, // also a cooldown that cannot be read
-		When: func(c *Case) bool { return c.Invalid != nil },
+		Reason: ClusterNotFound, asked: ofLimits,
+		When: func(c *Case) bool { return c.Mode == NoCluster },
 		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{Text: c.plan.Allowed.Message, Fix: "Correct " + c.Invalid.Field, Detail: c.Invalid.Field}
+			cluster := c.Check.Spec.ClusterName
+			return rule.Blocker{
+				Text: notAllowed + ", spec.clusterName: there is no Cluster " + cluster + " in namespace " + c.Check.Namespace,
+				Fix:  "Make Cluster " + cluster + ", or a check of another one in place of this: spec.clusterName cannot be changed",
+			}
 		},
 	},
 	{
-		Reason: TooManyUnhealthy, asked: ofAll, Else: true,
+		Reason: InvalidSelector, asked: ofLimits, Else: true,
+		When: func(c *Case) bool { return c.Mode == BadSelector },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{
+				Text: notAllowed + ", spec.selector: " + c.SelectorErr.Error() + "; the operators are In, NotIn, Exists and DoesNotExist",
+				Fix:  "Correct spec.selector",
+			}
+		},
+	},
+	{
+		Reason: InvalidLimit, asked: ofLimits, Else: true, // also a cooldown that cannot be read
+		When: func(c *Case) bool { return c.Invalid != nil },
+		Words: func(c *Case) rule.Blocker {
+			return rule.Blocker{Text: notAllowed + ", " + c.Invalid.Error(), Fix: "Correct " + c.Invalid.Field, Detail: c.Invalid.Field}
+		},
+	},
+	{
+		Reason: TooManyUnhealthy, asked: ofLimits, Else: true,
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooMany },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Text: c.plan.Allowed.Message, EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0)),
+				Text: notAllowed + ", " + c.arithmetic(), EndsWhen: "at most " + c.notHealthy(max(c.Limits.AtMost, 0)),
 				Brief: "Too many machines are not healthy: " + c.counts(),
 			}
 		},
 	},
 	{
-		Reason: TooFewUnhealthy, asked: ofAll, Else: true,
+		Reason: TooFewUnhealthy, asked: ofLimits, Else: true, // the condition has one reason for both (Cluster API)
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.TooFew },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Reason: c.plan.Allowed.Reason, Cause: string(TooFewUnhealthy), Text: c.plan.Allowed.Message,
+				Reason: string(TooManyUnhealthy), Cause: string(TooFewUnhealthy), Text: notAllowed + ", " + c.arithmetic(),
 				EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast), Brief: "Too few machines are not healthy: " + c.counts(),
 			}
 		},
 	},
 	{
-		Reason: CoolingDown, asked: ofAll, Else: true,
+		Reason: CoolingDown, asked: ofLimits, Else: true,
 		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.CoolingDown },
 		Words: func(c *Case) rule.Blocker {
 			const over = "the cooldown is over"
-			return rule.Blocker{Text: c.plan.Allowed.Message, Until: c.plan.Storm.Recheck, EndsWhen: over, Next: over}
+			return rule.Blocker{Text: notAllowed + coolingUntil(c.Facts, c.plan), Until: c.plan.Storm.Recheck, EndsWhen: over, Next: over}
 		},
 	},
 	{
-		Reason: NoneAtOnce, asked: ofAll, Else: true,
+		Reason: NoneAtOnce, asked: ofLimits, Else: true,
 		When: func(c *Case) bool { return c.Limits.InFlight == 0 },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
-				Text: c.plan.Allowed.Message, Detail: mendv1.MaxInFlightAnnotation,
-				Fix: "When it is to go on, remove the annotation " + mendv1.MaxInFlightAnnotation + " from the check, or raise it",
+				Text: fmt.Sprintf(notAllowed+", metadata.annotations[%s] is %q: none may be in flight",
+					mendv1.MaxInFlightAnnotation, c.Check.Annotations[mendv1.MaxInFlightAnnotation]),
+				Detail: mendv1.MaxInFlightAnnotation,
+				Fix:    "When it is to go on, remove the annotation " + mendv1.MaxInFlightAnnotation + " from the check, or raise it",
 			}
 		},
 	},
@@ -318,17 +321,10 @@ var rules = []Rule{
 			}
 			return c.Limits.InFlight != budget.Unlimited && ahead >= c.Limits.InFlight && !c.Tried
 		},
-		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Text: queueText(c.Facts, c.plan), EndsWhen: "a remediation that is in flight is over",
-				Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
-					c.Check.Name + ")",
-				Detail: fmt.Sprintf("%d of at most %d in flight", c.plan.Population.InFlight+c.plan.Grant.Start, c.Limits.InFlight),
-			}
-		},
+		Words: inQueue,
 	},
 	{
-		Reason: RequestInTheWay, asked: ofAll,
+		Reason: RequestInTheWay, asked: unlessBegun,
 		When: func(c *Case) bool { return c.Target.Ownership == ForeignRequest },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
@@ -339,7 +335,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: TemplateUnread, asked: ofAll, // by the reader, while kubemend may
+		Reason: TemplateUnread, asked: unlessBegun, // by the reader, while kubemend may
 		When: func(c *Case) bool { return c.Template.Unread },
 		Words: func(c *Case) rule.Blocker {
 			if stored := ConditionOf(c.Check, mendv1.RemediationTemplateAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
@@ -351,14 +347,14 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: TemplateRefused, asked: ofAll, Else: true,
+		Reason: TemplateRefused, asked: unlessBegun, Else: true,
 		When: func(c *Case) bool { return c.Template.Refused },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{Text: c.noTemplate(), Fix: c.Template.Fix, Detail: c.template(), Object: c.templateRef()}
 		},
 	},
 	{
-		Reason: TemplateMissing, asked: ofAll, Else: true,
+		Reason: TemplateMissing, asked: unlessBegun, Else: true,
 		When: func(c *Case) bool { return c.Template.Missing != "" },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
@@ -368,7 +364,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: RequestsUnread, asked: ofAll, Else: true,
+		Reason: RequestsUnread, asked: unlessBegun, Else: true,
 		When:  func(c *Case) bool { return !c.Template.Known },
 		Words: says(rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}),
 	},
@@ -385,15 +381,19 @@ var rules = []Rule{
 	{
 		Reason: NoSpareHost, asked: ofAll,
 		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == NoSpareHost },
-		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("a free host fits its replacement") },
+		Words: func(c *Case) rule.Blocker { return c.awaitsSpare(c.noSpare(), "a free host fits its replacement") },
 	},
 	{
 		Reason: SpareHostsUnread, asked: ofAll,
-		When:  func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
-		Words: func(c *Case) rule.Blocker { return c.awaitsSpare("the hosts can be read and one fits its replacement") },
+		When: func(c *Case) bool { return c.Spare.blocks() && c.Spare.Lacks == SpareHostsUnread },
+		Words: func(c *Case) rule.Blocker {
+			why := cmp.Or(c.Spares.Unread, c.Spares.Failed[c.Target.UID])
+			return c.awaitsSpare("Whether a spare host fits its replacement is not known: "+why,
+				"the hosts can be read and one fits its replacement")
+		},
 	},
 	{
-		Reason: NotUnhealthy, asked: ofAll, // nothing is held against it, or nothing that counts
+		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
 		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
 	},
 }

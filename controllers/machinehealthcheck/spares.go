@@ -53,59 +53,49 @@ var errNoHosts = errors.New("this reader does not read hosts")
 // what is stored, but for the moment between a write and the event of it.
 type spares struct {
 	mu sync.Mutex
-	// waiting are the checks a remediation of which waits for a spare host, by namespace.
-	waiting map[string]map[string]bool
+	// waiting are the checks a remediation of which waits for a spare host.
+	waiting map[types.NamespacedName]bool
 	// asked is when owners were asked to replace machines a moment ago, by the UIDs of these.
 	asked map[types.UID]time.Time
-	// begun is how many remediations that need a spare host have begun, by namespace.
-	begun map[string]int
 }
 
 // wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	waiting := s.waiting[check.Namespace]
-	switch {
-	case waits && waiting == nil:
-		if s.waiting == nil {
-			s.waiting = map[string]map[string]bool{}
-		}
-		s.waiting[check.Namespace] = map[string]bool{check.Name: true}
-	case waits:
-		waiting[check.Name] = true
-	default:
-		delete(waiting, check.Name)
+	if s.waiting == nil {
+		s.waiting, s.asked = map[types.NamespacedName]bool{}, map[types.UID]time.Time{}
+	}
+	delete(s.waiting, check)
+	if waits {
+		s.waiting[check] = true
 	}
 }
 
-// waitingIn are the checks of a namespace that wait for a spare host.
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	checks := make([]reconcile.Request, 0, len(s.waiting[namespace]))
-	for name := range s.waiting[namespace] {
-		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}})
+	var checks []reconcile.Request
+	for check := range s.waiting {
+		if check.Namespace == namespace {
+			checks = append(checks, reconcile.Request{NamespacedName: check})
+		}
 	}
 	return checks
 }
 
 // claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun
-// one in the namespace since state was observed: then the hosts have to be read again.
+// one since the hosts were read for state: then they have to be read again.
 func (s *spares) claim(state *observed, plan *Plan) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	begins := func(i int) bool { return plan.Decisions[i].Starts() && plan.Decisions[i].Spare != nil }
 	if !slices.ContainsFunc(plan.Open, begins) {
 		return true
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.begun[state.Check.Namespace] != state.sparesBegun {
+	if !maps.Equal(s.askedByOthers(state), state.sparesAsked) {
 		return false
 	}
-	if s.asked == nil {
-		s.asked, s.begun = map[types.UID]time.Time{}, map[string]int{}
-	}
-	s.begun[state.Check.Namespace]++
 	for _, i := range plan.Open {
 		if begins(i) {
 			s.asked[state.Targets[i].UID] = state.Now
@@ -114,18 +104,9 @@ func (s *spares) claim(state *observed, plan *Plan) bool {
 	return true
 }
 
-// begunIn is how many remediations that need a spare host have begun in a namespace.
-func (s *spares) begunIn(namespace string) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.begun[namespace]
-}
-
 // askedByOthers is when owners were asked a moment ago to replace machines that are not targets of state. Of its own targets the check
 // knows what it wrote, and that it failed.
 func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	maps.DeleteFunc(s.asked, func(_ types.UID, at time.Time) bool { return !state.Now.Before(at.Add(askedShown)) })
 	asked := maps.Clone(s.asked)
 	for _, target := range state.Targets {
@@ -134,13 +115,18 @@ func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
 	return asked
 }
 
+// read is what askedByOthers returns when the hosts are read for state, whose check waits for one.
+func (s *spares) read(state *observed) map[types.UID]time.Time {
+	s.wait(client.ObjectKeyFromObject(state.Check), !state.Explains)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.askedByOthers(state)
+}
+
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
 func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
 	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
-	state.sparesBegun = r.spares.begunIn(state.Check.Namespace)
-	if !state.Explains {
-		r.spares.wait(client.ObjectKeyFromObject(state.Check), true)
-	}
+	state.sparesAsked = r.spares.read(state)
 	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
 		state.Spares.Unread, state.Spares.Reported = err.Error(), state.Explains && errors.Is(err, explain.ErrUnread)
@@ -162,7 +148,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 			own = append(own, state.Targets[i].Machine)
 		}
 	}
-	others := expected(inNamespace, hosts, r.spares.askedByOthers(state))
+	others := expected(inNamespace, hosts, state.sparesAsked)
 	wants, errs := r.readWants(ctx, slices.Concat(own, others))
 	for i, machine := range own {
 		if errs[i] == nil {
@@ -194,15 +180,7 @@ func (r *Reconciler) machinesAndHosts(ctx context.Context, namespace string) ([]
 	if err := r.Client.List(ctx, hosts, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil, nil, fmt.Errorf("list the hosts in %s: %w", namespace, err)
 	}
-	inNamespace := make([]*clusterv1.Machine, len(list.Items))
-	for i := range list.Items {
-		inNamespace[i] = &list.Items[i]
-	}
-	free := make([]*bmov1alpha1.BareMetalHost, len(hosts.Items))
-	for i := range hosts.Items {
-		free[i] = &hosts.Items[i]
-	}
-	return inNamespace, free, nil
+	return pointers(list.Items), pointers(hosts.Items), nil
 }
 
 // expected are the machines that stand for those which will take hosts: those on bare metal without one, and those whose replacement their
@@ -213,33 +191,28 @@ func expected(inNamespace []*clusterv1.Machine, hosts []*bmov1alpha1.BareMetalHo
 		onto[spare.Consumer(bmh)] = true
 	}
 	var expected []*clusterv1.Machine
-	owned, siblings := map[types.UID][]*clusterv1.Machine{}, map[types.UID][]Sibling{}
+	siblings := map[types.UID][]Sibling{}
 	for _, machine := range inNamespace {
 		if !OnHost(machine) {
 			continue
 		}
-		sibling := Sibling{
-			Created: machine.CreationTimestamp.Time, Deleting: Deleting(machine), Asked: begun[machine.UID],
-		}
+		sibling := Sibling{machine, begun[machine.UID]}
 		if OwnerOf(machine) == Asked {
-			sibling.Asked = Since(ConditionOf(machine, clusterv1.MachineOwnerRemediatedCondition))
+			sibling.Asked = Since(ConditionOf(machine, OwnerRemediated))
 		}
-		if owner := metav1.GetControllerOf(machine); owner != nil {
-			owned[owner.UID], siblings[owner.UID] = append(owned[owner.UID], machine), append(siblings[owner.UID], sibling)
+		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+			siblings[owner.UID] = append(siblings[owner.UID], sibling)
 		}
-		if !sibling.Deleting && sibling.Asked.IsZero() && !onto[machine.Spec.InfrastructureRef.Name] {
+		if !Deleting(machine) && sibling.Asked.IsZero() && !onto[machine.Spec.InfrastructureRef.Name] {
 			expected = append(expected, machine)
 		}
 	}
-	for owner := range owned {
-		for _, i := range ToCome(siblings[owner]) {
-			expected = append(expected, owned[owner][i])
-		}
+	for _, ofOwner := range siblings {
+		expected = append(expected, ToCome(ofOwner)...)
 	}
 	return expected
 }
 
-// readWants reads what machines want of their hosts, and why that is not known.
 func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) ([]spare.Wants, []error) {
 	reader := r.Live
 	if reader == nil {
@@ -258,7 +231,6 @@ func (r *Reconciler) readWants(ctx context.Context, list []*clusterv1.Machine) (
 	return wants, errs
 }
 
-// checksOfHost maps a host to the checks that wait for one.
 func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcile.Request {
 	return r.spares.waitingIn(h.GetNamespace())
 }

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,6 +8,8 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -79,33 +80,19 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 // sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
 func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
 
-// awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
-// they take no place from others, and no host is counted for two of them.
-//
-// CAPM3 picks any host that fits, so a machine counts on none as long as others could take all that fit it.
-func awaitSpares(facts *Facts, plan *Plan) {
-	if facts.SpareWait == nil {
-		return
+// spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any
+// host that fits, so a machine counts on none as long as others could take all that fit it.
+func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+	until := facts.spareUntil(decision)
+	if until.IsZero() {
+		return nil
 	}
-	expected := slices.Clone(facts.Spares.Expected)
-	for _, decision := range waiting(facts, plan) {
-		until := facts.spareUntil(decision)
-		if until.IsZero() {
-			continue
-		}
-		decision.Spare = facts.spareFor(decision, expected)
-		decision.Spare.Until, decision.Spare.Late = until, decision.Spare.Lacks != "" && !facts.Now.Before(until)
-		if decision.Spare.blocks() {
-			decision.Waits = false
-			plan.Population.Waiting--
-			continue
-		}
-		expected = append(expected, facts.Spares.Fits[decision.Target.UID])
-	}
+	spare := facts.hostsFor(decision, expected)
+	spare.Until, spare.Late = until, spare.Lacks != "" && !facts.Now.Before(until)
+	return spare
 }
 
-// spareFor is what the machine of decision finds while those who expect a host have not taken it.
-func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
+func (facts *Facts) hostsFor(decision *Decision, expected [][]string) *Spare {
 	if facts.sparesReported() {
 		spare := &Spare{}
 		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
@@ -114,11 +101,14 @@ func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 		return spare
 	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
+	// One more machine that may take these hosts could leave another one without any, which has no other host then. One that may find none
+	// anyway does not count.
+	oneTooMany := func(others []string) bool { return share(others, hosts) && wanting(others, expected) == len(others) }
 	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
 		spare.Lacks = SpareHostsUnread
-	case spare.Fit <= spare.Expected, oneTooMany(hosts, expected):
+	case spare.Fit <= spare.Expected, slices.ContainsFunc(expected, oneTooMany):
 		spare.Lacks = NoSpareHost
 	}
 	return spare
@@ -135,38 +125,16 @@ func wanting(hosts []string, expected [][]string) int {
 	return n
 }
 
-// oneTooMany reports whether one more machine that may take these hosts could leave another one without any, which has no other host then.
-// One that may find none anyway does not count.
-func oneTooMany(hosts []string, expected [][]string) bool {
-	return slices.ContainsFunc(expected, func(others []string) bool {
-		return share(others, hosts) && wanting(others, expected) == len(others)
-	})
-}
-
 func share(a, b []string) bool {
 	return slices.ContainsFunc(a, func(host string) bool { return slices.Contains(b, host) })
 }
-
-// sparesUntil is when the first machine that waits for a spare host waits no longer; zero if none does.
-func sparesUntil(plan *Plan) time.Time {
-	var next time.Time
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.Spare.blocks() {
-			next = health.Earliest(next, decision.Spare.Until)
-		}
-	}
-	return next
-}
-
-// WaitsForSpare reports whether a remediation waits for a spare host.
-func (plan *Plan) WaitsForSpare() bool { return !sparesUntil(plan).IsZero() }
 
 // spareCondition sets the condition SpareHostAvailable of the machine of decision while its remediation waits, and removes it when that is
 // over. One that could not be judged, or that something of its own blocks, may wait again in a moment: its condition stands.
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():
-		message := facts.spareText(decision) + decision.Spare.deadline()
+		message := decision.BlockedBy(decision.Spare.Lacks).Text + decision.Spare.deadline()
 		decision.set(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(decision.Spare.Lacks), message)
 	case ConditionOf(decision.Target, mendv1.SpareHostAvailable) == nil:
 	case decision.Spare != nil, decision.InFlight, facts.spareUntil(decision).IsZero(), decision.Verdict.State == health.Healthy:
@@ -177,30 +145,6 @@ func spareCondition(facts *Facts, decision *Decision) {
 // deadline is until when the remediation waits, as a sentence that follows why.
 func (s *Spare) deadline() string {
 	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
-}
-
-// spareText is why no spare host is counted on for the machine of decision.
-func (facts *Facts) spareText(decision *Decision) string {
-	spare := decision.Spare
-	switch {
-	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
-	case spare.Lacks == SpareHostsUnread:
-		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
-	case spare.Free == 0:
-		return "No spare host fits its replacement: no host is free"
-	case spare.Fit == 0:
-		return fmt.Sprintf("No spare host fits its replacement: of %d free none has the labels that its hostSelector asks for", spare.Free)
-	}
-	fit, others := "fit", "machines that wait for a host may need them"
-	if spare.Fit == 1 {
-		fit = "fits"
-	}
-	if spare.Expected == 1 {
-		others = "machine that waits for a host may need it"
-	}
-	return fmt.Sprintf("No spare host is left for its replacement: of %d free %d %s, and %d other %s",
-		spare.Free, spare.Fit, fit, spare.Expected, others)
 }
 
 // InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.
@@ -254,39 +198,33 @@ func firstOf(names []string) string {
 
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// Sibling is what matters of a machine to how many machines its owner has still to make.
+// Sibling is one of the machines of an owner, and when the owner was asked to replace it; zero if it was not, or does not.
 type Sibling struct {
-	Created time.Time
-	// Asked is when the owner was asked to replace it; zero if it was not, or does not.
-	Asked    time.Time
-	Deleting bool
+	*clusterv1.Machine
+	Asked time.Time
 }
 
-// ToCome are the places of those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner
-// was asked. Each new one replaces one.
-func ToCome(siblings []Sibling) []int {
-	var asked []int
-	for i, s := range siblings {
-		if !s.Asked.IsZero() {
-			asked = append(asked, i)
+// ToCome are those of an owner's machines whose replacement is still to be made: for no new machine was made since the owner was asked.
+// Each new one replaces one. Those that were asked for last go first: their replacement is among the newest.
+func ToCome(siblings []Sibling) []*clusterv1.Machine {
+	var open []*clusterv1.Machine
+	made, latest := 0, slices.Clone(siblings)
+	slices.SortStableFunc(latest, func(a, b Sibling) int { return b.Asked.Compare(a.Asked) })
+	for _, asked := range latest {
+		if asked.Asked.IsZero() {
+			break
 		}
-	}
-	slices.SortStableFunc(asked, func(a, b int) int { return siblings[b].Asked.Compare(siblings[a].Asked) })
-	var open []int
-	made := 0
-	for _, i := range asked { // those that were asked last first: their replacement is among the newest
-		since, newer := siblings[i].Asked.Truncate(time.Second), 0
-		for _, s := range siblings {
-			if s.Asked.IsZero() && !s.Deleting && !s.Created.Before(since) {
+		since, newer := asked.Asked.Truncate(time.Second), 0
+		for _, sibling := range siblings {
+			if sibling.Asked.IsZero() && !Deleting(sibling.Machine) && !sibling.CreationTimestamp.Time.Before(since) {
 				newer++
 			}
 		}
 		if newer > made {
 			made++
-			continue
+		} else {
+			open = append(open, asked.Machine)
 		}
-		open = append(open, i)
 	}
-	slices.Sort(open)
 	return open
 }

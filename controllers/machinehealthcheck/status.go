@@ -26,8 +26,7 @@ import (
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
 const maxTargets = 10000
 
-// statusAfter returns the check with the status that follows from plan and from what became of it.
-func statusAfter(state *observed, plan *Plan, done result) *clusterv1.MachineHealthCheck {
+func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.MachineHealthCheck {
 	next := state.Check.DeepCopy()
 	for _, cond := range plan.Conditions {
 		setCheckCondition(next, state, cond)
@@ -43,15 +42,17 @@ func statusAfter(state *observed, plan *Plan, done result) *clusterv1.MachineHea
 		for i := range next.Status.Targets {
 			next.Status.Targets[i] = state.Targets[i].Name
 		}
-		if !done.failed {
+		if len(state.Trouble) == 0 && !slices.ContainsFunc(outcomes, func(o outcome) bool { return o.err != nil }) {
 			next.Status.ObservedGeneration = next.Generation
 		}
 	}
-	switch {
-	case done.refused != nil:
+	started := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
+	switch refused := slices.IndexFunc(outcomes, func(o outcome) bool { return o.refused != nil }); {
+	case refused >= 0:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
-			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError, "%s", done.refused.Error())
-	case done.started || plan.AllRequested:
+			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError,
+			"%s", outcomes[refused].refused.Error())
+	case started || plan.AllRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next
@@ -114,46 +115,23 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// statusEvery is how long the numbers in the status of a check with so many targets stand at least: the status names each of them, so what
-// it costs to write and to watch grows with them.
-func statusEvery(targets int) time.Duration {
-	if d := time.Duration(targets) * 400 * time.Microsecond; d >= enqueue.MergeWindow {
-		return d
-	}
-	return 0
-}
-
-// putOff is when the status is written, if the last time was a moment ago and nothing but numbers differs; zero if it is written now.
+// putOff is when the status of a check with many targets is written, each of which it names, so that what it costs to write and to watch
+// grows with them; if the last time was a moment ago and no condition differs but in numbers, which are in messages:
+// these are what events are about, and what other controllers act on. Zero if it is written now.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	due := state.before.statusAt.Add(statusEvery(len(state.Targets)))
-	if state.before.statusAt.IsZero() || !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) {
-		return time.Time{}
-	}
-	if !equality.Semantic.DeepEqual(withoutNumbers(&state.Check.Status), withoutNumbers(&next.Status)) {
+	every := time.Duration(len(state.Targets)) * 400 * time.Microsecond
+	due := state.before.statusAt.Add(every)
+	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) ||
+		sameStatus(state.Check.Status, next.Status) || state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
+		!slices.EqualFunc(state.Check.Status.Conditions, next.Status.Conditions, func(a, b metav1.Condition) bool {
+			return sameCondition(a, b) && a.ObservedGeneration == b.ObservedGeneration
+		}) ||
+		!slices.EqualFunc(state.Check.GetV1Beta1Conditions(), next.GetV1Beta1Conditions(), func(a, b clusterv1.Condition) bool {
+			return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.Severity == b.Severity
+		}) {
 		return time.Time{}
 	}
 	return due
-}
-
-// withoutNumbers is status without numbers, names and messages: what events are about, and what other controllers act on. A condition of
-// the older flavour that has another message has another time too.
-func withoutNumbers(status *clusterv1.MachineHealthCheckStatus) clusterv1.MachineHealthCheckStatus {
-	rest := *status
-	rest.ExpectedMachines, rest.CurrentHealthy, rest.RemediationsAllowed, rest.Targets, rest.Deprecated = nil, nil, nil, nil, nil
-	rest.Conditions = slices.Clone(status.Conditions)
-	for i := range rest.Conditions {
-		rest.Conditions[i].Message = ""
-	}
-	if status.Deprecated != nil && status.Deprecated.V1Beta1 != nil {
-		older := slices.Clone(status.Deprecated.V1Beta1.Conditions)
-		for i := range older {
-			older[i].Message, older[i].LastTransitionTime = "", metav1.Time{}
-		}
-		rest.Deprecated = &clusterv1.MachineHealthCheckDeprecatedStatus{
-			V1Beta1: &clusterv1.MachineHealthCheckV1Beta1DeprecatedStatus{Conditions: older},
-		}
-	}
-	return rest
 }
 
 // sameStatus compares the targets apart: there may be thousands of them, and reflection allocates for each.

@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,7 +86,7 @@ func healthyStep(facts *Facts, decision *Decision) {
 	if target.OlderCheck != "" || MarkedHealthy(target.Machine) && decision.Step != DeleteRequest {
 		return
 	}
-	if !target.agreed() {
+	if slices.ContainsFunc(target.Others, func(other Opinion) bool { return !other.Healthy || other.InFlight }) {
 		healthyByThisAlone(facts, decision)
 		return
 	}
@@ -177,15 +178,12 @@ func externalStep(facts *Facts, decision *Decision) {
 		if !providerReports(target.Machine) {
 			decision.set(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation, "")
 		}
-	case facts.Template.Known && decision.PutOff.Reason == "" && templateNotFound(target): // it is not its turn yet, and what blocked it is over
-		decision.remove(ExternallyRemediated)
+	case facts.Template.Known && decision.PutOff.Reason == "":
+		// It is not its turn yet, and what blocked it is over.
+		if cond := ConditionOf(target, ExternallyRemediated); cond != nil && cond.Reason == remediationTemplateNotFound {
+			decision.remove(ExternallyRemediated)
+		}
 	}
-}
-
-// templateNotFound reports whether the conditions of target say that no request could be made since there was no template.
-func templateNotFound(target *Target) bool {
-	cond := ConditionOf(target, ExternallyRemediated)
-	return cond != nil && cond.Reason == remediationTemplateNotFound
 }
 
 // existingStep is about a machine whose request exists and is this check's, or will be.

@@ -264,7 +264,6 @@ func OwnerOf(machine *clusterv1.Machine) Owner {
 	return Asked
 }
 
-// owned reports whether there is somebody who can replace machine.
 func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCopy(machine) != nil }
 
 // askedWhileHealthy reports whether machine was healthy since its owner was asked, and the owner has not noticed that yet: it removes the
@@ -275,25 +274,20 @@ func askedWhileHealthy(machine *clusterv1.Machine) bool {
 	return asked != nil && asked.Status == metav1.ConditionFalse && (verdict == nil || verdict.Status != metav1.ConditionFalse)
 }
 
+// RequestFailed reports whether the conditions of machine say that no request could be made for it.
+func RequestFailed(machine *clusterv1.Machine) bool {
+	cond := ConditionOf(machine, ExternallyRemediated)
+	return cond != nil && (cond.Reason == remediationTemplateNotFound || cond.Reason == requestCreationFailed)
+}
+
 // providerReports reports whether the provider of a request may have set the condition ExternallyRemediated of machine.
 func providerReports(machine *clusterv1.Machine) bool {
-	cond := ConditionOf(machine, ExternallyRemediated)
-	return cond != nil && !requestFailed(cond)
+	return ConditionOf(machine, ExternallyRemediated) != nil && !RequestFailed(machine)
 }
 
 // announced reports whether machine says that there is a request for it, which a check made: for readers who may not read requests.
 func announced(machine *clusterv1.Machine) bool {
 	return providerReports(machine) && ConditionOf(machine, ExternallyRemediated).Status == metav1.ConditionFalse
-}
-
-// RequestFailed reports whether the conditions of machine say that no request could be made for it.
-func RequestFailed(machine *clusterv1.Machine) bool {
-	return requestFailed(ConditionOf(machine, ExternallyRemediated))
-}
-
-// requestFailed reports whether external, the condition ExternallyRemediated of a machine or nil, says that no request could be made.
-func requestFailed(external *metav1.Condition) bool {
-	return external != nil && (external.Reason == remediationTemplateNotFound || external.Reason == requestCreationFailed)
 }
 
 const (

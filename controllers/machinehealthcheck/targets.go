@@ -46,7 +46,6 @@ func find(name string, lists ...[]*Target) *Target {
 	return nil
 }
 
-// observeMachines reads the Machines that the check selects.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
@@ -62,11 +61,10 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	state.Targets = make([]*Target, 0, len(list))
-	for i := range state.others {
-		other := &state.others[i]
+	for i := range state.Overlaps {
+		other := &state.Overlaps[i]
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
-		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.name}).decided.Opinions
-		state.Overlaps = append(state.Overlaps, Overlap{Name: other.name, Older: other.older, Acting: other.acting})
+		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
 	for _, machine := range list {
 		state.add(machine)
@@ -109,21 +107,22 @@ func (state *observed) add(machine *clusterv1.Machine) {
 	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 		added.OwnerKindSilent = !state.answering[owner.Kind]
 	}
-	for i, other := range state.others {
+	for i := range state.Overlaps {
+		other := &state.Overlaps[i]
 		if !other.selector.Matches(labels.Set(machine.Labels)) {
 			continue
 		}
 		if !leftAlone {
-			state.Overlaps[i].Shared++
+			other.Shared++
 		}
 		switch {
-		case other.acting:
+		case other.Acting:
 			opinion := other.opinions[machine.UID]
-			opinion.Check, opinion.Older = other.name, other.older
+			opinion.Check, opinion.Older = other.Name, other.Older
 			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
 			added.Others = append(added.Others, opinion)
-		case other.older && added.OlderCheck == "":
-			added.OlderCheck = other.name
+		case other.Older && added.OlderCheck == "":
+			added.OlderCheck = other.Name
 		}
 	}
 	if leftAlone {
@@ -262,25 +261,16 @@ func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, err
 // machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
 // machine that has not changed is the same pointer as the last time.
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
-	if r.machines != nil {
-		objs, err := r.machines.ByIndex(byCluster, cluster.String())
-		if err != nil {
-			return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
-		}
-		machines := make([]*clusterv1.Machine, len(objs))
-		for i, obj := range objs {
-			machines[i] = obj.(*clusterv1.Machine)
-		}
-		return machines, nil
+	if r.machines == nil {
+		return listMachines(ctx, r.Client, cluster)
 	}
-	list := &clusterv1.MachineList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+	objs, err := r.machines.ByIndex(byCluster, cluster.String())
+	if err != nil {
 		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
 	}
-	machines := make([]*clusterv1.Machine, len(list.Items))
-	for i := range list.Items {
-		machines[i] = &list.Items[i]
+	machines := make([]*clusterv1.Machine, len(objs))
+	for i, obj := range objs {
+		machines[i] = obj.(*clusterv1.Machine)
 	}
 	return machines, nil
 }
@@ -318,20 +308,16 @@ func SlimMachine(obj any) (any, error) {
 		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
 		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
 		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
-		slim.SetV1Beta1Conditions(slimV1Beta1(machine.GetV1Beta1Conditions()))
+		older := slices.Clone(machine.GetV1Beta1Conditions())
+		for i := range older {
+			cond := &older[i]
+			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+			cond.Severity = workload.Interned(cond.Severity)
+			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+		}
+		slim.SetV1Beta1Conditions(older)
 	}
 	return slim, nil
-}
-
-func slimV1Beta1(conditions clusterv1.Conditions) clusterv1.Conditions {
-	slim := slices.Clone(conditions)
-	for i := range slim {
-		cond := &slim[i]
-		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
-		cond.Severity = workload.Interned(cond.Severity)
-		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
-	}
-	return slim
 }
 
 // SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by

@@ -123,9 +123,9 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 			t.Fatal("the facts about " + w.Targets[i].Machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
 	}
-	for i, other := range w.others {
-		if got, want := w.Overlaps[i], w.shared(other); got != want {
-			t.Fatal(fmt.Sprintf("of the targets %+v are shared, want %+v", got, want))
+	for _, other := range w.Overlaps {
+		if want := w.shared(other); other.Shared != want {
+			t.Fatal(fmt.Sprintf("of the targets %d are shared, want %d", other.Shared, want))
 		}
 	}
 	for i := range w.Skipped {
@@ -135,14 +135,13 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 }
 
 // shared is how many targets another check selects too, all looked at.
-func (w *observed) shared(other otherCheck) Overlap {
-	is := Overlap{Name: other.name, Older: other.older}
+func (w *observed) shared(other Overlap) (shared int) {
 	for _, t := range w.Targets {
 		if other.selector.Matches(labels.Set(t.Machine.Labels)) {
-			is.Shared++
+			shared++
 		}
 	}
-	return is
+	return shared
 }
 
 func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
@@ -188,12 +187,12 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 			},
 			"an older check selects machines too": func(string) {
 				checked = func(w *observed) {
-					w.others = []otherCheck{{name: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}}
+					w.Overlaps = []Overlap{{Name: "other", Older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "a"})}}
 				}
 			},
 			"that check changes its mind": func(string) {
 				checked = func(w *observed) {
-					w.others = []otherCheck{{name: "other", older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "b"})}}
+					w.Overlaps = []Overlap{{Name: "other", Older: true, selector: labels.SelectorFromSet(labels.Set{"pool": "b"})}}
 				}
 			},
 			"time passes":              func(string) { now = now.Add(time.Minute) },
@@ -230,7 +229,7 @@ func TestOfAMachineThatWasWrittenNoMoreIsKeptThanIsAsked(t *testing.T) {
 	r, w := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), aCheck(a("m", health.Unhealthy))
 	w.Targets[0].Machine = r.machine()
 	of(w.Targets[0]).verdict = health.Verdict{State: health.Unhealthy, Findings: []health.Finding{{Reason: health.MarkedByHand}}}
-	if done := r.act(t.Context(), w, stepsOf(w, decide(w))); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
+	if done := r.act(t.Context(), w, decide(w)); len(done) != 1 || done[0].saved == nil || len(w.Targets[0].Machine.Labels) > 0 {
 		t.Fatalf("it is not written, or all of it is kept: %+v", done)
 	}
 }

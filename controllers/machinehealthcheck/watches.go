@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -65,7 +66,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
-			builder.WithPredicates(r.written.ignored(), machineChanges())).
+			builder.WithPredicates(r.othersWrites(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
 		Build(r)
@@ -96,37 +97,36 @@ func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingIn
 
 // AddIndexes adds the indexes that reconciles list by.
 func AddIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for _, index := range []struct {
-		obj    client.Object
-		field  string
-		values client.IndexerFunc
-	}{
-		{&clusterv1.Machine{}, clusterIndex, func(o client.Object) []string { return []string{o.(*clusterv1.Machine).Spec.ClusterName} }},
-		{&clusterv1.MachineHealthCheck{}, clusterIndex, func(o client.Object) []string {
-			return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
-		}},
-		{&clusterv1.Machine{}, nodeIndex, func(o client.Object) []string {
-			m := o.(*clusterv1.Machine)
-			if m.Status.NodeRef.Name == "" {
-				return nil
-			}
-			keys := []string{nodeKey(m.Spec.ClusterName, m.Status.NodeRef.Name)}
-			if id := m.Spec.ProviderID; id != "" {
-				keys = append(keys, nodeKey(m.Spec.ClusterName, strings.ToLower(id)))
-			}
-			return keys
-		}},
-	} {
-		if err := indexer.IndexField(ctx, index.obj, index.field, index.values); err != nil {
-			return fmt.Errorf("index %T by %s: %w", index.obj, index.field, err)
+	clusterOf := func(o client.Object) []string {
+		if machine, ok := o.(*clusterv1.Machine); ok {
+			return []string{machine.Spec.ClusterName}
 		}
+		return []string{o.(*clusterv1.MachineHealthCheck).Spec.ClusterName}
+	}
+	nodesOf := func(o client.Object) []string {
+		machine := o.(*clusterv1.Machine)
+		if machine.Status.NodeRef.Name == "" {
+			return nil
+		}
+		keys := []string{nodeKey(machine.Spec.ClusterName, machine.Status.NodeRef.Name)}
+		if id := machine.Spec.ProviderID; id != "" {
+			keys = append(keys, nodeKey(machine.Spec.ClusterName, strings.ToLower(id)))
+		}
+		return keys
+	}
+	err := errors.Join(
+		indexer.IndexField(ctx, &clusterv1.Machine{}, clusterIndex, clusterOf),
+		indexer.IndexField(ctx, &clusterv1.MachineHealthCheck{}, clusterIndex, clusterOf),
+		indexer.IndexField(ctx, &clusterv1.Machine{}, nodeIndex, nodesOf),
+	)
+	if err != nil {
+		return fmt.Errorf("index machines and checks: %w", err)
 	}
 	return nil
 }
 
 func nodeKey(cluster, node string) string { return cluster + "/" + node }
 
-// nodeWatch is the watch on the nodes of one workload cluster.
 func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 	return workload.NodeWatch{
 		ID:         "machinehealthcheck-nodes",
@@ -201,7 +201,6 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 	return checks
 }
 
-// checksOfTemplate maps a template to the checks that name it.
 func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(obj.GetNamespace()), client.UnsafeDisableDeepCopy); err != nil {
@@ -219,15 +218,14 @@ func (r *Reconciler) checksOfTemplate(ctx context.Context, obj client.Object) []
 
 // checksIn returns the checks of a cluster that select a machine with these labels, or all of them if machine is nil.
 func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, machine labels.Set) []reconcile.Request {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingFields{clusterIndex: cluster.Name}); err != nil {
+	listed, err := listChecks(ctx, r.Client, cluster)
+	if err != nil {
 		return nil // the cache is shutting down
 	}
 	var checks []reconcile.Request
-	for i := range list.Items {
-		if selector, err := selectorOf(&list.Items[i]); machine == nil || err == nil && selector.Matches(machine) {
-			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&list.Items[i])})
+	for i := range listed {
+		if selector, err := selectorOf(&listed[i]); machine == nil || err == nil && selector.Matches(machine) {
+			checks = append(checks, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(&listed[i])})
 		}
 	}
 	return checks
@@ -237,6 +235,19 @@ func (r *Reconciler) checksIn(ctx context.Context, cluster client.ObjectKey, mac
 func checkChanges() predicate.Predicate {
 	return predicate.Or(
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
+}
+
+// othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that
+// wrote did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on
+// the version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write is passed.
+func (r *Reconciler) othersWrites() predicate.Predicate {
+	return predicate.Funcs{
+		UpdateFunc: func(e event.UpdateEvent) bool { return !r.written.Wrote(e.ObjectNew) },
+		DeleteFunc: func(e event.DeleteEvent) bool {
+			r.written.Forget(client.ObjectKeyFromObject(e.Object))
+			return true
+		},
+	}
 }
 
 // machineChanges passes what a verdict, a count or a condition of ours can depend on.

@@ -73,9 +73,6 @@ type Watches interface {
 	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
-	// Named notes which kinds a check names, and ends the watches of those that no check names any more and that have no objects left.
-	Named(ctx context.Context, check types.NamespacedName, kinds ...schema.GroupVersionKind) error
-	Ended() int
 }
 
 // Reconciler makes reconciles of NodeHealthChecks.
@@ -147,8 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.release(ctx, name, now)
 	}
 	r.memory.begin(now)
-	unnamed := r.nameKinds(ctx, name, check) // before anything of them is read
-	state, err := r.observe(ctx, check, now, unnamed)
+	state, err := r.observe(ctx, check, now)
 	switch {
 	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
 		return r.wait(ctx, state, err)

@@ -212,7 +212,6 @@ func (k *fixture) fail(verb string, obj client.Object) error {
 
 func (k *fixture) kinds() *remediationrequest.Kinds[*unstructured.Unstructured] {
 	kinds := remediationrequest.NewKinds(k.informers, k.client, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
-	kinds.KeepWhileAny()
 	return kinds
 }
 

@@ -39,16 +39,9 @@ type observed struct {
 	trouble []error
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
-// again.
-func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
+// observe reads what the decision about a check depends on. With an error not all of it was read.
+func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) (*observed, error) {
 	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
-	for _, err := range trouble {
-		if err != nil {
-			state.trouble = append(state.trouble, err)
-			state.retry()
-		}
-	}
 	err := r.observeAll(ctx, state)
 	for _, kind := range state.pending {
 		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())

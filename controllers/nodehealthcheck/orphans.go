@@ -41,9 +41,8 @@ const (
 // release ends what the check called name began, which is gone.
 func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (ctrl.Result, error) {
 	r.forget(name)
-	unnamed := r.nameKinds(ctx, name, nil) // before requests are read: of a kind whose watch ends there are no events any more
 	result, _, err := r.endOrphans(ctx, name, nil, now)
-	return result, errors.Join(err, unnamed)
+	return result, err
 }
 
 // endOrphans ends the requests of the check called name, and when the last one for a node is gone its lease: a remediator that keeps its

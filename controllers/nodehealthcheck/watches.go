@@ -45,28 +45,6 @@ func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind)
 	return errors.Join(errs...)
 }
 
-// nameKinds makes known which kinds of templates and requests a check names, or has requests of; nil for one that is gone.
-func (r *Reconciler) nameKinds(ctx context.Context, name string, check *nhcv1.NodeHealthCheck) error {
-	if r.Watches == nil {
-		return nil
-	}
-	var kinds []schema.GroupVersionKind
-	if check != nil {
-		kinds = kindsOf(check)
-		for _, t := range templatesOf(&check.Spec) {
-			if t.Request.Kind != "" {
-				kinds = append(kinds, t.GroupVersionKind())
-			}
-		}
-	}
-	ended := r.Watches.Ended()
-	err := r.Watches.Named(ctx, client.ObjectKey{Name: name}, kinds...)
-	if r.Watches.Ended() != ended {
-		r.enqueueAll() // others may wait for a request to be gone, and the event of that came too late
-	}
-	return err
-}
-
 // enqueueAll makes all checks be reconciled, and those that are gone and have left something behind.
 func (r *Reconciler) enqueueAll() {
 	select {

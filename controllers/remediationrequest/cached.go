@@ -22,8 +22,8 @@ func (k *Kinds[T]) Cached(_ context.Context, kind schema.GroupVersionKind, names
 		return nil, false, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
 	}
 	for _, o := range objects {
-		if is, known := o.(T); known {
-			all = append(all, is)
+		if obj, known := o.(T); known {
+			all = append(all, obj)
 		}
 	}
 	return all, true, nil

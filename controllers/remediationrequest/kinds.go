@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,14 +43,11 @@ type Kinds[T client.Object] struct {
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
 	mayWatch  MayWatch // nil: all may be watched
-	anybodys  bool     // see KeepWhileAny
 	clock     clock.PassiveClock
 
 	mu    sync.Mutex // never held while a watch begins: see begin
 	known map[schema.GroupVersionKind]*known
-	names map[types.NamespacedName][]schema.GroupVersionKind // of each check
-	begun int                                                // how many watches were begun, and ended: see Ended
-	ended int
+	begun int // how many watches were begun
 }
 
 // known is what is known of one kind.
@@ -62,9 +59,6 @@ type known struct {
 	// meanwhile.
 	beginning, ending bool
 	polled            bool // see Polled
-	named             int  // how many checks name it
-	// idle says that it is watched although no check names it: there may be requests of a check that does not any more.
-	idle bool
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
 	asked  time.Time
@@ -83,7 +77,7 @@ const believed = 10 * time.Second
 func NewKinds[T client.Object](c cache.Cache, live client.Reader, namespace string, empty func() T) *Kinds[T] {
 	return &Kinds[T]{
 		cache: c, live: live, namespace: namespace, empty: empty, clock: clock.RealClock{},
-		known: map[schema.GroupVersionKind]*known{}, names: map[types.NamespacedName][]schema.GroupVersionKind{},
+		known: map[schema.GroupVersionKind]*known{},
 	}
 }
 
@@ -113,8 +107,8 @@ func (k *Kinds[T]) of(kind schema.GroupVersionKind) *known {
 func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if is := k.known[kind]; is != nil {
-		return *is
+	if entry := k.known[kind]; entry != nil {
+		return *entry
 	}
 	return known{}
 }
@@ -131,13 +125,17 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	}
 	_, err := k.list(ctx, kind)
 	k.mu.Lock()
-	is := k.of(kind)
-	is.absent = nil
-	if Missing(err) {
-		is.absent, is.asked = err, k.clock.Now()
+	entry := k.of(kind)
+	entry.absent = nil
+	if Missing(err) { // any kind may be named: what was absent before is forgotten
+		now := k.clock.Now()
+		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
+			return other.absent != nil && other.told == 0 && !other.busy() && now.Sub(other.asked) >= believed
+		})
+		entry.absent, entry.asked = err, now
 	}
 	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
-		is.polled = false
+		entry.polled = false
 	}
 	k.mu.Unlock()
 	if err != nil || k.mayWatch == nil {
@@ -179,13 +177,13 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 // pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
-	is := k.of(kind)
-	if is.informer != nil || is.busy() {
+	entry := k.of(kind)
+	if entry.informer != nil || entry.busy() {
 		defer k.mu.Unlock()
-		return is.synced(), nil
+		return entry.synced(), nil
 	}
-	is.beginning = true
-	told := is.told
+	entry.beginning = true
+	told := entry.told
 	k.mu.Unlock()
 
 	informer, told, err := k.tell(ctx, kind, told)
@@ -195,13 +193,13 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	is.beginning, is.told = false, told
+	entry.beginning, entry.told = false, told
 	if err != nil {
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
 	k.begun++
-	is.informer, is.begun = informer, k.begun
-	return is.synced(), nil
+	entry.informer, entry.begun = informer, k.begun
+	return entry.synced(), nil
 }
 
 // tell makes the watchers watch kind, but for the first few, which were told before one failed. It returns how many have been told by now.
@@ -223,24 +221,24 @@ func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind, told 
 // dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever, and
 // counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
 func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
-	for _, other := range k.kinds(func(other schema.GroupVersionKind, is *known) bool {
-		return is.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
+	for _, other := range k.kinds(func(other schema.GroupVersionKind, entry *known) bool {
+		return entry.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
 	}) {
 		if _, err := k.list(ctx, other); Missing(err) {
-			k.drop(ctx, other, false)
+			k.drop(ctx, other)
 		}
 	}
 }
 
-// drop ends the watch of a kind, or if it is to be idle, unless a check names it by now. For callers meanwhile it is not ready.
-func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle bool) {
+// drop ends the watch of a kind. For callers meanwhile it is not ready.
+func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 	k.mu.Lock()
-	is := k.of(kind)
-	if is.beginning || idle && is.named > 0 {
+	entry := k.of(kind)
+	if entry.beginning {
 		k.mu.Unlock()
 		return
 	}
-	is.informer, is.begun, is.told, is.polled, is.ending = nil, 0, 0, false, true
+	entry.informer, entry.begun, entry.told, entry.polled, entry.ending = nil, 0, 0, false, true
 	k.mu.Unlock()
 
 	obj := k.empty()
@@ -249,16 +247,7 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind, idle 
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	is.ending = false
-	k.ended++
-}
-
-// Ended is how many watches were ended. What happened to the last objects of such a kind may have reached no check: a check that waits
-// for one to be gone has to look again.
-func (k *Kinds[T]) Ended() int {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.ended
+	entry.ending = false
 }
 
 // list asks the API server itself for one object of a kind.
@@ -276,8 +265,8 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kinds []schema.GroupVersionKind
-	for kind, is := range k.known {
-		if so(kind, is) {
+	for kind, entry := range k.known {
+		if so(kind, entry) {
 			kinds = append(kinds, kind)
 		}
 	}
@@ -288,9 +277,9 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 // one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
-	kinds := k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
-		begun[kind] = is.begun
-		return !isTemplate(kind) && (is.synced() || is.polled)
+	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
+		begun[kind] = entry.begun
+		return !isTemplate(kind) && (entry.synced() || entry.polled)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
 		return cmp.Or(
@@ -302,8 +291,8 @@ func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 
 // Unread returns the kinds of requests that are watched, or begin to be, and of which the first list was not read yet.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind {
-	return k.kinds(func(kind schema.GroupVersionKind, is *known) bool {
-		return !isTemplate(kind) && (is.beginning || is.informer != nil && !is.synced())
+	return k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
+		return !isTemplate(kind) && (entry.beginning || entry.informer != nil && !entry.synced())
 	})
 }
 
@@ -365,10 +354,6 @@ func (k *Kinds[T]) discover(ctx context.Context, kind schema.GroupVersionKind, m
 			return err
 		case len(marked) > 0:
 			_, err = k.Ready(ctx, kind)
-			k.mu.Lock()
-			is := k.of(kind)
-			is.idle = is.idle || is.named == 0 // it is watched for what was found of it, whether a check names it or not
-			k.mu.Unlock()
 			return err
 		}
 	}

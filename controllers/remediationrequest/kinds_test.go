@@ -3,6 +3,7 @@ package remediationrequest
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -202,6 +203,13 @@ func TestAKindThatIsNotInstalledIsAskedForOnce(t *testing.T) {
 	if asked != 1 {
 		t.Errorf("the API server was asked %d times, want once", asked)
 	}
+	// The author of a check may name any kind.
+	for i := range 10 {
+		k.GoBy(clocktesting.NewFakePassiveClock(k.clock.Now().Add(believed)))
+		if _, err := k.Ready(t.Context(), things.GroupVersion().WithKind(fmt.Sprint("Thing", i))); !Missing(err) || len(k.known) != 1 {
+			t.Fatalf("%d kinds are known that are not installed, %v", len(k.known), err)
+		}
+	}
 }
 
 // A provider is upgraded and serves a new version alone, and the checks name that one. What is cached of the old version stays as it was.
@@ -270,7 +278,8 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 	}()
 	<-w.told
 	for range 100 {
-		if ready, err := k.Ready(t.Context(), things); ready || err != nil {
+		// Nor does any caller wait for the controller.
+		if ready, err := k.Ready(t.Context(), things); ready || err != nil || len(k.InUse()) > 0 {
 			t.Fatal(ready, err)
 		}
 	}

@@ -118,9 +118,9 @@ func For(machine *clusterv1.Machine, template *unstructured.Unstructured, by Mak
 	if req.GetKind() == "" {
 		req.SetKind(kind.Kind)
 	}
-	if is := req.GroupVersionKind().GroupKind(); is != kind.GroupKind() {
+	if made := req.GroupVersionKind().GroupKind(); made != kind.GroupKind() {
 		return nil, fmt.Errorf("spec.template of %s %s/%s is of kind %s: requests of this template are looked for as %s",
-			template.GetKind(), template.GetNamespace(), template.GetName(), is, kind.GroupKind())
+			template.GetKind(), template.GetNamespace(), template.GetName(), made, kind.GroupKind())
 	}
 	for _, field := range []string{"resourceVersion", "finalizers", "uid", "selfLink", "generateName"} {
 		unstructured.RemoveNestedField(req.Object, "metadata", field)

@@ -125,9 +125,9 @@ func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) boo
 	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(req), found); err != nil {
 		return false // then it stays at the first error
 	}
-	is, marked := MadeBy(found)
+	maker, marked := MadeBy(found)
 	wanted, ours := MadeBy(req)
-	if ours && (!marked || is != wanted) || !ours && !sameOwners(found, req) {
+	if ours && (!marked || maker != wanted) || !ours && !sameOwners(found, req) {
 		return false
 	}
 	req.SetUID(found.UID)

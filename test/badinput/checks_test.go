@@ -224,8 +224,7 @@ func (own) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) 
 	return true, nil
 }
 
-func (own) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error { return nil }
-func (own) InUse() []schema.GroupVersionKind                                              { return nil }
+func (own) InUse() []schema.GroupVersionKind { return nil }
 func (own) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
 }
 

@@ -20,7 +20,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -310,11 +309,6 @@ func (s *Snapshot) Namespace() string {
 
 // Notify does nothing.
 func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {
-}
-
-// Named does nothing.
-func (k *Kinds[T]) Named(context.Context, types.NamespacedName, ...schema.GroupVersionKind) error {
-	return nil
 }
 
 // Unread returns nothing.

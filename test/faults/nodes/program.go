@@ -115,7 +115,6 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
 		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
 		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
-		kinds.KeepWhileAny()
 		kinds.GoBy(s.Clock)
 		written := &records.Records{
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
