@@ -16,10 +16,16 @@ import (
 // taken is the word behind the fence of an output that is copied from a golden file of kubectl mend: golden=page/a-machine-within-its-timeout
 const taken = "golden="
 
+// written are pages whose outputs other tests write.
+var written = map[string]string{
+	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_docs_test.go",
+	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
+}
+
 // Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of the
-// narrow layout, another one that from its first line to its last one; and lines of three dots leave something out.
+// narrow layout, another one that from its first line to its last one; and lines of three dots leave something out. What kubemend does not print
+// is marked as a sample.
 func TestOutputsAreDocumented(t *testing.T) {
-	copied := 0
 	for _, page := range everyPage(t) {
 		all, err := Read(root, page)
 		if err != nil {
@@ -28,10 +34,15 @@ func TestOutputsAreDocumented(t *testing.T) {
 		text := strings.SplitAfter(content(t, page), "\n")
 		for _, b := range slices.Backward(all) {
 			at := slices.IndexFunc(b.Words, func(w string) bool { return strings.HasPrefix(w, taken) })
+			if b.Language == "" {
+				t.Errorf("%s: what is it? Write sh, yaml or text behind the fence", b.At())
+			}
 			if b.Language != "text" || at < 0 {
+				if b.Language == "text" && !b.Has(Sample) && written[page] == "" {
+					t.Errorf("%s: write text %sFILE/STORY behind the fence, or text %s", b.At(), taken, Sample)
+				}
 				continue
 			}
-			copied++
 			output, err := excerpt(layout(t, strings.TrimPrefix(b.Words[at], taken)), b.Text)
 			if err != nil {
 				t.Errorf("%s: %v", b.At(), err)
@@ -41,7 +52,6 @@ func TestOutputsAreDocumented(t *testing.T) {
 		}
 		golden.Compare(t, filepath.Join(root, page), strings.Join(text, ""))
 	}
-	t.Logf("%d outputs are copied", copied)
 }
 
 // excerpt is the part of an output that a block shows, as the output is now.
