@@ -59,7 +59,7 @@ func everyWrite(t *testing.T, all *figures) {
 		for turn, k := range kinds {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
-				plain := tl.play(t, k, "undisturbed")
+				plain := tl.play(t, k, "undisturbed", 0, "")
 				tl.check(t, plain)
 				for _, fate := range faults.Fates {
 					for nth := tl.from(plain) + 1; nth <= len(plain.done); nth++ {
@@ -69,7 +69,9 @@ func everyWrite(t *testing.T, all *figures) {
 						if !faults.Tries(t.Name(), label) {
 							continue
 						}
-						is := tl.replayed(plain, label, nth, fate, downtime)
+						again := tl
+						again.downtime = downtime
+						is := again.play(t, k, label, nth, fate)
 						if !is.struck {
 							t.Fatalf("%s: it never came to that", label)
 						}

@@ -92,7 +92,6 @@ func (e *environment) reconcile(now time.Time) bool {
 	if heard == e.seen && (e.due.IsZero() || now.Before(e.due)) {
 		return false
 	}
-	e.keep()
 	e.seen = heard
 	before := e.management.all + e.work.all
 	result, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: e.at})

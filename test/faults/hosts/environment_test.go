@@ -93,8 +93,6 @@ type environment struct {
 	last  error
 	// script is what is still to happen from outside.
 	script []cue
-	// keep is called before the controller reconciles.
-	keep func()
 	// first is how many writes there were before the first cue; negative before it.
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
@@ -147,7 +145,7 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 // newBare is an environment in which there is nothing yet.
 func newBare(t reporter, k kind, as settings) *environment {
 	return &environment{
-		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
+		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
 	}
 }
 
@@ -270,24 +268,6 @@ func (e *environment) start() {
 		}
 	}
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
-}
-
-// fork returns an environment that is as this one is now, with controllers that have just started, and that is independent of it.
-func (e *environment) fork(as settings) *environment {
-	f := &environment{
-		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{},
-		clock: clocktesting.NewFakePassiveClock(e.clock.Now()),
-		uids:  e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
-	}
-	f.management, f.work = e.management.fork(f.clock), e.work.fork(f.clock)
-	b, p := *e.box, *e.pods
-	f.box, f.pods = &b, &p
-	f.box.e, f.pods.e = f, f
-	f.box.history = slices.Clone(b.history)
-	f.management.after, f.work.after = f.check, f.check
-	f.start()
-	f.seen, f.due = e.seen, e.due
-	return f
 }
 
 // do fails the test if something failed that is no part of it.
