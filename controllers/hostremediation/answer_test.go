@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -51,9 +50,7 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 			k.power(false)
 		}
 		before := clock.RealClock{}.Now()
-		if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-			t.Fatal(err)
-		}
+		k.reconciles()
 		for _, at := range there.all {
 			if !at.Equal(there.all[0]) {
 				t.Fatalf("the deadlines are %v", there.all)

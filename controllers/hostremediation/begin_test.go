@@ -20,14 +20,9 @@ import (
 // Design, "What must hold, always", 4: of two members that decide by the same caches, which show neither beginning yet, one begins.
 func TestOneOfTwoMembersBeginsWhileTheCachesShowNeither(t *testing.T) {
 	p := planeOf(t, "b", "c")
-	another := remembering("another", "another-uid", ofMachine("b", "b-uid"), "")
-	if err := p.client.Create(t.Context(), another); err != nil {
-		t.Fatal(err)
-	}
-	cached := &mendv1.HostRemediationList{}
-	if err := p.client.List(t.Context(), cached); err != nil {
-		t.Fatal(err)
-	}
+	p.creates(remembering("another", "another-uid", ofMachine("b", "b-uid"), ""))
+	cached, begun := &mendv1.HostRemediationList{}, &mendv1.HostRemediationList{}
+	p.do(p.client.List(t.Context(), cached))
 	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
 			for i := range cached.Items {
@@ -48,15 +43,11 @@ func TestOneOfTwoMembersBeginsWhileTheCachesShowNeither(t *testing.T) {
 	})
 	for range 3 {
 		for _, rem := range cached.Items {
-			if _, err := p.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(&rem)}); err != nil {
-				t.Fatal(err)
-			}
+			p.key = client.ObjectKeyFromObject(&rem)
+			p.reconciles()
 		}
 	}
-	begun := &mendv1.HostRemediationList{}
-	if err := p.client.List(t.Context(), begun); err != nil {
-		t.Fatal(err)
-	}
+	p.do(p.client.List(t.Context(), begun))
 	underWay := 0
 	for i := range begun.Items {
 		if remediation.Remembered(&begun.Items[i]).UnderWay() {
@@ -166,10 +157,8 @@ func TestWhatCannotBeReadForABeginningHoldsUpNobodyElse(t *testing.T) {
 func TestAMemberWaitsForOneWhoseReplacementTheCacheDoesNotShowYet(t *testing.T) {
 	p := planeOf(t, "b", "c")
 	cached := &clusterv1.MachineList{}
-	if err := p.client.List(t.Context(), cached); err != nil {
-		t.Fatal(err)
-	}
-	p.deletes("b")
+	p.do(p.client.List(t.Context(), cached))
+	p.deletes(p.member("b"))
 	p.r.Client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
 		List: func(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 			if list, is := into.(*clusterv1.MachineList); is {

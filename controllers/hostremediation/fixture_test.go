@@ -133,7 +133,45 @@ func (k *fixture) edit(change func(*mendv1.HostRemediation)) {
 	k.t.Helper()
 	rem := k.remediation()
 	change(rem)
-	if err := k.client.Update(k.t.Context(), rem); err != nil {
+	k.do(k.client.Update(k.t.Context(), rem))
+}
+
+// edits changes a Machine and its status.
+func (k *fixture) edits(name string, change func(*clusterv1.Machine)) {
+	k.t.Helper()
+	m := &clusterv1.Machine{}
+	k.do(k.client.Get(k.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
+	change(m)
+	status := m.Status
+	k.do(k.client.Update(k.t.Context(), m))
+	m.Status = status
+	k.do(k.client.Status().Update(k.t.Context(), m))
+}
+
+func (k *fixture) creates(objects ...client.Object) {
+	k.t.Helper()
+	for _, o := range objects {
+		k.do(k.client.Create(k.t.Context(), o))
+	}
+}
+
+func (k *fixture) deletes(o client.Object) {
+	k.t.Helper()
+	k.do(k.client.Delete(k.t.Context(), o))
+}
+
+// reconciles reconciles the remediation once.
+func (k *fixture) reconciles() ctrl.Result {
+	k.t.Helper()
+	result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key})
+	k.do(err)
+	return result
+}
+
+// do fails the test if something failed that is no part of it.
+func (k *fixture) do(err error) {
+	k.t.Helper()
+	if err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -143,9 +181,7 @@ func (k *fixture) pass() mendv1.HostRemediationStatus {
 	k.t.Helper()
 	for range 50 {
 		before := k.remediation()
-		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-			k.t.Fatal(err)
-		}
+		k.reconciles()
 		if after := k.remediation(); after.ResourceVersion == before.ResourceVersion {
 			return after.Status
 		}
@@ -179,6 +215,10 @@ func aRemediation(uid types.UID, remembers string) remediation.Object {
 	}
 	return rem
 }
+
+// awaitsBoot is the memory of a remediation whose host was power-cycled, and boots.
+var awaitsBoot = remembers(`{"state":"Booting","since":"2026-01-01T12:00:00Z","attempt":1,"uid":"remediation-uid",
+	"machine":"m","host":"h","node":"node","bootID":"before"}`)
 
 // remembers gives a remediation this memory.
 func remembers(memory string) func(*mendv1.HostRemediation) {

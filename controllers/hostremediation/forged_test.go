@@ -60,9 +60,7 @@ func TestAMomentThatHasNotComeIsNotRemembered(t *testing.T) {
 func TestTheFenceOfARemediationThatIsGoneGoesWithTheNext(t *testing.T) {
 	for uid, want := range map[types.UID][]act{"gone": {powersOff, fences, releases, unfences}, "lives": {powersOff, releases}} {
 		k := fixtureOf(t)
-		if err := k.client.Create(t.Context(), remembering("predecessor", "lives", ofMachine("m", "machine-uid"), "")); err != nil {
-			t.Fatal(err)
-		}
+		k.creates(remembering("predecessor", "lives", ofMachine("m", "machine-uid"), ""))
 		k.seen.Mark, k.seen.Fenced = uid, true
 		k.seen.Node.Spec.Taints = []corev1.Taint{{
 			Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,

@@ -32,18 +32,12 @@ func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
 		"nor where there are several":          {map[string]string{"node": "metal3://a", "renamed": "metal3://a"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, remembers(`{"state":"Booting","since":"`+noon.Format(time.RFC3339)+
-				`","attempt":1,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
-			m := k.machine(t.Context())
-			m.Spec.ProviderID = "metal3://a"
-			if err := k.client.Update(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
+			k := fixtureOf(t, awaitsBoot)
+			k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
 			there := answering{}
 			for name, id := range row.nodes {
-				node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: corev1.NodeSpec{ProviderID: id}}
-				node.Status.NodeInfo.BootID = "after"
-				node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+				node := readyNode("after")
+				node.Name, node.Spec.ProviderID = name, id
 				there.nodes = append(there.nodes, node)
 			}
 			k.r.Clusters = there
@@ -79,11 +73,9 @@ func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *test
 			k := fixtureOf(t, remembers(`{"state":"`+row.state+`","since":"`+noon.Add(-time.Hour).Format(time.RFC3339)+
 				`","attempt":2,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
 			k.obeyed = true
-			m := k.machine(t.Context())
-			metav1.SetMetaDataLabel(&m.ObjectMeta, clusterv1.MachineControlPlaneLabel, "")
-			if err := k.client.Update(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
+			k.edits("m", func(m *clusterv1.Machine) {
+				metav1.SetMetaDataLabel(&m.ObjectMeta, clusterv1.MachineControlPlaneLabel, "")
+			})
 			k.r.Clusters = silent{row.changed}
 			k.r.Verify = func(context.Context, client.ObjectKey) error {
 				if row.verified != nil {
@@ -103,20 +95,13 @@ func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *test
 func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
 	k := fixtureOf(t)
 	k.obeyed = true
-	m := k.machine(t.Context())
-	m.Spec.ProviderID = "metal3://a"
-	if err := k.client.Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
+	k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
 	k.seen.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "renamed"}, Spec: corev1.NodeSpec{ProviderID: "metal3://a"}}
 	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
 	k.reaches(powercycle.MovingWorkload)
 	k.r.Clusters = silent{} // the cache says nothing for a moment
 	k.pass()
-	remembered, err := remediation.RecordOf(k.remediation())
-	if err != nil {
-		t.Fatal(err)
-	}
+	remembered := remediation.Remembered(k.remediation())
 	if k.looked != "renamed" || remembered.Node != "renamed" {
 		t.Errorf("Node %q was read to be fenced, and %q is remembered to be unfenced", k.looked, remembered.Node)
 	}

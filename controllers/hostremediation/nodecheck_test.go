@@ -1,9 +1,7 @@
 package hostremediation
 
 import (
-	"errors"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,27 +57,17 @@ func TestAMachineThatNoCheckJudgesIsMarkedUnhealthyWhenItsOwnerIsAsked(t *testin
 				check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check"}}
 				check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "none", Operator: metav1.LabelSelectorOpDoesNotExist}} // all machines
 				check.Spec.ClusterName = "c"
-				if err := k.client.Create(t.Context(), check); err != nil {
-					t.Fatal(err)
-				}
+				k.creates(check)
 			}
-			m := k.machine(t.Context())
 			if tc.was != nil {
-				conditions.Set(m, *tc.was)
-				if err := k.client.Status().Update(t.Context(), m); err != nil {
-					t.Fatal(err)
-				}
+				k.edits("m", func(m *clusterv1.Machine) { conditions.Set(m, *tc.was) })
 			}
-			if err := remediation.RequestOwner(t.Context(), k.client, m, noon); err != nil {
-				t.Fatal(err)
-			}
-			m = k.machine(t.Context())
+			k.do(remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon))
+			m := k.machine(t.Context())
 			if acts := collections.IsUnhealthyAndOwnerRemediated(m); acts != tc.acts {
 				t.Errorf("its owner acts on it: %t; conditions are %v", acts, m.Status.Conditions)
 			}
-			if err := remediation.WithdrawFromOwner(t.Context(), k.client, m); err != nil {
-				t.Fatal(err)
-			}
+			k.do(remediation.WithdrawFromOwner(t.Context(), k.client, m))
 			m = k.machine(t.Context())
 			if conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) || conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition) {
 				t.Errorf("the conditions stay: %v", m.Status.Conditions)
@@ -90,14 +78,10 @@ func TestAMachineThatNoCheckJudgesIsMarkedUnhealthyWhenItsOwnerIsAsked(t *testin
 
 func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *testing.T) {
 	k := fixtureOf(t)
-	if err := remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon); err != nil {
-		t.Fatal(err)
-	}
+	k.do(remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon))
 	m := k.machine(t.Context())
 	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "RemediationDeferred"})
-	if err := remediation.WithdrawFromOwner(t.Context(), k.client, m); err != nil {
-		t.Fatal(err)
-	}
+	k.do(remediation.WithdrawFromOwner(t.Context(), k.client, m))
 	m = k.machine(t.Context())
 	if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) || conditions.Has(m, clusterv1.MachineHealthCheckSucceededCondition) {
 		t.Errorf("conditions are %v", m.Status.Conditions)
@@ -106,14 +90,10 @@ func TestWhatTheOwnerHasAnsweredStaysAndThatWeCalledTheMachineBadDoesNot(t *test
 
 // The owner was asked in vain if the machine is not marked unhealthy: it is asked once more.
 func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
-	k := fixtureOf(t, ofNodeHealthCheck, func(rem *mendv1.HostRemediation) {
-		metav1.SetMetaDataAnnotation(&rem.ObjectMeta, mendv1.PowerCycleAnnotation, `{"state":"RequestingOwner","attempt":2}`)
+	k := fixtureOf(t, ofNodeHealthCheck, remembers(`{"state":"RequestingOwner","attempt":2}`))
+	k.edits("m", func(m *clusterv1.Machine) {
+		conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "WaitingForRemediation"})
 	})
-	m := k.machine(t.Context())
-	conditions.Set(m, metav1.Condition{Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: "WaitingForRemediation"})
-	if err := k.client.Status().Update(t.Context(), m); err != nil {
-		t.Fatal(err)
-	}
 	k.expects(marks)
 	k.pass()
 	if got, want := stands(k.remediation()), [3]string{"False", "False", "OwnerRequested"}; got != want {
@@ -143,12 +123,9 @@ func TestANodeIsWellOnlyIfTheNodeHealthCheckThatAskedFindsNothingWrong(t *testin
 		"another check has its name":            {[]client.Object{another}, map[corev1.NodeConditionType]corev1.ConditionStatus{"Ready": "True", "KernelDeadlock": "True"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, ofNodeHealthCheck, remembers(`{"state":"Booting","since":"`+noon.Format(time.RFC3339)+
-				`","attempt":1,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			k := fixtureOf(t, ofNodeHealthCheck, awaitsBoot)
 			for _, check := range row.checks {
-				if err := k.client.Create(t.Context(), check.DeepCopyObject().(client.Object)); err != nil {
-					t.Fatal(err)
-				}
+				k.creates(check.DeepCopyObject().(client.Object))
 			}
 			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
 			node.Status.NodeInfo.BootID = "after"
@@ -172,25 +149,17 @@ func TestAPowerCycleHasSucceededByTheRulesOfTheCheckThatMadeIt(t *testing.T) {
 		"not if it does not know it anyway": {true, false, false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t, byCheck, remembers(`{"state":"Booting","since":"`+noon.Format(time.RFC3339)+
-				`","attempt":1,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			k := fixtureOf(t, byCheck, awaitsBoot)
 			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "another"}}
 			check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"of": "both"}
-			m := k.machine(t.Context())
-			m.Labels = check.Spec.Selector.MatchLabels
-			if err := errors.Join(k.client.Create(t.Context(), check), k.client.Update(t.Context(), m)); err != nil {
-				t.Fatal(err)
-			}
-			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "another"})
-			if err := k.client.Status().Update(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node"}}
-			node.Status.NodeInfo.BootID = "after"
-			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
-			k.r.Clusters = answering{nodes: []*corev1.Node{node}}
+			k.creates(check)
+			k.edits("m", func(m *clusterv1.Machine) {
+				m.Labels = check.Spec.Selector.MatchLabels
+				conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "another"})
+			})
+			k.r.Clusters = boots("after", corev1.ConditionTrue)
 			k.r.Finds = func(check client.ObjectKey, machine types.UID) (healthy, known bool) {
-				ours := check == client.ObjectKey{Namespace: "ns", Name: "workers"} && machine == m.UID
+				ours := check == client.ObjectKey{Namespace: "ns", Name: "workers"} && machine == "machine-uid"
 				return row.healthy && ours, row.known
 			}
 			k.pass()

@@ -67,9 +67,7 @@ func (p *plane) joins(name string) {
 	m := p.machine(p.t.Context())
 	m.Name, m.UID, m.ResourceVersion, m.Finalizers = name, types.UID(name+"-uid"), "", []string{"machine.cluster.x-k8s.io"}
 	m.Status.NodeRef.Name = name
-	if err := p.client.Create(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
+	p.creates(m)
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	p.others[name] = h
@@ -82,23 +80,8 @@ func (p *plane) node(name string, ready corev1.ConditionStatus) {
 	p.nodes[name] = n
 }
 
-func (p *plane) edits(name string, change func(*clusterv1.Machine)) {
-	p.t.Helper()
-	m := &clusterv1.Machine{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
-		p.t.Fatal(err)
-	}
-	change(m)
-	if err := p.client.Update(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *plane) deletes(name string) {
-	p.t.Helper()
-	if err := p.client.Delete(p.t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}); err != nil {
-		p.t.Fatal(err)
-	}
+func (p *plane) member(name string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
 // answers makes the API of the cluster answer, with the nodes as they are now.
@@ -141,9 +124,7 @@ func (p *plane) other(name, remembers string) {
 	rem.SetNamespace("ns")
 	rem.SetCreationTimestamp(metav1.NewTime(noon.Add(-time.Hour)))
 	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
-	if err := p.client.Create(p.t.Context(), rem); err != nil {
-		p.t.Fatal(err)
-	}
+	p.creates(rem)
 }
 
 func (p *plane) waitsFor(name, reason string) {
@@ -173,7 +154,7 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 		},
 		"H-B6: one is not while another one is being deleted and the next has not joined": {
 			[]string{"b", "c"}, func(p *plane) {
-				p.deletes("b")
+				p.deletes(p.member("b"))
 				p.edits("c", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
 			}, "b is being remediated (Machine b)",
 		},
@@ -322,10 +303,7 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	if warnings != 2 { // on the remediation, and on the machine
 		t.Errorf("a person was asked %d times, want once on the remediation and once on the machine", warnings)
 	}
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other-b"}}
-	if err := p.client.Delete(t.Context(), rem); err != nil {
-		t.Fatal(err)
-	}
+	p.deletes(&mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other-b"}})
 	if s := p.wait(time.Minute); !p.held() {
 		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
 	}

@@ -107,12 +107,8 @@ func TestANodeIsNotWatchedForARemediationThatIsGone(t *testing.T) {
 	for name, gone := range map[string]func(*fixture){
 		"its finalizer was removed by hand": func(k *fixture) {
 			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = nil })
-			if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-				t.Fatal(err)
-			}
+			k.deletes(k.remediation())
+			k.reconciles()
 		},
 		"another controller acts on its kind": func(k *fixture) { k.r.Serve(false) },
 	} {
@@ -232,9 +228,7 @@ func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.
 	k.reaches(powercycle.MovingWorkload)
 	k.host.Annotations = map[string]string{infrav1.RebootAnnotation + "/another": ""}
 	k.pass()
-	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
-		t.Fatal(err)
-	}
+	k.deletes(k.remediation())
 	status, record := k.pass(), remediation.Remembered(k.remediation())
 	if status.Step != string(powercycle.Ended) || !strings.Contains(status.Message, "waiting for the workload to leave the node") {
 		t.Errorf("in %s: %s", status.Step, status.Message)
@@ -244,9 +238,7 @@ func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.
 	}
 	k.seen.Drained = true
 	k.expects(unfences)
-	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-		t.Fatal(err)
-	}
+	k.reconciles()
 }
 
 func mustWrap(rem *mendv1.HostRemediation) remediation.Object {

@@ -75,9 +75,7 @@ func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 		k.obeys()
 		before := booted(mendv1.RecordHealed, ago(time.Hour), last)
 		before.Namespace, before.Name, before.Labels = "ns", "before", map[string]string{mendv1.RecordHostLabel: "h"}
-		if err := k.client.Create(t.Context(), &before); err != nil {
-			t.Fatal(err)
-		}
+		k.creates(&before)
 		k.reaches(powercycle.Booting)
 		if got := k.wait(0).Deadline.Sub(k.clock.Now()); got != want {
 			t.Errorf("after a boot of %d s the next one may take %s, want %s", last, got, want)

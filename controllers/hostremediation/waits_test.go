@@ -10,7 +10,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -94,9 +93,7 @@ func (k *fixture) removes(remove func()) int {
 	writes := 0
 	for range 300 {
 		before := k.remediation().ResourceVersion
-		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-			k.t.Fatal(err)
-		}
+		k.reconciles()
 		if k.remediation().ResourceVersion != before {
 			writes++
 		}
