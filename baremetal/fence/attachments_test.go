@@ -2,7 +2,6 @@ package fence
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
@@ -134,16 +133,6 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 		second.changes.Delete(attachment("again", "n", true))
 		same(t, "reported though nothing is watched", nil, s.reported())
 	})
-}
-
-// A list of all attachments of a cluster is not asked for while there are pods: the volumes go after them.
-func TestAttachmentsAreNotListedWhilePodsAreLeft(t *testing.T) {
-	fails := interceptor.Funcs{List: failing[*storagev1.VolumeAttachmentList](errors.New("asked"))}
-	seen, err := nodesOf(clusterOf(fails, node(outage), pod("p"))).Look(t.Context(), cluster, "n", us)
-	if err != nil || seen.Cause != nil {
-		t.Fatal(err, seen.Cause)
-	}
-	same(t, "left", []string{"Pod ns/p"}, seen.Left)
 }
 
 func TestTheLastKnownStateOfAnAttachmentIsReportedAsWell(t *testing.T) {

@@ -36,10 +36,7 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := 0
-			seen, err := nodesOf(clusterOf(endless(&asked, tc.pods...), node(outage))).Look(t.Context(), cluster, "n", us)
-			if err != nil {
-				t.Fatal(err)
-			}
+			seen := clusterOf(endless(&asked, tc.pods...), node(outage)).look(t, us)
 			if asked != mostPages || seen.Drained || (seen.Count > 0) != tc.left || len(seen.Left) > few {
 				t.Errorf("asked for %d pages, drained: %t, %d left: %v", asked, seen.Drained, seen.Count, seen.Left)
 			}

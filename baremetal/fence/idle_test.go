@@ -108,10 +108,7 @@ func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
 				}
 				return c.Get(ctx, key, obj, opts...)
 			}
-			seen, err := nodesOf(clusterOf(interceptor.Funcs{Get: get}, objs...)).Look(t.Context(), cluster, "n", tc.by)
-			if err != nil {
-				t.Fatal(err)
-			}
+			seen := clusterOf(interceptor.Funcs{Get: get}, objs...).look(t, tc.by)
 			if diff := cmp.Diff([][]string{tc.want, tc.idle}, [][]string{seen.Left, seen.Idle}); diff != "" && len(tc.want)+len(seen.Left)+len(tc.idle)+len(seen.Idle) > 0 {
 				t.Errorf("left, idle (-want +got):\n%s", diff)
 			}

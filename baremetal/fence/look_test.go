@@ -108,10 +108,7 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 			if tc.what != nil {
 				objs = append(objs, tc.what)
 			}
-			seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
-			if err != nil {
-				t.Fatal(err)
-			}
+			seen := clusterOf(interceptor.Funcs{}, objs...).look(t, us)
 			if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
 				t.Errorf("left (-want +got):\n%s", diff)
 			}
@@ -127,10 +124,7 @@ func TestOnlyAFewNamesAreReported(t *testing.T) {
 	for i := range 7 {
 		objs = append(objs, pod(fmt.Sprintf("p%d", 6-i)))
 	}
-	seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := clusterOf(interceptor.Funcs{}, objs...).look(t, us)
 	if diff := cmp.Diff([]string{"Pod ns/p0", "Pod ns/p1", "Pod ns/p2", "Pod ns/p3", "Pod ns/p4"}, seen.Left); diff != "" || seen.Count != 7 {
 		t.Errorf("%d left (-want +got):\n%s", seen.Count, diff)
 	}
@@ -155,10 +149,7 @@ func TestPodsComePageByPage(t *testing.T) {
 		*pods = *pages[o.Continue]
 		return nil
 	}
-	seen, err := nodesOf(clusterOf(interceptor.Funcs{List: list}, node(outage))).Look(t.Context(), cluster, "n", us)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := clusterOf(interceptor.Funcs{List: list}, node(outage)).look(t, us)
 	if diff := cmp.Diff([]string{"Pod ns/q"}, seen.Left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}

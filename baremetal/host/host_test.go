@@ -42,7 +42,9 @@ func aHost(changes ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHo
 	h.Status.PoweredOn = true
 	h.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	for _, change := range changes {
-		change(h)
+		if change != nil {
+			change(h)
+		}
 	}
 	return h
 }
