@@ -63,37 +63,6 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 	})
 }
 
-func TestC3C4ARemediationThatACheckMakesIsDeletedOnceTheNodeIsBack(t *testing.T) {
-	for name, controlPlane := range map[string]bool{"C3: of a worker": false, "C4: of a control-plane machine": true} {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, settings{controlPlane: controlPlane}, func(t *testing.T, e *environment) {
-				e.comesTo(func(e *environment) bool { return e.isReady() })
-				deleted(e)
-				e.comesTo(func(e *environment) bool { return e.remediation() == nil })
-				if left := e.orphans(); len(left) > 0 || e.now() > time.Minute+20*time.Second {
-					t.Errorf("after %s it leaves %q\n%s", e.now(), left, e.story())
-				}
-				e.power(bmo.Off, bmo.On)
-			})
-		})
-	}
-}
-
-// ownerIsAsked fails the test unless both versions of Cluster API see that the owner of the machine shall replace it.
-func (e *environment) ownerIsAsked() {
-	e.t.Helper()
-	old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
-	now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
-	if old == nil || now == nil {
-		e.t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
-		return
-	}
-	is := [3]string{string(old.Status), string(old.Severity), old.Reason}
-	equal(e.t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
-	equal(e.t, "OwnerRemediated", [2]string{string(now.Status), now.Reason}, [2]string{"False", "WaitingForRemediation"})
-	equal(e.t, "N1: what Cluster API replaces", collections.IsUnhealthyAndOwnerRemediated(e.machine()), true)
-}
-
 func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
 		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
@@ -110,22 +79,21 @@ func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 		e.went(*order, "20m28s: the host is marked", "20m28s: the owner is asked") // else its replacement could be put on this host
 		equal(t, "the phase", e.says().Phase, "Deleting machine")
 		equal(t, "the number of retries", e.says().Retries, 1)
-		e.marked(true)
-		e.ownerIsAsked()
+		for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} { // the words of all versions of CAPM3
+			equal(t, key, e.host().Annotations[key], "capm3/UnhealthyNode")
+		}
+		old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+		now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
+		if old == nil || now == nil {
+			t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
+		}
+		is := [3]string{string(old.Status), string(old.Severity), old.Reason}
+		equal(t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
+		equal(t, "OwnerRemediated", [2]string{string(now.Status), now.Reason}, [2]string{"False", "WaitingForRemediation"})
+		equal(t, "N1: what Cluster API replaces", collections.IsUnhealthyAndOwnerRemediated(e.machine()), true)
 		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
 		e.goneOnceDeleted()
 	})
-}
-
-// marked fails the test unless the host is marked in the words of all versions of CAPM3, or in none.
-func (e *environment) marked(is bool) {
-	e.t.Helper()
-	for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} {
-		value, has := e.host().Annotations[key]
-		if has != is || has && value != "capm3/UnhealthyNode" {
-			e.t.Errorf("the host has %s=%q (%t), want %t\n%s", key, value, has, is, e.story())
-		}
-	}
 }
 
 func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *testing.T) {

@@ -34,7 +34,7 @@ const stopsIt = "the remediation is timed out"
 var interruptions = []interruption{
 	{id: "N11", name: "the manager is killed", do: killed, resumes: true, ends: asItWas},
 	{id: "N10", name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
-	{id: "N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
+	{id: "C3, N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
 	{name: stopsIt, do: stopped, ends: func(s standstill) string {
 		if s.state == "OwnerRequested" { // that was the end
 			return s.state
