@@ -132,7 +132,7 @@ func TestWhatAPageSaysOfAPowerCycle(t *testing.T) {
 			k.pass()
 		},
 		"the workload cluster is out of reach": func(k *fixture) {
-			k.seen = fence.Seen{Cause: errors.New("no route to host")}
+			k.seen, k.refused = fence.Seen{}, errors.New("no route to host")
 			k.reaches(powercycle.MovingWorkload)
 		},
 		"the host powers on": func(k *fixture) {

@@ -52,7 +52,9 @@ type fixture struct {
 	found  *host.Found // what is found instead of host, if anything
 	unread error       // why it cannot be found which host is the machine's; nil if it can
 	seen   fence.Seen
-	looked string // the name of the Node that was read last past the cache
+	// refused is why the node cannot be read; nil if it can.
+	refused error
+	looked  string // the name of the Node that was read last past the cache
 	// unwatched is the name of the Node that was to be watched no more.
 	unwatched string
 }

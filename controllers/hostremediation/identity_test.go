@@ -8,10 +8,12 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -104,6 +106,31 @@ func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
 	remembered := remediation.Remembered(k.remediation())
 	if k.looked != "renamed" || remembered.Node != "renamed" {
 		t.Errorf("Node %q was read to be fenced, and %q is remembered to be unfenced", k.looked, remembered.Node)
+	}
+}
+
+// H-B8: a node that has registered under the name of another machine's.
+func TestTheNodeOfAnotherMachineIsNotFenced(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"by its provider ID":                func(n *corev1.Node) { n.Spec.ProviderID = "metal3://another" },
+		"registered anew since it was seen": func(n *corev1.Node) { n.UID = "another-uid" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
+			k.seen.Node.Spec.ProviderID = "metal3://a"
+			k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node.DeepCopy()}}
+			k.expects(powersOff, releases)
+			k.pass()
+			k.seen.Node = k.seen.Node.DeepCopy()
+			change(k.seen.Node)
+			k.power(false)
+			s := k.pass()
+			why := conditions.GetReason(k.remediation(), infrav1.WorkloadMovedCondition)
+			if s.Step != string(powercycle.PoweringOn) || why != string(powercycle.NodeMismatchReason) {
+				t.Errorf("in %s: %s; the workload has not moved because of %s", s.Step, s.Message, why)
+			}
+		})
 	}
 }
 

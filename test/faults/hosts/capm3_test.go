@@ -95,23 +95,3 @@ func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 		e.goneOnceDeleted()
 	})
 }
-
-func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *testing.T) {
-	bothKinds(t, settings{box: func(b *box) { b.mute = -1 }}, func(t *testing.T, e *environment) {
-		e.forbidden = true
-		order := e.sees(sight{"the node is tainted", func() bool { return outOfService(e.node()) }})
-		e.stands("MovingWorkload")
-		e.until(time.Minute)
-		e.tells("forbidden")
-		e.stands("Booting")
-		equal(t, "when the host is on again", e.now(), timeout+6*time.Second)
-		e.until(time.Minute)
-		e.power(bmo.Off, bmo.On)
-		e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/WorkloadStuck"})
-		deleted(e)
-		e.comesTo(func(e *environment) bool { return e.remediation() == nil })
-		if left := append(e.orphans(), *order...); len(left) > 0 {
-			t.Errorf("it leaves %q", left)
-		}
-	})
-}

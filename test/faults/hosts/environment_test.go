@@ -97,8 +97,6 @@ type environment struct {
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane
-	// forbidden says that the controllers have no right to see nodes.
-	forbidden bool
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety

@@ -140,37 +140,3 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 		})
 	}
 }
-
-// H-B8: a node that has registered under the name of another machine's.
-func TestTheNodeOfAnotherMachineIsNeverFenced(t *testing.T) {
-	as := settings{
-		machine: func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://w" },
-		box:     func(b *box) { b.model.Faults.IgnoresOff = true },
-	}
-	for name, register := range map[string]func(*environment){
-		"by its provider ID": func(e *environment) {
-			edit(e, e.work, e.node(), false, func(n *corev1.Node) { n.Spec.ProviderID = "metal3://another" })
-		},
-		"registered anew since it was seen": func(e *environment) {
-			e.meanwhile(func() {
-				is := e.node().DeepCopy()
-				e.vanish(e.work, e.node())
-				is.ResourceVersion = ""
-				e.do(e.work.Create(e.t.Context(), e.named(is)))
-			})
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, as, func(_ *testing.T, e *environment) {
-				e.stands("PoweringOff")
-				register(e)
-				fenced := e.sees(sight{"the node is tainted", func() bool { return outOfService(e.node()) }})
-				e.box.revive()
-				e.stands("Booting")
-				e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/NodeMismatch"})
-				e.power(bmo.Off, bmo.On)
-				e.went(*fenced)
-			})
-		})
-	}
-}
