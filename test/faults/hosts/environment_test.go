@@ -8,6 +8,7 @@ package hosts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -323,4 +325,24 @@ func strategyOf(rem client.Object) *infrav1.RemediationStrategy {
 	}
 	s := rem.(*mendv1.HostRemediation).Spec.Strategy
 	return &infrav1.RemediationStrategy{Type: s.Type, RetryLimit: *s.RetryLimit, TimeoutSeconds: s.TimeoutSeconds}
+}
+
+// kind is one of the two kinds of remediations.
+type kind struct {
+	remediation.Kind
+	make func(metav1.ObjectMeta, infrav1.RemediationStrategy) client.Object
+}
+
+var kinds = []kind{
+	{remediation.Metal3, builders.Metal3Remediation},
+	{remediation.Own, builders.HostRemediation},
+}
+
+// memoryOf is what a remediation remembers of itself.
+func memoryOf(rem client.Object) powercycle.Memory {
+	var m powercycle.Memory
+	if rem != nil {
+		_ = json.Unmarshal([]byte(rem.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m) // what cannot be read is in no state
+	}
+	return m
 }

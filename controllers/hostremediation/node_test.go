@@ -1,7 +1,9 @@
 package hostremediation
 
 import (
+	"context"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -10,12 +12,178 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+// The machine has named node, and has the provider ID metal3://a. Its host was power-cycled.
+func TestAPowerCycleKnowsTheNodeOfItsMachineByTheProviderID(t *testing.T) {
+	for name, row := range map[string]struct {
+		nodes map[string]string // provider IDs by name
+		well  bool
+	}{
+		"in capitals":                          {map[string]string{"node": "METAL3://A"}, true},
+		"without one it goes by its name":      {map[string]string{"node": ""}, true},
+		"under another name":                   {map[string]string{"renamed": "metal3://a"}, true},
+		"not the node of another of that name": {map[string]string{"node": "metal3://b"}, false},
+		"nor where there are several":          {map[string]string{"node": "metal3://a", "renamed": "metal3://a"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, awaitsBoot)
+			k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
+			there := answering{}
+			for name, id := range row.nodes {
+				node := readyNode("after")
+				node.Name, node.Spec.ProviderID = name, id
+				there.nodes = append(there.nodes, node)
+			}
+			k.r.Clusters = there
+			k.pass()
+			if state := remediation.Remembered(k.remediation()).State; (state == powercycle.Succeeded) != row.well {
+				t.Errorf("it is %s, want it to have succeeded: %t", state, row.well)
+			}
+			if len(row.nodes) < 2 {
+				return
+			}
+			status, record := k.wait(time.Hour), remediation.Remembered(k.remediation())
+			if record.State != powercycle.Booting || record.Attempt != 1 || record.Person != powercycle.NodeMismatchReason {
+				t.Errorf("after an hour it is %s in attempt %d: %s", record.State, record.Attempt, status.Message)
+			}
+		})
+	}
+}
+
+// The owner of a machine of the control plane is asked when its last boot takes too long, but not because of what another cluster says.
+func TestAnotherClusterInPlaceOfItsOwnCondemnsNoMachineOfTheControlPlane(t *testing.T) {
+	changed := &workload.ChangedError{Kept: "a", Found: "b"}
+	for name, row := range map[string]struct {
+		state             string
+		changed, verified error
+		want              powercycle.State
+	}{
+		"its own does not answer":                       {"Booting", nil, nil, powercycle.OwnerRequested},
+		"another answers":                               {"Booting", changed, nil, powercycle.Booting},
+		"another answers by now":                        {"Booting", nil, changed, powercycle.Booting},
+		"another answers before the owner can be asked": {"RequestingOwner", nil, changed, powercycle.RequestingOwner},
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, remembers(`{"state":"`+row.state+`","since":"`+noon.Add(-time.Hour).Format(time.RFC3339)+
+				`","attempt":2,"uid":"remediation-uid","machine":"m","host":"h","node":"node","bootID":"before"}`))
+			k.obeyed = true
+			k.edits("m", func(m *clusterv1.Machine) {
+				metav1.SetMetaDataLabel(&m.ObjectMeta, clusterv1.MachineControlPlaneLabel, "")
+			})
+			k.r.Clusters = silent{row.changed}
+			k.r.Verify = func(context.Context, client.ObjectKey) error {
+				if row.verified != nil {
+					k.r.Clusters = silent{row.verified}
+				}
+				return row.verified
+			}
+			status := k.pass()
+			record := remediation.Remembered(k.remediation())
+			if record.State != row.want || (record.Person != "") != (row.want != powercycle.OwnerRequested) {
+				t.Errorf("it is %s, and a person is asked for %q: %s", record.State, record.Person, status.Message)
+			}
+		})
+	}
+}
+
+func TestTheNodeOfAMachineIsFencedUnderTheNameThatItHasNow(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeyed = true
+	k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
+	k.seen.Node = &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "renamed"}, Spec: corev1.NodeSpec{ProviderID: "metal3://a"}}
+	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
+	k.reaches(powercycle.MovingWorkload)
+	k.r.Clusters = silent{} // the cache says nothing for a moment
+	k.pass()
+	remembered := remediation.Remembered(k.remediation())
+	if k.looked != "renamed" || remembered.Node != "renamed" {
+		t.Errorf("Node %q was read to be fenced, and %q is remembered to be unfenced", k.looked, remembered.Node)
+	}
+}
+
+// H-B8: a node that has registered under the name of another machine's.
+func TestTheNodeOfAnotherMachineIsNotFenced(t *testing.T) {
+	for name, change := range map[string]func(*corev1.Node){
+		"by its provider ID":                func(n *corev1.Node) { n.Spec.ProviderID = "metal3://another" },
+		"registered anew since it was seen": func(n *corev1.Node) { n.UID = "another-uid" },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t)
+			k.edits("m", func(m *clusterv1.Machine) { m.Spec.ProviderID = "metal3://a" })
+			k.seen.Node.Spec.ProviderID = "metal3://a"
+			k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node.DeepCopy()}}
+			k.expects(powersOff, releases)
+			k.pass()
+			k.seen.Node = k.seen.Node.DeepCopy()
+			change(k.seen.Node)
+			k.power(false)
+			s := k.pass()
+			why := conditions.GetReason(k.remediation(), infrav1.WorkloadMovedCondition)
+			if s.Step != string(powercycle.PoweringOn) || why != string(powercycle.NodeMismatchReason) {
+				t.Errorf("in %s: %s; the workload has not moved because of %s", s.Step, s.Message, why)
+			}
+		})
+	}
+}
+
+// An administrator may delete a BareMetalHost to correct the address of its BMC.
+func TestAHostThatIsGoneIsNotMarked(t *testing.T) {
+	if err := fixtureOf(t).r.markHost(t.Context(), &observed{}, powercycle.Disprove); err != nil {
+		t.Error(err)
+	}
+}
+
+// indexing makes a client list by the indexes of a manager's cache.
+type indexing struct{ *fake.ClientBuilder }
+
+func (i indexing) IndexField(_ context.Context, obj client.Object, field string, of client.IndexerFunc) error {
+	i.WithIndex(obj, field, of)
+	return nil
+}
+
+func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
+	k := fixtureOf(t, remembers(`{"state":"Booting","host":"h","node":"node"}`))
+	builder := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithObjects(k.remediation())
+	if err := k.r.addIndexes(t.Context(), indexing{builder}); err != nil {
+		t.Fatal(err)
+	}
+	k.r.Client = builder.Build()
+	for _, row := range []struct {
+		name, id string
+		heard    int
+	}{{"node", "", 1}, {"renamed", "metal3://ns/h/m3m", 1}, {"renamed", "metal3://ns/another/m3m", 0}, {"renamed", "metal3://h", 0}} {
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: row.name}, Spec: corev1.NodeSpec{ProviderID: row.id}}
+		if got := k.r.ofNodeOrHost(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, node); len(got) != row.heard {
+			t.Errorf("%+v: %v", row, got)
+		}
+		later := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: &corev1.Node{ObjectMeta: node.ObjectMeta}, ObjectNew: node}
+		if got := nodeChanges().Update(later); got != (row.id != "") {
+			t.Errorf("%+v: that its provider ID is known passes: %t", row, got)
+		}
+	}
+}
+
+func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T) {
+	k := fixtureOf(t)
+	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
+	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
+		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
+		if got := k.r.factsOf(w).Disproved; got != want {
+			t.Errorf("host %d: %t", belongs, got)
+		}
+	}
+}
 
 // ofNodeHealthCheck gives a remediation the shape that a NodeHealthCheck gives it, for the node of a machine.
 func ofNodeHealthCheck(rem *mendv1.HostRemediation) {
