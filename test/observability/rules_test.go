@@ -32,6 +32,21 @@ type story struct {
 	says string
 }
 
+// fires is a story in which an alert begins to fire, stops, and so on after so many minutes. Its description has says in it.
+func fires(name string, turns []int, says string, recorded ...string) story {
+	s := story{name: name, recorded: recorded, says: says}
+	for _, minutes := range turns {
+		s.turns = append(s.turns, time.Duration(minutes)*time.Minute)
+	}
+	return s
+}
+
+// each is s with samples so far apart.
+func (s story) each(d time.Duration) story {
+	s.every = d
+	return s
+}
+
 // quiet is a story in which an alert never fires.
 func quiet(name string, recorded ...string) story {
 	return story{name: name, recorded: recorded}
