@@ -8,6 +8,12 @@ import (
 // flaps are the samples of a cluster that is lost for ten minutes in every twenty. It is never unreachable for long, so it silences nothing.
 var flaps = strings.Repeat("1x9 0x9 ", 12)
 
+// unfenced and awaited begin series of the remediations of a cluster.
+const (
+	unfenced = `kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", `
+	awaited  = `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", `
+)
+
 var stories = map[string][]story{
 	"KubemendMachineHealthCheckShortCircuited": {
 		fires("a check that starts nothing for half an hour", []int{40, 60}, "MachineHealthCheck ns/workers of cluster c1",
@@ -130,9 +136,9 @@ var stories = map[string][]story{
 	},
 	"KubemendHostNeedsPerson": {
 		fires("until the person has come", []int{15, 30}, "1 HostRemediations of cluster ns/c1 wait for a person: OperatorSilent",
-			`kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} _x10 1x19 stale`),
-		quiet("a host that its owner has switched off", `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="HostSwitchedOff"} 1x60`),
-		quiet("what continues without a person", `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", reason="OperatorSilent"} 1x2 stale`),
+			awaited+`reason="OperatorSilent"} _x10 1x19 stale`),
+		quiet("a host that its owner has switched off", awaited+`reason="HostSwitchedOff"} 1x60`),
+		quiet("what continues without a person", awaited+`reason="OperatorSilent"} 1x2 stale`),
 	},
 	"KubemendHostKeptOffTooLong": {
 		fires("one that was asked to power off ten minutes after midnight",
@@ -147,21 +153,21 @@ var stories = map[string][]story{
 	},
 	"KubemendFencingImpossible": {
 		fires("the first time", []int{10, 70}, "1 attempts of HostRemediations of cluster ns/c1 could not fence their node: PowerOffTimedOut",
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x10 1x120`),
+			unfenced+`reason="PowerOffTimedOut", pod="a"} _x10 1x120`),
 		// At first too: a Prometheus that has just been started takes all that there is for new.
 		fires("another time", []int{0, 60, 100, 159}, "",
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} 3x99 4x120`),
+			unfenced+`reason="PowerOffTimedOut", pod="a"} 3x99 4x120`),
 		fires("by a new leader", []int{5, 65, 105}, "",
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="a"} _x5 3x99 stale`,
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffTimedOut", pod="b"} _x105 1x10`),
+			unfenced+`reason="PowerOffTimedOut", pod="a"} _x5 3x99 stale`,
+			unfenced+`reason="PowerOffTimedOut", pod="b"} _x105 1x10`),
 		fires("for an outage that ends before the cluster's alert fires", []int{75, 123}, "",
 			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x59 0x14 1x74`,
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="ClusterUnreachable"} _x63 1x86`),
+			unfenced+`reason="ClusterUnreachable"} _x63 1x86`),
 		quiet("for an outage that is the cluster's alert",
 			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} 1x59 0x15 1x73`,
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="ClusterUnreachable"} _x63 1x86`),
+			unfenced+`reason="ClusterUnreachable"} _x63 1x86`),
 		quiet("a host that must not be powered off",
-			`kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", reason="PowerOffDisabled"} _x10 1x60`),
+			unfenced+`reason="PowerOffDisabled"} _x10 1x60`),
 	},
 	"KubemendTaintLeft": {
 		fires("one stays", []int{60, 1500}, "1 Metal3Remediations in ns",
@@ -169,9 +175,11 @@ var stories = map[string][]story{
 	},
 	"KubemendRemediationRequestOld": {
 		fires("of a machine", []int{3030, 3690}, "A remediation request of health check workers is 2d",
-			`kubemend_remediation_request_oldest_timestamp_seconds{namespace="ns", name="workers", cluster="c1"} 0x1 3600x120 0x5`).each(30 * time.Minute),
+			`kubemend_remediation_request_oldest_timestamp_seconds{namespace="ns", name="workers", cluster="c1"} 0x1 3600x120 0x5`).
+			each(30 * time.Minute),
 		fires("of a node", []int{3030, 3690}, "A remediation request of health check nhc is 2d",
-			`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x1 3600x120 0x5`).each(30 * time.Minute),
+			`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x1 3600x120 0x5`).
+			each(30 * time.Minute),
 		quiet("none",
 			`kubemend_nodehealthcheck_request_oldest_timestamp_seconds{name="nhc"} 0x60`).each(time.Hour),
 	},
