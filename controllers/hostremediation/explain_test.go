@@ -33,29 +33,6 @@ func (k *fixture) controlPlane() {
 	k.creates(other, remembering("another", "other-uid", ofMachine("other", "other-uid"), `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`))
 }
 
-// reaches makes passes until the remediation is in a state, and no further.
-func (k *fixture) reaches(state powercycle.State) {
-	k.t.Helper()
-	k.pass()
-	for _, next := range []struct {
-		state powercycle.State
-		do    func()
-	}{
-		{powercycle.PoweringOff, func() {}},
-		{powercycle.MovingWorkload, func() { k.power(false) }},
-		{powercycle.PoweringOn, func() { k.seen.Drained, k.seen.Left, k.seen.Count = true, nil, 0 }},
-		{powercycle.Booting, func() { k.power(true) }},
-	} {
-		next.do()
-		if got := powercycle.State(k.pass().Step); got != next.state {
-			k.t.Fatalf("it came to be in %s instead of %s", got, next.state)
-		}
-		if next.state == state {
-			return
-		}
-	}
-}
-
 func boots(boot string, ready corev1.ConditionStatus) answering {
 	n := readyNode(boot)
 	n.Name, n.Status.Conditions[0].Status = "node", ready

@@ -26,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -190,6 +191,29 @@ func (k *fixture) pass() mendv1.HostRemediationStatus {
 	}
 	k.t.Fatal("it does not come to rest")
 	return mendv1.HostRemediationStatus{}
+}
+
+// reaches makes passes until the remediation is in a state, and no further.
+func (k *fixture) reaches(state powercycle.State) {
+	k.t.Helper()
+	k.pass()
+	for _, next := range []struct {
+		state powercycle.State
+		do    func()
+	}{
+		{powercycle.PoweringOff, func() {}},
+		{powercycle.MovingWorkload, func() { k.power(false) }},
+		{powercycle.PoweringOn, func() { k.seen.Drained, k.seen.Left, k.seen.Count = true, nil, 0 }},
+		{powercycle.Booting, func() { k.power(true) }},
+	} {
+		next.do()
+		if got := powercycle.State(k.pass().Step); got != next.state {
+			k.t.Fatalf("it came to be in %s instead of %s", got, next.state)
+		}
+		if next.state == state {
+			return
+		}
+	}
 }
 
 // wait lets time pass, and then passes be made.

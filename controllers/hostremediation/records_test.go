@@ -17,6 +17,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
@@ -136,11 +137,7 @@ func TestARemediationGoesOnWithoutARecord(t *testing.T) {
 	})
 	k.recording()
 	k.expects(powersOff, fences, releases)
-	k.pass()
-	k.power(false)
-	k.pass()
-	k.seen.Drained = true
-	k.pass()
+	k.reaches(powercycle.PoweringOn)
 	if _, named := k.remediation().Annotations[mendv1.RecordAnnotation]; named || len(k.records()) > 0 {
 		t.Errorf("it names a record: %v", k.remediation().Annotations)
 	}

@@ -210,9 +210,7 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}
 	k.expects(powersOff, fences)
-	k.pass()
-	k.power(false)
-	k.pass()
+	k.reaches(powercycle.MovingWorkload)
 	policy := policyOf(nil, 0)
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {

@@ -363,12 +363,7 @@ func TestWhatARemediationRemembersIsStoredAgain(t *testing.T) {
 	if writes > 8 {
 		t.Errorf("it was written %d times in 30 s", writes)
 	}
-	k.power(false)
-	k.pass()
-	k.seen.Drained = true
-	k.pass()
-	k.power(true)
-	k.pass()
+	k.reaches(powercycle.Booting)
 	if rec := remediation.Remembered(k.remediation()); rec.State != powercycle.Booting || rec.Attempt != 1 {
 		t.Errorf("it remembers %+v", rec)
 	}
