@@ -30,7 +30,8 @@ func (k *fixture) controlPlane() {
 	})
 	other := k.machine(k.t.Context())
 	other.Name, other.UID, other.ResourceVersion = "other", "other-uid", ""
-	k.creates(other, remembering("another", "other-uid", ofMachine("other", "other-uid"), `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`))
+	const begun = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`
+	k.creates(other, remembering("another", "other-uid", ofMachine("other", "other-uid"), begun))
 }
 
 func boots(boot string, ready corev1.ConditionStatus) answering {

@@ -23,9 +23,9 @@ var written = map[string]string{
 	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
 }
 
-// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of the
-// narrow layout, another one that from its first line to its last one; and lines of three dots leave something out. What kubemend does not print
-// is marked as a sample.
+// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of
+// the narrow layout, another one that from its first line to its last one; and lines of three dots leave something out. What kubemend does
+// not print is marked as a sample.
 func TestOutputsAreDocumented(t *testing.T) {
 	for _, page := range everyPage(t) {
 		all, err := Read(root, page)

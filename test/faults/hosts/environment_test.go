@@ -95,7 +95,7 @@ type environment struct {
 	last  error
 	// script is what is still to happen from outside.
 	script []cue
-	// first is how many writes there were before the first cue; negative before it.
+	// first is how many writes there were before the first cue, which would come at another moment if one of them failed; negative before it.
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane
@@ -145,7 +145,8 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 // newBare is an environment in which there is nothing yet.
 func newBare(t reporter, k kind, as settings) *environment {
 	return &environment{
-		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
+		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1,
+		clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
 	}
 }
 
