@@ -1,7 +1,6 @@
 package simulator
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -320,32 +319,4 @@ type History []PowerChange
 // Since is the part of the history that is not older than that.
 func (h History) Since(moment time.Time) History {
 	return slices.DeleteFunc(slices.Clone(h), func(c PowerChange) bool { return c.At.Before(moment) })
-}
-
-// MostOff is how many of the hosts were off at the same moment, at most, for having been switched off.
-func MostOff(histories ...History) int {
-	type turn struct {
-		at   time.Time
-		more int
-	}
-	var turns []turn
-	for _, history := range histories {
-		off := false
-		for _, change := range history {
-			switch {
-			case change.To == Off && !off:
-				turns = append(turns, turn{change.At, 1})
-			case change.To == On && off:
-				turns = append(turns, turn{change.At, -1})
-			}
-			off = change.To == Off
-		}
-	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), a.more-b.more) })
-	now, most := 0, 0
-	for _, t := range turns {
-		now += t.more
-		most = max(most, now)
-	}
-	return most
 }
