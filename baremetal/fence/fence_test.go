@@ -319,4 +319,7 @@ func TestAConflictFencesNothing(t *testing.T) {
 	if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us); !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
 		t.Errorf("unfenced after %d attempts: %v", attempts, err)
 	}
+	if err := nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us); !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		t.Errorf("fenced in a cluster without a connection: %v", err)
+	}
 }
