@@ -133,7 +133,7 @@ func TestOf(t *testing.T) {
 			case tc.why != "":
 				want = powercycle.HostForeign
 			}
-			objects := append(tc.beside, cmp.Or(tc.between, both.DeepCopy()))
+			objects := append([]client.Object{cmp.Or(tc.between, both.DeepCopy())}, tc.beside...)
 			if !tc.missing {
 				objects = append(objects, aHost(tc.host))
 			}

@@ -42,11 +42,12 @@ func TestBadInputsAreDocumented(t *testing.T) {
 	golden.Section(t, page, "checks", table(1, []string{"field", "value", "condition", "message"}, machineChecks))
 	golden.Section(t, page, "annotations", table(2, []string{"of a", "annotation", "value", "message", "remediated"}, marks))
 	golden.Section(t, page, "memories", table(1, []string{"annotation", "value", "message"}, records))
-	configs := table(0, []string{"content", "message"}, nil)
+	var configs strings.Builder
+	configs.WriteString(table(0, []string{"content", "message"}, nil))
 	for _, row := range kubeconfigs {
-		configs += fmt.Sprintf("| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refused))
+		fmt.Fprintf(&configs, "| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refused))
 	}
-	golden.Section(t, page, "kubeconfigs", configs)
+	golden.Section(t, page, "kubeconfigs", configs.String())
 }
 
 // table is one with these columns, and rows of code. Those that follow one another and differ in the cell of values alone are one row.
