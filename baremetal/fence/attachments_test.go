@@ -2,14 +2,16 @@ package fence
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -136,20 +138,125 @@ func TestAttachmentsComeFromTheCacheOfTheConnection(t *testing.T) {
 	})
 }
 
-// A list of all attachments of a cluster is not asked for while there are pods: the volumes go after them.
-func TestAttachmentsAreNotListedWhilePodsAreLeft(t *testing.T) {
-	fails := interceptor.Funcs{List: failing[*storagev1.VolumeAttachmentList](errors.New("asked"))}
-	seen, err := nodesOf(clusterOf(fails, node(outage), pod("p"))).Look(t.Context(), cluster, "n", us)
-	if err != nil || seen.Cause != nil {
-		t.Fatal(err, seen.Cause)
-	}
-	same(t, "left", []string{"Pod ns/p"}, seen.Left)
-}
-
 func TestTheLastKnownStateOfAnAttachmentIsReportedAsWell(t *testing.T) {
 	watching(t, func(t *testing.T, s *server, n *Nodes) {
 		s.watches(t, n, "n")
 		attachmentStore{n, cluster}.gone(toolscache.DeletedFinalStateUnknown{Obj: attachment("v", "n", true)})
 		same(t, "reported", []string{"c/n"}, s.reported())
 	})
+}
+
+func withClaim(p *corev1.Pod) {
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{
+		PersistentVolumeClaim: &corev1.PersistentVolumeClaimVolumeSource{ClaimName: "claim"},
+	}}}
+}
+
+func withEphemeral(p *corev1.Pod) {
+	p.Name = "claim"
+	p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: corev1.VolumeSource{Ephemeral: &corev1.EphemeralVolumeSource{}}}}
+}
+
+func withInline(volume corev1.VolumeSource) func(*corev1.Pod) {
+	return func(p *corev1.Pod) { p.Spec.Volumes = []corev1.Volume{{Name: "v", VolumeSource: volume}} }
+}
+
+// inline makes an attachment one of a volume that a pod names itself.
+func inline(handle string) func(*storagev1.VolumeAttachment) {
+	return func(a *storagev1.VolumeAttachment) {
+		a.Spec.Source = storagev1.VolumeAttachmentSource{InlineVolumeSpec: &corev1.PersistentVolumeSpec{
+			PersistentVolumeSource: corev1.PersistentVolumeSource{CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: handle}},
+		}}
+	}
+}
+
+func elsewhere(p *corev1.Pod) { p.Name, p.Spec.NodeName, p.Status.Phase = "q", "", corev1.PodPending }
+
+func uid(is types.UID) func(*corev1.Pod) { return func(p *corev1.Pod) { p.UID = is } }
+
+// cluster-api#6285 and kubernetes#75913: what stays, and what was never there, keeps a host off in vain.
+func TestWhatNeedNotLeaveAFencedNode(t *testing.T) {
+	tolerant := tolerates(corev1.Toleration{Operator: corev1.TolerationOpExists})
+	deleted := func(a *storagev1.VolumeAttachment) {
+		a.DeletionTimestamp, a.Finalizers = &metav1.Time{Time: noon}, []string{"external-attacher/csi"}
+	}
+	v, waits := []string{"VolumeAttachment v"}, true
+	ebs := withInline(corev1.VolumeSource{AWSElasticBlockStore: &corev1.AWSElasticBlockStoreVolumeSource{VolumeID: "aws://zone/vol-1"}})
+	gce := withInline(corev1.VolumeSource{GCEPersistentDisk: &corev1.GCEPersistentDiskVolumeSource{PDName: "disk"}})
+	cinder := withInline(corev1.VolumeSource{Cinder: &corev1.CinderVolumeSource{VolumeID: "id"}})
+	gcePath := inline("projects/UNSPECIFIED/zones/UNSPECIFIED/disks/disk")
+	for name, tc := range map[string]struct {
+		pod     *corev1.Pod
+		claim   string // "-": there is no volume of the name
+		change  func(*storagev1.VolumeAttachment)
+		by      Owner
+		refused bool
+		want    []string
+		idle    []string
+	}{
+		"not the volume of a pod of a DaemonSet":        {pod: pod("p", ownedBy("apps/v1", "DaemonSet"), withClaim), claim: "claim"},
+		"not that of a pod that tolerates the taint":    {pod: pod("p", tolerant, withClaim), claim: "claim"},
+		"nor an ephemeral one":                          {pod: pod("p", tolerant, withEphemeral), claim: "claim-v"},
+		"but another volume":                            {pod: pod("p", tolerant, withClaim), claim: "other", want: v},
+		"and one whose claim must not be read":          {pod: pod("p", tolerant, withClaim), claim: "claim", refused: waits, want: v},
+		"and that of a pod that has finished":           {pod: pod("p", inPhase(corev1.PodFailed), withClaim), claim: "claim", want: v},
+		"and one that is being detached":                {pod: pod("p", tolerant, withClaim), claim: "claim", change: deleted, want: v},
+		"a volume that no pod has":                      {claim: "claim", want: v},
+		"not for long":                                  {claim: "claim", by: Owner{Long: true}, idle: v},
+		"nor one that is gone":                          {claim: "-", by: Owner{Long: true}, idle: v},
+		"unless it is being detached":                   {claim: "claim", by: Owner{Long: true}, change: deleted, want: v},
+		"or a pod waits for it elsewhere":               {pod: pod("p", withClaim, elsewhere), claim: "claim", by: Owner{Long: true}, want: v},
+		"or it must not be read":                        {claim: "claim", by: Owner{Long: true}, refused: waits, want: v},
+		"not an inline volume of a pod that stays":      {pod: pod("p", tolerant, ebs), change: inline("vol-1"), claim: "-"},
+		"by any name of it":                             {pod: pod("p", tolerant, gce), change: gcePath, claim: "-"},
+		"but another one":                               {pod: pod("p", tolerant, cinder), change: inline("other"), claim: "-", want: v},
+		"nor an inline volume that no pod has for long": {change: inline("id"), claim: "-", by: Owner{Long: true}, idle: v},
+		"or one for which a pod of any namespace waits": {
+			pod: pod("p", cinder, elsewhere), change: inline("id"), claim: "-", by: Owner{Long: true}, want: v,
+		},
+		"or one of which nothing is known":              {change: inline(""), claim: "-", by: Owner{Long: true}, want: v},
+		"not a pod that has come since, nor its volume": {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{"old"}}},
+		"not even if there was none":                    {pod: pod("p", withClaim, uid("new")), claim: "claim", by: Owner{Found: []types.UID{}}},
+		"but one that was there":                        {pod: pod("p", uid("old")), claim: "-", by: Owner{Found: []types.UID{"old"}}, want: []string{"Pod ns/p"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a, volume := attachment("v", "n", true), "pv"
+			a.Spec.Source.PersistentVolumeName = &volume
+			if tc.change != nil {
+				tc.change(a)
+			}
+			objs := []client.Object{node(outage), a}
+			if tc.pod != nil {
+				objs = append(objs, tc.pod)
+			}
+			if tc.claim != "-" {
+				pv := &corev1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: volume}}
+				pv.Spec.ClaimRef = &corev1.ObjectReference{Namespace: "ns", Name: tc.claim}
+				objs = append(objs, pv)
+			}
+			get := func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+				if _, is := obj.(*corev1.PersistentVolume); is && tc.refused {
+					return apierrors.NewForbidden(corev1.Resource("persistentvolumes"), key.Name, nil)
+				}
+				return c.Get(ctx, key, obj, opts...)
+			}
+			seen := clusterOf(interceptor.Funcs{Get: get}, objs...).look(t, tc.by)
+			if diff := cmp.Diff([][]string{tc.want, tc.idle}, [][]string{seen.Left, seen.Idle}); diff != "" && len(tc.want)+len(seen.Left)+len(tc.idle)+len(seen.Idle) > 0 {
+				t.Errorf("left, idle (-want +got):\n%s", diff)
+			}
+			if seen.Drained != (len(tc.want) == 0) {
+				t.Errorf("drained: %t", seen.Drained)
+			}
+		})
+	}
+}
+
+func TestThePodsOfANodeThatIsAboutToBeFencedAreToldApart(t *testing.T) {
+	n := nodesOf(clusterOf(interceptor.Funcs{}, node(), pod("p", uid("old")), pod("ds", uid("ds"), ownedBy("apps/v1", "DaemonSet"))))
+	for fences, want := range map[bool][]types.UID{true: {"old"}, false: nil} {
+		seen, err := n.Look(t.Context(), cluster, "n", Owner{Fences: fences})
+		if diff := cmp.Diff(want, seen.Pods); diff != "" || err != nil {
+			t.Errorf("fences: %t: %v, %s", fences, err, diff)
+		}
+	}
 }

@@ -87,6 +87,16 @@ func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Objec
 	return c.Delete(ctx, obj)
 }
 
+// look is what is seen of the node.
+func (w *fakeCluster) look(t *testing.T, by Owner) Seen {
+	t.Helper()
+	seen, err := nodesOf(w).Look(t.Context(), cluster, "n", by)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return seen
+}
+
 func nodesOf(w *fakeCluster) *Nodes { return NewNodes(w, func(Place) {}) }
 
 func node(changes ...func(*corev1.Node)) *corev1.Node {
@@ -121,7 +131,11 @@ func lines(n *corev1.Node) []string {
 	}
 	var out []string
 	for _, t := range n.Spec.Taints {
-		out = append(out, t.ToString())
+		since := "" // Rancher loses a cluster over a taint of ours with it (rancher/rancher#51795)
+		if t.TimeAdded != nil {
+			since = " since " + t.TimeAdded.UTC().Format(time.TimeOnly)
+		}
+		out = append(out, t.ToString()+since)
 	}
 	if mark, has := n.Annotations[FencedByAnnotation]; has {
 		out = append(out, "mark "+mark)
@@ -290,26 +304,6 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	}
 }
 
-func TestAFailedWriteIsAnError(t *testing.T) {
-	broken := errors.New("broken")
-	fails := interceptor.Funcs{
-		Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {
-			return broken
-		},
-	}
-	w := clusterOf(fails, node(outage, marked("us")))
-	n := nodesOf(w)
-	for name, err := range map[string]error{
-		"taint":    n.Fence(t.Context(), cluster, node(), us),
-		"unfence":  n.Unfence(t.Context(), cluster, now(t, w.client), us),
-		"no reach": nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us),
-	} {
-		if !errors.Is(err, broken) && !errors.Is(err, clustercache.ErrClusterNotConnected) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-}
-
 // A node that has changed since it was looked at may have come back: it is not fenced, but looked at again. To unfence it is safe in any case, and a node
 // that others write all the time is given up after a few attempts: the next reconcile tries again.
 func TestAConflictFencesNothing(t *testing.T) {
@@ -325,15 +319,7 @@ func TestAConflictFencesNothing(t *testing.T) {
 	if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), us); !apierrors.IsConflict(err) || attempts < 2 || attempts > 10 {
 		t.Errorf("unfenced after %d attempts: %v", attempts, err)
 	}
-}
-
-// W13: what is written on one node is written on no other.
-func TestEveryNodeHasATaintOfItsOwn(t *testing.T) {
-	a, b := node(), node()
-	putOutOfService(a, us)
-	putOutOfService(b, us)
-	outOfService(b).Value = "changed"
-	if is := outOfService(a).Value; is != "nodeshutdown" {
-		t.Errorf("the taint of the first node says %s, want nodeshutdown", is)
+	if err := nodesOf(&fakeCluster{down: true}).Fence(t.Context(), cluster, node(), us); !errors.Is(err, clustercache.ErrClusterNotConnected) {
+		t.Errorf("fenced in a cluster without a connection: %v", err)
 	}
 }

@@ -108,10 +108,7 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 			if tc.what != nil {
 				objs = append(objs, tc.what)
 			}
-			seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
-			if err != nil {
-				t.Fatal(err)
-			}
+			seen := clusterOf(interceptor.Funcs{}, objs...).look(t, us)
 			if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
 				t.Errorf("left (-want +got):\n%s", diff)
 			}
@@ -127,10 +124,7 @@ func TestOnlyAFewNamesAreReported(t *testing.T) {
 	for i := range 7 {
 		objs = append(objs, pod(fmt.Sprintf("p%d", 6-i)))
 	}
-	seen, err := nodesOf(clusterOf(interceptor.Funcs{}, objs...)).Look(t.Context(), cluster, "n", us)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := clusterOf(interceptor.Funcs{}, objs...).look(t, us)
 	if diff := cmp.Diff([]string{"Pod ns/p0", "Pod ns/p1", "Pod ns/p2", "Pod ns/p3", "Pod ns/p4"}, seen.Left); diff != "" || seen.Count != 7 {
 		t.Errorf("%d left (-want +got):\n%s", seen.Count, diff)
 	}
@@ -155,10 +149,7 @@ func TestPodsComePageByPage(t *testing.T) {
 		*pods = *pages[o.Continue]
 		return nil
 	}
-	seen, err := nodesOf(clusterOf(interceptor.Funcs{List: list}, node(outage))).Look(t.Context(), cluster, "n", us)
-	if err != nil {
-		t.Fatal(err)
-	}
+	seen := clusterOf(interceptor.Funcs{List: list}, node(outage)).look(t, us)
 	if diff := cmp.Diff([]string{"Pod ns/q"}, seen.Left); diff != "" {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
@@ -320,5 +311,43 @@ func failing[L client.ObjectList](err error) func(context.Context, client.WithWa
 			return err
 		}
 		return c.List(ctx, list, opts...)
+	}
+}
+
+// endless offers page after page of pods, each with the same ones.
+func endless(asked *int, pods ...corev1.Pod) interceptor.Funcs {
+	return interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		into, is := list.(*corev1.PodList)
+		if !is {
+			return c.List(ctx, list, opts...)
+		}
+		*asked++
+		if *asked > 10*mostPages {
+			return context.Canceled // it would go on for ever
+		}
+		into.Continue, into.Items = "more", pods
+		return nil
+	}}
+}
+
+func TestAListWithoutEndIsNotFollowed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		pods []corev1.Pod
+		left bool
+	}{
+		"of pods that have to move: they are left": {[]corev1.Pod{*pod("p")}, true},
+		"of pods that need not: others may follow": {[]corev1.Pod{*pod("p", inPhase(corev1.PodSucceeded))}, false},
+		"of nothing": {nil, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			asked := 0
+			seen := clusterOf(endless(&asked, tc.pods...), node(outage)).look(t, us)
+			if asked != mostPages || seen.Drained || (seen.Count > 0) != tc.left || len(seen.Left) > few {
+				t.Errorf("asked for %d pages, drained: %t, %d left: %v", asked, seen.Drained, seen.Count, seen.Left)
+			}
+			if !tc.left && (seen.Presence != Unseen || seen.Cause == nil) {
+				t.Errorf("it is %d, because of %v; want that it could not be seen", seen.Presence, seen.Cause)
+			}
+		})
 	}
 }

@@ -1,30 +1,18 @@
 package fence
 
 import (
-	"encoding/json"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
-)
 
-// Rancher loses a cluster over a field that it does not expect there (rancher/rancher#51795).
-func TestATaintHasNothingThatIsOptional(t *testing.T) {
-	w := clusterOf(interceptor.Funcs{}, node())
-	if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), us); err != nil {
-		t.Fatal(err)
-	}
-	got, err := json.Marshal(now(t, w.client).Spec.Taints)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := `[{"key":"node.kubernetes.io/out-of-service","value":"nodeshutdown","effect":"NoExecute"}]`; string(got) != want {
-		t.Errorf("the taints are %s, want %s", got, want)
-	}
-}
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+)
 
 // An older kubemend, CAPM3 and people with kubectl wrote the same taint with its time; that of somebody else keeps it through our patch.
 func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
@@ -47,12 +35,8 @@ func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
 	if err := nodesOf(w).Unfence(t.Context(), cluster, before, us); err != nil {
 		t.Fatal(err)
 	}
-	after := now(t, w.client)
-	if diff := cmp.Diff([]string{silent}, lines(after)); diff != "" {
+	if diff := cmp.Diff([]string{silent + " since 12:00:00"}, lines(now(t, w.client))); diff != "" {
 		t.Errorf("unfenced (-want +got):\n%s", diff)
-	}
-	if at := after.Spec.Taints[0].TimeAdded; at == nil || !at.Time.Equal(noon) {
-		t.Errorf("the taint of somebody else says %v, want %v as before", at, noon)
 	}
 }
 
@@ -92,4 +76,55 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 			}
 		})
 	}
+}
+
+var anyTaint = rapid.Custom(func(t *rapid.T) corev1.Taint {
+	return corev1.Taint{
+		Key:    rapid.SampledFrom([]string{infrav1.OutOfServiceTaintKey, "other"}).Draw(t, "key"),
+		Value:  rapid.SampledFrom([]string{infrav1.OutOfServiceTaintValue, "", "else"}).Draw(t, "value"),
+		Effect: rapid.SampledFrom([]corev1.TaintEffect{"NoExecute", "NoSchedule", "PreferNoSchedule"}).Draw(t, "effect"),
+	}
+})
+
+// anyNode has taints as an API server admits them: one for each key and effect.
+var anyNode = rapid.Custom(func(t *rapid.T) *corev1.Node {
+	n := node()
+	n.Spec.Taints = rapid.SliceOfNDistinct(anyTaint, 0, 5, func(taint corev1.Taint) string {
+		return taint.Key + string(taint.Effect)
+	}).Draw(t, "taints")
+	if mark := anyMark.Draw(t, "mark"); mark != "" {
+		marked(mark)(n)
+	}
+	return n
+})
+
+var anyMark = rapid.SampledFrom([]types.UID{"", "us", "us-before-the-move", "them"})
+
+// Whatever two remediations do to a node, in whatever order, in the end it has the taints of others that it had, and none of theirs.
+func TestTwoRemediationsLeaveANodeAsItWas(t *testing.T) {
+	them := Owner{UID: "them"}
+	rapid.Check(t, func(t *rapid.T) {
+		n := anyNode.Draw(t, "node")
+		delete(n.Annotations, FencedByAnnotation)
+		foreign := slices.Clone(n.Spec.Taints)
+		for _, step := range rapid.SliceOf(rapid.IntRange(0, 3)).Draw(t, "steps") {
+			by := []Owner{us, them}[step%2]
+			if step < 2 {
+				putOutOfService(n, by)
+			} else {
+				putBackInService(n, by)
+			}
+			if step < 2 && outOfService(n) == nil {
+				t.Fatal("fenced, and yet in service")
+			}
+		}
+		putBackInService(n, us)
+		putBackInService(n, them)
+		if !slices.Equal(foreign, n.Spec.Taints) {
+			t.Fatalf("there were %v, there are %v", foreign, n.Spec.Taints)
+		}
+		if mark, has := n.Annotations[FencedByAnnotation]; has {
+			t.Fatalf("the mark of %s is left", mark)
+		}
+	})
 }

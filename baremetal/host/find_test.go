@@ -1,8 +1,10 @@
 package host
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -61,140 +63,102 @@ func listed(ctx context.Context, c client.WithWatch, into client.ObjectList, opt
 }
 
 func TestOf(t *testing.T) {
-	const twice = "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it"
-	const differs = "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
-		"and spec.providerID of the Machine is "
-	cases := map[string]struct {
-		machine *clusterv1.Machine
-		objects []client.Object
-		is      powercycle.Host
-		host    string
-		why     string
+	type host = bmov1alpha1.BareMetalHost
+	const (
+		twice   = "Metal3Machines ns/m3m-1 and ns/m3m-2 both name BareMetalHost ns/host-1: either may run on it"
+		differs = "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
+			"and spec.providerID of the Machine is "
+		foreign  = "spec.consumerRef of BareMetalHost ns/host-1 names %s, expected Metal3Machine ns/m3m-1"
+		unclaims = "BareMetalHost ns/host-1 has no spec.consumerRef, expected Metal3Machine ns/m3m-1"
+	)
+	ofAnother, both := fmt.Sprintf(foreign, "Metal3Machine ns/m3m-2"), aMetal3Machine("ns/host-1")
+	for name, tc := range map[string]struct {
+		between *unstructured.Unstructured // the Metal3Machine, if it is not one that names the host
+		id      string                     // the provider ID of its Machine
+		host    func(*host)                // what is special about the host
+		beside  []client.Object
+		gone    bool   // no host is found
+		missing bool   // the host does not exist
+		why     string // why it is not that of the machine
 	}{
-		"the host that the Metal3Machine names, and that names it": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"the namespace within the annotation is not used": {
-			objects: []client.Object{aMetal3Machine("elsewhere/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"W23: a host of another Metal3Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Name = "m3m-2" })},
-			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
-		},
+		"the host that the Metal3Machine names, and that names it": {},
+		"the namespace within the annotation is not used":          {between: aMetal3Machine("elsewhere/host-1")},
+		"W23: a host of another Metal3Machine":                     {host: func(h *host) { h.Spec.ConsumerRef.Name = "m3m-2" }, why: ofAnother},
 		"a host of another kind of consumer": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" })},
-			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Cluster ns/m3m-1, expected Metal3Machine ns/m3m-1",
+			host: func(h *host) { h.Spec.ConsumerRef.Kind = "Cluster" }, why: fmt.Sprintf(foreign, "Cluster ns/m3m-1"),
 		},
 		"a host of a consumer of another group": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.APIVersion = "v1" })},
-			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-1, expected Metal3Machine ns/m3m-1",
+			host: func(h *host) { h.Spec.ConsumerRef.APIVersion = "v1" }, why: fmt.Sprintf(foreign, "Metal3Machine ns/m3m-1"),
 		},
-		"a host without a consumer": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil })},
-			is:      powercycle.HostForeign, host: "host-1", why: "BareMetalHost ns/host-1 has no spec.consumerRef, expected Metal3Machine ns/m3m-1",
-		},
-		"a host of a HostClaim of the Metal3Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-1")}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"a host of a HostClaim of another one": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed), aHostClaim("m3m-2")},
-			is:      powercycle.HostForeign, host: "host-1", why: "spec.consumerRef of BareMetalHost ns/host-1 names Metal3Machine ns/m3m-2, expected Metal3Machine ns/m3m-1",
-		},
-		"a host of a HostClaim that is gone": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost(claimed)},
-			is:      powercycle.HostForeign, host: "host-1", why: "BareMetalHost ns/host-1 has no spec.consumerRef, expected Metal3Machine ns/m3m-1",
-		},
-		"a host that the provider ID names too": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-1")),
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"one that it alone names": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-1")), objects: []client.Object{aMetal3Machine(""), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"an older provider ID names no host": {
-			machine: aMachine(provided("metal3://7c3bd5e0-0000-4000-8000-000000000001")),
-			objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
+		"a host without a consumer":                  {host: func(h *host) { h.Spec.ConsumerRef = nil }, why: unclaims},
+		"a host of a HostClaim of the Metal3Machine": {host: claimed, beside: []client.Object{aHostClaim("m3m-1")}},
+		"a host of a HostClaim of another one":       {host: claimed, beside: []client.Object{aHostClaim("m3m-2")}, why: ofAnother},
+		"a host of a HostClaim that is gone":         {host: claimed, why: unclaims},
+		"a host that the provider ID names too":      {id: "metal3://ns/host-1/m3m-1"},
+		"one that it alone names":                    {between: aMetal3Machine(""), id: "metal3://ns/host-1/m3m-1"},
+		"an older provider ID names no host":         {id: "metal3://7c3bd5e0-0000-4000-8000-000000000001"},
 		"the annotation names one host, and the provider ID another": {
-			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1",
-			why: differs + "metal3://ns/host-2/m3m-1",
+			id: "metal3://ns/host-2/m3m-1", why: differs + "metal3://ns/host-2/m3m-1",
 		},
 		"also if the host of the annotation does not exist": {
-			machine: aMachine(provided("metal3://ns/host-2/m3m-1")), objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostForeign,
-			why: differs + "metal3://ns/host-2/m3m-1",
-		},
-		"the provider ID names another Metal3Machine": {
-			machine: aMachine(provided("metal3://ns/host-1/m3m-2")), objects: []client.Object{aMetal3Machine("ns/host-1"), aHost()},
-			is: powercycle.HostForeign, host: "host-1",
-			why: differs + "metal3://ns/host-1/m3m-2",
+			id: "metal3://ns/host-2/m3m-1", missing: true, why: differs + "metal3://ns/host-2/m3m-1",
 		},
 		"the Metal3Machine's own provider ID names another host, and its Machine has none yet": {
-			objects: []client.Object{providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"), aHost()},
-			is:      powercycle.HostForeign, host: "host-1",
+			between: providing(aMetal3Machine("ns/host-1"), "metal3://ns/host-2/m3m-1"),
 			why: "Metal3Machine ns/m3m-1 names BareMetalHost ns/host-1 in its annotation metal3.io/BareMetalHost, " +
 				"and spec.providerID of the Metal3Machine is metal3://ns/host-2/m3m-1",
 		},
-		"a host that two Metal3Machines name": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-1")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: twice,
-		},
+		"the provider ID names another Metal3Machine": {id: "metal3://ns/host-1/m3m-2", why: differs + "metal3://ns/host-1/m3m-2"},
+		"a host that two Metal3Machines name":         {beside: []client.Object{another(both.DeepCopy())}, why: twice},
 		"or one by its Machine's provider ID alone": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother, provided("metal3://ns/host-1/m3m-2")), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: twice,
+			beside: []client.Object{another(aMetal3Machine("")), aMachine(onAnother, provided("metal3://ns/host-1/m3m-2"))}, why: twice,
 		},
 		"or by its own, without a Machine": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aHost()},
-			is:      powercycle.HostForeign, host: "host-1", why: twice,
+			beside: []client.Object{providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2")}, why: twice,
 		},
 		"also if its Machine has none yet": {
-			objects: []client.Object{
-				aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aMachine(onAnother), aHost(),
-			},
-			is: powercycle.HostForeign, host: "host-1", why: twice,
+			beside: []client.Object{providing(another(aMetal3Machine("")), "metal3://ns/host-1/m3m-2"), aMachine(onAnother)}, why: twice,
 		},
 		"or if its annotation names another host": {
-			objects: []client.Object{
-				aMetal3Machine("ns/host-1"), providing(another(aMetal3Machine("ns/host-2")), "metal3://ns/host-1/m3m-2"), aHost(),
-			},
-			is: powercycle.HostForeign, host: "host-1", why: twice,
+			beside: []client.Object{providing(another(aMetal3Machine("ns/host-2")), "metal3://ns/host-1/m3m-2")}, why: twice,
 		},
-		"a Metal3Machine that waits for a host beside it": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("")), aMachine(onAnother), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"a Metal3Machine of another host beside it": {
-			objects: []client.Object{aMetal3Machine("ns/host-1"), another(aMetal3Machine("ns/host-2")), aHost()}, is: powercycle.HostOurs, host: "host-1",
-		},
-		"a host that does not exist": {
-			objects: []client.Object{aMetal3Machine("ns/host-1")}, is: powercycle.HostGone, why: "BareMetalHost ns/host-1 does not exist",
-		},
+		"a Metal3Machine that waits for a host beside it": {beside: []client.Object{another(aMetal3Machine("")), aMachine(onAnother)}},
+		"a Metal3Machine of another host beside it":       {beside: []client.Object{another(aMetal3Machine("ns/host-2"))}},
+		"a host that does not exist":                      {gone: true, missing: true, why: "BareMetalHost ns/host-1 does not exist"},
 		"a Metal3Machine that names none": {
-			objects: []client.Object{aMetal3Machine("")}, is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost",
+			between: aMetal3Machine(""), gone: true, why: "Metal3Machine ns/m3m-1 names no host in its annotation metal3.io/BareMetalHost",
 		},
-		"a Metal3Machine that does not exist": {is: powercycle.HostGone, why: "Metal3Machine ns/m3m-1 does not exist"},
-		"a machine of another provider": {
-			machine: aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" }),
-			is:      powercycle.HostGone,
-			why:     "the machine's infrastructure is a DockerMachine.infrastructure.cluster.x-k8s.io, not a Metal3Machine.infrastructure.cluster.x-k8s.io",
-		},
-	}
-	for name, tc := range cases {
+		"a Metal3Machine that does not exist": {between: another(both.DeepCopy()), gone: true, why: "Metal3Machine ns/m3m-1 does not exist"},
+	} {
 		t.Run(name, func(t *testing.T) {
-			if tc.machine == nil {
-				tc.machine = aMachine()
+			want, is := powercycle.HostOurs, ""
+			switch {
+			case tc.gone:
+				want = powercycle.HostGone
+			case tc.why != "":
+				want = powercycle.HostForeign
 			}
-			found, err := hosts(t, interceptor.Funcs{List: listed}, tc.objects...).Of(t.Context(), tc.machine)
+			objects := append([]client.Object{cmp.Or(tc.between, both.DeepCopy())}, tc.beside...)
+			if !tc.missing {
+				objects = append(objects, aHost(tc.host))
+			}
+			found, err := hosts(t, interceptor.Funcs{List: listed}, objects...).Of(t.Context(), aMachine(provided(tc.id)))
 			if err != nil {
 				t.Fatal(err)
 			}
-			is := ""
 			if found.Host != nil {
 				is = found.Host.Name
 			}
-			if found.Is != tc.is || is != tc.host || found.Why != tc.why {
-				t.Errorf("found %d %q (%q), want %d %q (%q)", found.Is, is, found.Why, tc.is, tc.host, tc.why)
+			if found.Is != want || (is == "host-1") != (!tc.gone && !tc.missing) || found.Why != tc.why {
+				t.Errorf("found %d %q (%q), want %d (%q)", found.Is, is, found.Why, want, tc.why)
 			}
 		})
+	}
+	docker := aMachine(func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Kind = "DockerMachine" })
+	const why = "the machine's infrastructure is a DockerMachine.infrastructure.cluster.x-k8s.io, " +
+		"not a Metal3Machine.infrastructure.cluster.x-k8s.io"
+	if found, err := hosts(t, interceptor.Funcs{}).Of(t.Context(), docker); err != nil || found.Is != powercycle.HostGone || found.Why != why {
+		t.Errorf("of another provider: %+v, %v", found, err)
 	}
 }
 
@@ -259,5 +223,69 @@ func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 		if found, err := hosts(t, refusing(kind), aMetal3Machine("ns/host-1"), aHost()).Of(t.Context(), aMachine()); !apierrors.IsForbidden(err) {
 			t.Errorf("%s: found %+v, %v, want the error", kind, found, err)
 		}
+	}
+}
+
+// refusing forbids to read objects of a kind.
+func refusing(kind string) interceptor.Funcs {
+	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
+		if gvk, err := c.GroupVersionKindFor(obj); err != nil || gvk.Kind == kind {
+			return errors.Join(err, apierrors.NewForbidden(corev1.Resource(kind), key.Name, nil))
+		}
+		return c.Get(ctx, key, obj, o...)
+	}}
+}
+
+func TestMachineOf(t *testing.T) {
+	owned := func(uid string) *unstructured.Unstructured {
+		between := aMetal3Machine("ns/host-1")
+		between.SetOwnerReferences([]metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "Machine", Name: "m-2", UID: "other-uid"},
+			{APIVersion: "cluster.x-k8s.io/v1beta1", Kind: "Machine", Name: "m-1", UID: "machine-uid"},
+		})
+		if uid != "" {
+			between.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "m-1", UID: "former-uid"}})
+		}
+		return between
+	}
+	elsewhere := func(m *clusterv1.Machine) { m.Spec.InfrastructureRef.Name = "m3m-2" }
+	other := func(m *clusterv1.Machine) { m.Name, m.UID = "m-2", "other-uid" }
+	for name, tc := range map[string]struct {
+		change  func(*bmov1alpha1.BareMetalHost)
+		objects []client.Object
+		fails   interceptor.Funcs
+		want    string
+	}{
+		"the owner of the Metal3Machine that it names":          {objects: []client.Object{owned(""), aMachine(elsewhere)}, want: "m-1"},
+		"or whose infrastructure that is":                       {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(other), aMachine(elsewhere)}, want: "m-2"},
+		"also if that does not exist":                           {objects: []client.Object{aMachine()}, want: "m-1"},
+		"also if it must not be read":                           {objects: []client.Object{owned(""), aMachine()}, fails: refusing("Metal3Machine"), want: "m-1"},
+		"that of the Metal3Machine of its HostClaim":            {change: claimed, objects: []client.Object{owned(""), aMachine(elsewhere), aHostClaim("m3m-1")}, want: "m-1"},
+		"none, if its HostClaim is gone":                        {change: claimed, objects: []client.Object{owned(""), aMachine()}},
+		"but not a machine that has the name of the former one": {objects: []client.Object{owned("former-uid"), aMachine(elsewhere)}},
+		"none, of a host without a consumer":                    {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef = nil }, objects: []client.Object{aMachine()}},
+		"none, of one that another kind of consumer has":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Kind = "Cluster" }, objects: []client.Object{aMachine()}},
+		"none, if what it names is in another namespace":        {change: func(h *bmov1alpha1.BareMetalHost) { h.Spec.ConsumerRef.Namespace = "other" }, objects: []client.Object{aMachine()}},
+		"none, if no machine is built on what it names either":  {objects: []client.Object{aMetal3Machine("ns/host-1"), aMachine(elsewhere)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.change == nil {
+				tc.change = func(*bmov1alpha1.BareMetalHost) {}
+			}
+			m, err := hosts(t, tc.fails, tc.objects...).MachineOf(t.Context(), aHost(tc.change))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := ""
+			if m != nil {
+				got = m.Name
+			}
+			if got != tc.want {
+				t.Errorf("it is that of %q, want %q", got, tc.want)
+			}
+		})
+	}
+	if _, err := hosts(t, refusing("Machine"), owned(""), aMachine()).MachineOf(t.Context(), aHost()); !apierrors.IsForbidden(err) {
+		t.Errorf("a machine that must not be read is %v, want that it is said", err)
 	}
 }

@@ -1,7 +1,6 @@
 package host
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -42,7 +41,9 @@ func aHost(changes ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHo
 	h.Status.PoweredOn = true
 	h.Status.Provisioning.State = bmov1alpha1.StateProvisioned
 	for _, change := range changes {
-		change(h)
+		if change != nil {
+			change(h)
+		}
 	}
 	return h
 }
@@ -156,22 +157,16 @@ func TestMarksOf(t *testing.T) {
 func TestMarksComeAndGo(t *testing.T) {
 	us := Remediation{UID: "new", Before: "old"}
 	foreign := annotated(holdOff+"other", "x", "reboot.metal3.io/me", "", "note", "keep")
-	type change func(context.Context, *Hosts, *Host) error
-	keepOff := func(ctx context.Context, h *Hosts, host *Host) error {
-		return h.KeepOff(ctx, host, us)
+	type change func(*Hosts, *Host) error
+	keepOff := func(h *Hosts, host *Host) error { return h.KeepOff(t.Context(), host, us) }
+	reboot := func(h *Hosts, host *Host) error { return h.Reboot(t.Context(), host, us, 2) }
+	mark := func(h *Hosts, host *Host) error { return h.MarkUnhealthy(t.Context(), host, "machine-uid") }
+	unmark := func(h *Hosts, host *Host) error { return h.MarkHealthy(t.Context(), host, "machine-uid") }
+	release := func(h *Hosts, host *Host) error { return h.Release(t.Context(), host, us) }
+	disproved := func(at time.Time) change {
+		return func(h *Hosts, host *Host) error { return h.Disprove(t.Context(), host, at) }
 	}
-	reboot := func(ctx context.Context, h *Hosts, host *Host) error {
-		return h.Reboot(ctx, host, us, 2)
-	}
-	mark := func(ctx context.Context, h *Hosts, host *Host) error {
-		return h.MarkUnhealthy(ctx, host, "machine-uid")
-	}
-	unmark := func(ctx context.Context, h *Hosts, host *Host) error {
-		return h.MarkHealthy(ctx, host, "machine-uid")
-	}
-	release := func(ctx context.Context, h *Hosts, host *Host) error {
-		return h.Release(ctx, host, us)
-	}
+	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	cases := map[string]struct {
 		before func(*bmov1alpha1.BareMetalHost)
 		do     []change
@@ -192,6 +187,10 @@ func TestMarksComeAndGo(t *testing.T) {
 			infrav1.UnhealthyAnnotation: "capm3/UnhealthyNode", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode", mendv1.MarkedForAnnotation: "machine-uid",
 		}},
 		"W28: and the mark is removed": {do: []change{mark, unmark}},
+		"when its power-off was first disproved is noted": {
+			do:   []change{disproved(asked), disproved(asked.Add(time.Hour))},
+			want: map[string]string{mendv1.PowerOffDisprovedAnnotation: "2026-01-01T12:00:00Z"},
+		},
 		"a mark that a person made stays": {
 			before: annotated(infrav1.UnhealthyAnnotation, "by hand"), do: []change{mark, unmark},
 			want: map[string]string{infrav1.UnhealthyAnnotation: "by hand", infrav1.LegacyUnhealthyAnnotation: "capm3/UnhealthyNode"},
@@ -209,7 +208,7 @@ func TestMarksComeAndGo(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if err := do(t.Context(), h, now); err != nil {
+				if err := do(h, now); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -13,13 +13,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -27,47 +25,13 @@ import (
 // controlPlane makes the machine one, with another whose remediation is under way.
 func (k *fixture) controlPlane() {
 	k.t.Helper()
-	m := k.machine(k.t.Context())
-	m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
-	if err := k.client.Update(k.t.Context(), m); err != nil {
-		k.t.Fatal(err)
-	}
-	other := m.DeepCopy()
+	k.edits("m", func(m *clusterv1.Machine) {
+		m.Labels = map[string]string{clusterv1.MachineControlPlaneLabel: "", clusterv1.ClusterNameLabel: "c"}
+	})
+	other := k.machine(k.t.Context())
 	other.Name, other.UID, other.ResourceVersion = "other", "other-uid", ""
-	another := remediation.Own.New().Unwrapped()
-	another.SetNamespace("ns")
-	another.SetName("another")
-	another.SetUID("other-uid")
-	another.SetAnnotations(map[string]string{mendv1.PowerCycleAnnotation: `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`})
-	another.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "other", UID: "other-uid"}})
-	for _, o := range []client.Object{other, another} {
-		if err := k.client.Create(k.t.Context(), o); err != nil {
-			k.t.Fatal(err)
-		}
-	}
-}
-
-// reaches makes passes until the remediation is in a state, and no further.
-func (k *fixture) reaches(state powercycle.State) {
-	k.t.Helper()
-	k.pass()
-	for _, next := range []struct {
-		state powercycle.State
-		do    func()
-	}{
-		{powercycle.PoweringOff, func() {}},
-		{powercycle.MovingWorkload, func() { k.power(false) }},
-		{powercycle.PoweringOn, func() { k.seen.Drained, k.seen.Left, k.seen.Count = true, nil, 0 }},
-		{powercycle.Booting, func() { k.power(true) }},
-	} {
-		next.do()
-		if got := powercycle.State(k.pass().Step); got != next.state {
-			k.t.Fatalf("it came to be in %s instead of %s", got, next.state)
-		}
-		if next.state == state {
-			return
-		}
-	}
+	const begun = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`
+	k.creates(other, remembering("another", "other-uid", ofMachine("other", "other-uid"), begun))
 }
 
 func boots(boot string, ready corev1.ConditionStatus) answering {
@@ -146,7 +110,7 @@ func TestWhatAPageSaysOfAPowerCycle(t *testing.T) {
 			k.pass()
 		},
 		"the workload cluster is out of reach": func(k *fixture) {
-			k.seen = fence.Seen{Cause: errors.New("no route to host")}
+			k.seen, k.refused = fence.Seen{}, errors.New("no route to host")
 			k.reaches(powercycle.MovingWorkload)
 		},
 		"the host powers on": func(k *fixture) {
@@ -197,9 +161,7 @@ func TestWhatAPageSaysOfAPowerCycle(t *testing.T) {
 		"it is deleted while the host is held off": func(k *fixture) {
 			k.reaches(powercycle.PoweringOff)
 			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = append(rem.Finalizers, "example.org/other") })
-			if err := k.client.Delete(k.t.Context(), k.remediation()); err != nil {
-				k.t.Fatal(err)
-			}
+			k.deletes(k.remediation())
 			k.pass()
 		},
 		"its check times it out": func(k *fixture) {
@@ -220,28 +182,4 @@ func TestWhatAPageSaysOfAPowerCycle(t *testing.T) {
 		play(k)
 		return told(k.explained())
 	})
-}
-
-// What time alone will do was said before it came.
-func TestAStateIsLeftAtItsDeadline(t *testing.T) {
-	for name, reach := range map[string]powercycle.State{"it powers off": powercycle.PoweringOff, "it moves": powercycle.MovingWorkload, "it boots": powercycle.Booting} {
-		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t)
-			k.obeys()
-			k.reaches(reach)
-			is := k.explained()
-			if is.Next.At.IsZero() || stored(is.Deadline) != moments(is.Next.At) {
-				t.Fatalf("next is %+v, the deadline %s", is.Next, is.Deadline)
-			}
-			was := k.remediation().Status.Message
-			k.clock.SetTime(is.Next.At.Add(-time.Second))
-			if status := k.pass(); status.Message != was {
-				t.Errorf("a second before it says %q, and said %q", status.Message, was)
-			}
-			k.clock.SetTime(is.Next.At)
-			if status := k.pass(); status.Step == string(reach) && status.Attempt == int32(is.Attempt) && status.Message == was {
-				t.Errorf("at the foretold moment it is still in %s, attempt %d", status.Step, status.Attempt)
-			}
-		})
-	}
 }

@@ -143,7 +143,7 @@ type fakeNodes struct{ k *fixture }
 
 func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ fence.Owner) (fence.Seen, error) {
 	f.k.looked = node
-	return f.k.seen, nil
+	return f.k.seen, f.k.refused
 }
 
 func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string) error { return nil }

@@ -26,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -52,7 +53,9 @@ type fixture struct {
 	found  *host.Found // what is found instead of host, if anything
 	unread error       // why it cannot be found which host is the machine's; nil if it can
 	seen   fence.Seen
-	looked string // the name of the Node that was read last past the cache
+	// refused is why the node cannot be read; nil if it can.
+	refused error
+	looked  string // the name of the Node that was read last past the cache
 	// unwatched is the name of the Node that was to be watched no more.
 	unwatched string
 }
@@ -133,7 +136,45 @@ func (k *fixture) edit(change func(*mendv1.HostRemediation)) {
 	k.t.Helper()
 	rem := k.remediation()
 	change(rem)
-	if err := k.client.Update(k.t.Context(), rem); err != nil {
+	k.do(k.client.Update(k.t.Context(), rem))
+}
+
+// edits changes a Machine and its status.
+func (k *fixture) edits(name string, change func(*clusterv1.Machine)) {
+	k.t.Helper()
+	m := &clusterv1.Machine{}
+	k.do(k.client.Get(k.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
+	change(m)
+	status := m.Status
+	k.do(k.client.Update(k.t.Context(), m))
+	m.Status = status
+	k.do(k.client.Status().Update(k.t.Context(), m))
+}
+
+func (k *fixture) creates(objects ...client.Object) {
+	k.t.Helper()
+	for _, o := range objects {
+		k.do(k.client.Create(k.t.Context(), o))
+	}
+}
+
+func (k *fixture) deletes(o client.Object) {
+	k.t.Helper()
+	k.do(k.client.Delete(k.t.Context(), o))
+}
+
+// reconciles reconciles the remediation once.
+func (k *fixture) reconciles() ctrl.Result {
+	k.t.Helper()
+	result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key})
+	k.do(err)
+	return result
+}
+
+// do fails the test if something failed that is no part of it.
+func (k *fixture) do(err error) {
+	k.t.Helper()
+	if err != nil {
 		k.t.Fatal(err)
 	}
 }
@@ -143,15 +184,36 @@ func (k *fixture) pass() mendv1.HostRemediationStatus {
 	k.t.Helper()
 	for range 50 {
 		before := k.remediation()
-		if _, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-			k.t.Fatal(err)
-		}
+		k.reconciles()
 		if after := k.remediation(); after.ResourceVersion == before.ResourceVersion {
 			return after.Status
 		}
 	}
 	k.t.Fatal("it does not come to rest")
 	return mendv1.HostRemediationStatus{}
+}
+
+// reaches makes passes until the remediation is in a state, and no further.
+func (k *fixture) reaches(state powercycle.State) {
+	k.t.Helper()
+	k.pass()
+	for _, next := range []struct {
+		state powercycle.State
+		do    func()
+	}{
+		{powercycle.PoweringOff, func() {}},
+		{powercycle.MovingWorkload, func() { k.power(false) }},
+		{powercycle.PoweringOn, func() { k.seen.Drained, k.seen.Left, k.seen.Count = true, nil, 0 }},
+		{powercycle.Booting, func() { k.power(true) }},
+	} {
+		next.do()
+		if got := powercycle.State(k.pass().Step); got != next.state {
+			k.t.Fatalf("it came to be in %s instead of %s", got, next.state)
+		}
+		if next.state == state {
+			return
+		}
+	}
 }
 
 // wait lets time pass, and then passes be made.
@@ -179,6 +241,10 @@ func aRemediation(uid types.UID, remembers string) remediation.Object {
 	}
 	return rem
 }
+
+// awaitsBoot is the memory of a remediation whose host was power-cycled, and boots.
+var awaitsBoot = remembers(`{"state":"Booting","since":"2026-01-01T12:00:00Z","attempt":1,"uid":"remediation-uid",
+	"machine":"m","host":"h","node":"node","bootID":"before"}`)
 
 // remembers gives a remediation this memory.
 func remembers(memory string) func(*mendv1.HostRemediation) {

@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -30,9 +29,7 @@ func (k *fixture) cycledBefore(minutes ...int) {
 		record.Spec.Remediator, record.Spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(begun)
 		record.Spec.Target.Host = &mendv1.RecordRef{Kind: "BareMetalHost", Namespace: "ns", Name: "h"}
 		record.Status.Begun, record.Status.Ended = new(metav1.NewTime(begun)), new(metav1.NewTime(begun.Add(5*time.Minute)))
-		if err := k.client.Create(k.t.Context(), record); err != nil {
-			k.t.Fatal(err)
-		}
+		k.creates(record)
 	}
 }
 
@@ -63,9 +60,8 @@ func TestAHostWaitsAfterAStartUntilItsRecordsAreKnown(t *testing.T) {
 	if status := k.pass(); status.Step != string(powercycle.Pending) || !strings.Contains(status.Message, "not known yet") {
 		t.Errorf("it is in %s: %s", status.Step, status.Message)
 	}
-	result, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key})
-	if err != nil || result.RequeueAfter != retry {
-		t.Errorf("it looks again in %s: %v", result.RequeueAfter, err)
+	if result := k.reconciles(); result.RequeueAfter != retry {
+		t.Errorf("it looks again in %s", result.RequeueAfter)
 	}
 	k.expects(powersOff)
 	if status := k.wait(30 * time.Second); status.Step != string(powercycle.PoweringOff) {
@@ -86,11 +82,9 @@ func TestAPowerCycleBeginsAtOnce(t *testing.T) {
 		}, func(k *fixture) { k.cycledBefore(20) }},
 		"of a machine that a user has marked": {byCheck, func(k *fixture) {
 			k.cycledBefore(20)
-			m := k.machine(k.t.Context())
-			m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
-			if err := k.client.Update(k.t.Context(), m); err != nil {
-				k.t.Fatal(err)
-			}
+			k.edits("m", func(m *clusterv1.Machine) {
+				m.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
+			})
 		}},
 		"whose own record its check has written": {func(rem *mendv1.HostRemediation) {
 			byCheck(rem)

@@ -147,9 +147,7 @@ func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	before, unfencedBefore := gathered(t, fencesLeft)[name], gathered(t, unfenced)
 	k := fixtureOf(t)
 	k.expects(powersOff, fences, releases)
-	k.pass()
-	k.power(false)
-	k.pass()
+	k.reaches(powercycle.MovingWorkload)
 	fenced := k.seen
 	k.seen = fence.Seen{Presence: fence.Unseen}
 	k.wait(10 * time.Minute) // the workload is not waited for any longer
@@ -180,23 +178,8 @@ func TestAPowerCycleIsCounted(t *testing.T) {
 	before, over := gathered(t, attempts)["kubemend_host_remediation_attempts_total HostRemediation ns"], gathered(t, ends)
 	k := fixtureOf(t)
 	k.expects(powersOff, fences, releases, unfences)
-	k.pass()
-	k.power(false)
-	k.pass()
-	const heldNow = "kubemend_hosts_kept_powered_off HostRemediation ns"
-	if got := gathered(t, &UnderWay{Clock: k.clock, Reconcilers: []*Reconciler{k.r}})[heldNow]; got != 1 {
-		t.Errorf("%g hosts are held off, want 1", got)
-	}
-	k.seen.Drained = true
-	k.pass()
-	k.power(true)
-	k.pass()
-	if got := gathered(t, &UnderWay{Clock: k.clock, Reconcilers: []*Reconciler{k.r}})[heldNow]; got != 0 {
-		t.Errorf("%g hosts are held off after it, want none", got)
-	}
-	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	k.reaches(powercycle.Booting)
+	k.deletes(k.machine(t.Context()))
 	k.pass()
 	if got := gathered(t, attempts)["kubemend_host_remediation_attempts_total HostRemediation ns"]; got != before+1 {
 		t.Errorf("%g attempts, want %g", got, before+1)

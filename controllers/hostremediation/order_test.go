@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -125,9 +124,7 @@ func TestWhatWasBegunUnderAWatchFilterIsEndedUnderIt(t *testing.T) {
 	k.expects(powersOff)
 	k.pass()
 	k.edit(func(rem *mendv1.HostRemediation) { delete(rem.Labels, clusterv1.WatchLabel) })
-	if err := k.client.Delete(t.Context(), k.machine(t.Context())); err != nil {
-		t.Fatal(err)
-	}
+	k.deletes(k.machine(t.Context()))
 	k.r.WatchFilterValue = "y"
 	k.pass()
 	if len(k.host.Annotations) == 0 {
@@ -218,13 +215,7 @@ func TestWhatIsIntendedIsStoredBeforeItIsDone(t *testing.T) {
 	})
 	k.at[fences] = stored("the node is fenced", func(m powercycle.Memory) bool { return m.State == powercycle.MovingWorkload && m.Fencing })
 	k.at[releases] = stored("the host is released", func(m powercycle.Memory) bool { return m.State == powercycle.PoweringOn })
-	k.pass()
-	k.power(false)
-	k.pass()
-	k.seen.Drained = true
-	k.pass()
-	k.power(true)
-	k.pass()
+	k.reaches(powercycle.Booting)
 }
 
 func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
@@ -280,9 +271,7 @@ func TestWhatARemediationRemembersEnqueuesNothing(t *testing.T) {
 func TestTheRemediationOfAControlPlaneHostShowsThatItHasBegunBeforeItActs(t *testing.T) {
 	p := planeOf(t)
 	for pass, held := range []bool{false, true} {
-		if _, err := p.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: p.key}); err != nil {
-			t.Fatal(err)
-		}
+		p.reconciles()
 		if rec := remediation.Remembered(p.remediation()); rec.State != powercycle.PoweringOff || rec.Attempt != 1 || p.held() != held {
 			t.Errorf("after pass %d it is in %s, attempt %d, and its host is held: %t", pass+1, rec.State, rec.Attempt, p.held())
 		}

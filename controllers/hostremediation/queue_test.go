@@ -68,9 +68,7 @@ func (p *plane) joins(name string) {
 	m := p.machine(p.t.Context())
 	m.Name, m.UID, m.ResourceVersion, m.Finalizers = name, types.UID(name+"-uid"), "", []string{"machine.cluster.x-k8s.io"}
 	m.Status.NodeRef.Name = name
-	if err := p.client.Create(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
+	p.creates(m)
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 	p.others[name] = h
@@ -83,23 +81,8 @@ func (p *plane) node(name string, ready corev1.ConditionStatus) {
 	p.nodes[name] = n
 }
 
-func (p *plane) edits(name string, change func(*clusterv1.Machine)) {
-	p.t.Helper()
-	m := &clusterv1.Machine{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
-		p.t.Fatal(err)
-	}
-	change(m)
-	if err := p.client.Update(p.t.Context(), m); err != nil {
-		p.t.Fatal(err)
-	}
-}
-
-func (p *plane) deletes(name string) {
-	p.t.Helper()
-	if err := p.client.Delete(p.t.Context(), &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}); err != nil {
-		p.t.Fatal(err)
-	}
+func (p *plane) member(name string) *clusterv1.Machine {
+	return &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 }
 
 // answers makes the API of the cluster answer, with the nodes as they are now.
@@ -142,9 +125,7 @@ func (p *plane) other(name, remembers string) {
 	rem.SetNamespace("ns")
 	rem.SetCreationTimestamp(metav1.NewTime(noon.Add(-time.Hour)))
 	rem.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(name + "-uid")}})
-	if err := p.client.Create(p.t.Context(), rem); err != nil {
-		p.t.Fatal(err)
-	}
+	p.creates(rem)
 }
 
 func (p *plane) waitsFor(name, reason string) {
@@ -163,139 +144,109 @@ func (p *plane) held() bool {
 }
 
 func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
-	const cycling = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`
+	const (
+		cycling  = `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z"}`
+		cycled   = "b is being remediated (HostRemediation other-b)"
+		majority = "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"
+	)
 	cases := map[string]struct {
-		others []string
 		happen func(*plane)
 		waits  string // what is said of the wait; empty if the host is switched off
 	}{
 		"H-B5: one that hangs is while another one is switched off on purpose, and the API with them": {
-			[]string{"b", "c"}, func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
+			func(p *plane) { p.others["b"].Spec.Online, p.others["b"].Status.PoweredOn = false, false }, "",
 		},
-		"H-B6: one is not while another one is being deleted and the next has not joined": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.deletes("b")
-				p.edits("c", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
-			}, "b is being remediated (Machine b)",
-		},
-		"a live one is not while another one is lost": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("node", corev1.ConditionTrue)
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"nor one that has lost the label of its Cluster": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.edits("m", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.ClusterNameLabel) })
-				p.node("node", corev1.ConditionTrue)
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"a live one is not while another one is in maintenance": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("node", corev1.ConditionTrue)
-				p.nodes["b"].Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}}
-				p.answers()
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"nor while somebody holds the lease on the node of another one": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("node", corev1.ConditionTrue)
-				p.answers()
-				p.renewed(map[string]time.Duration{"node": time.Second, "b": time.Second, "c": time.Second}, maintenanceOf("b"))
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"also where the leases of API servers cannot be read": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("node", corev1.ConditionTrue)
-				p.answers()
-				reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(maintenanceOf("b")).Build(), interceptor.Funcs{
-					List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
-						return errors.New("forbidden")
-					},
-				})
-				p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"one without etcd is, although one with it is lost": {
-			[]string{"b", "c", "d"}, func(p *plane) {
-				p.node("node", corev1.ConditionTrue)
-				for _, name := range []string{"b", "c", "d"} {
-					p.nodes[name].Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
-				}
-				p.nodes["b"].Status.Conditions[0].Status, p.nodes["c"].Status.Conditions[0].Status = corev1.ConditionUnknown, corev1.ConditionUnknown
-				p.answers()
-			}, "",
-		},
-		"one whose API server is alive is not, although its node is not ready, while another one is lost": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-				p.renewed(map[string]time.Duration{"node": time.Second, "b": 10 * time.Minute, "c": time.Second})
-			}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed",
-		},
-		"where leases cannot be read the nodes decide": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-				p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return nil, errors.New("forbidden") }
-			}, "",
-		},
-		"none is while another one is being power-cycled": {
-			[]string{"b", "c"}, func(p *plane) { p.answers(); p.other("b", cycling) }, "b is being remediated (HostRemediation other-b)",
-		},
-		"nor while one is that has no label of Cluster API's": {
-			[]string{"b", "c"}, func(p *plane) {
-				for _, name := range []string{"m", "b"} {
-					p.edits(name, func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
-				}
-				for _, node := range p.nodes {
-					node.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
-				}
-				p.answers()
-				p.other("b", cycling)
-			}, "b is being remediated (HostRemediation other-b)",
-		},
-		"which its remediation remembers while the API does not answer": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.edits("b", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
-				p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`)
-			}, "b is being remediated (HostRemediation other-b)",
-		},
-		"nor while another one's host is held off, by whomever": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.answers()
-				p.others["b"].Annotations = map[string]string{holdOff + "capm3": ""}
-			}, "b is being remediated (BareMetalHost b is kept powered off)",
-		},
-		"one is while another one waits that fails again and again": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("b", corev1.ConditionUnknown)
-				p.answers()
-				p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z"}`)
-				p.waitsFor("b", "RemediationLoop")
-			}, "",
-		},
-		"nor while what another remediation remembers cannot be read": {
-			[]string{"b"}, func(p *plane) { p.answers(); p.other("b", "{") }, "b is being remediated (HostRemediation other-b)",
-		},
-		"one is although one that waits for longer waits for a person to reset its host": {
-			[]string{"b", "c"}, func(p *plane) {
-				p.node("b", corev1.ConditionUnknown)
-				p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z","person":"PowerOffDisproved"}`)
-				p.others["b"].Annotations = map[string]string{mendv1.PowerOffDisprovedAnnotation: "2026-01-01T10:00:00Z"}
-				p.answers()
-			}, "",
-		},
+		"H-B6: one is not while another one is being deleted and the next has not joined": {func(p *plane) {
+			p.deletes(p.member("b"))
+			p.edits("c", func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "" })
+		}, "b is being remediated (Machine b)"},
+		"a live one is not while another one is lost": {func(p *plane) {
+			p.node("node", corev1.ConditionTrue)
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+		}, majority},
+		"nor one that has lost the label of its Cluster": {func(p *plane) {
+			p.edits("m", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.ClusterNameLabel) })
+			p.node("node", corev1.ConditionTrue)
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+		}, majority},
+		"a live one is not while another one is in maintenance": {func(p *plane) {
+			p.node("node", corev1.ConditionTrue)
+			p.nodes["b"].Spec.Taints = []corev1.Taint{{Key: "medik8s.io/drain"}}
+			p.answers()
+		}, majority},
+		"nor while somebody holds the lease on the node of another one": {func(p *plane) {
+			p.node("node", corev1.ConditionTrue)
+			p.answers()
+			p.renewed(map[string]time.Duration{"node": time.Second, "b": time.Second, "c": time.Second}, maintenanceOf("b"))
+		}, majority},
+		"also where the leases of API servers cannot be read": {func(p *plane) {
+			p.node("node", corev1.ConditionTrue)
+			p.answers()
+			reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(maintenanceOf("b")).Build(), interceptor.Funcs{
+				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("forbidden") },
+			})
+			p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
+		}, majority},
+		"one without etcd is, although one with it is lost": {func(p *plane) {
+			p.joins("d")
+			p.node("node", corev1.ConditionTrue)
+			for _, name := range []string{"b", "c", "d"} {
+				p.nodes[name].Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+			}
+			p.nodes["b"].Status.Conditions[0].Status, p.nodes["c"].Status.Conditions[0].Status = corev1.ConditionUnknown, corev1.ConditionUnknown
+			p.answers()
+		}, ""},
+		"one whose API server is alive is not, although its node is not ready, while another one is lost": {func(p *plane) {
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+			p.renewed(map[string]time.Duration{"node": time.Second, "b": 10 * time.Minute, "c": time.Second})
+		}, majority},
+		"where leases cannot be read the nodes decide": {func(p *plane) {
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+			p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return nil, errors.New("forbidden") }
+		}, ""},
+		"none is while another one is being power-cycled": {func(p *plane) { p.answers(); p.other("b", cycling) }, cycled},
+		"nor while one is that has no label of Cluster API's": {func(p *plane) {
+			for _, name := range []string{"m", "b"} {
+				p.edits(name, func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+			}
+			for _, node := range p.nodes {
+				node.Labels = map[string]string{"node-role.kubernetes.io/etcd": "true"}
+			}
+			p.answers()
+			p.other("b", cycling)
+		}, cycled},
+		"which its remediation remembers while the API does not answer": {func(p *plane) {
+			p.edits("b", func(m *clusterv1.Machine) { delete(m.Labels, clusterv1.MachineControlPlaneLabel) })
+			p.other("b", `{"state":"PoweringOff","attempt":1,"began":"2026-01-01T11:50:00Z","controlPlane":true}`)
+		}, cycled},
+		"nor while another one's host is held off, by whomever": {func(p *plane) {
+			p.answers()
+			p.others["b"].Annotations = map[string]string{holdOff + "capm3": ""}
+		}, "b is being remediated (BareMetalHost b is kept powered off)"},
+		"one is while another one waits that fails again and again": {func(p *plane) {
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+			p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z"}`)
+			p.waitsFor("b", "RemediationLoop")
+		}, ""},
+		"nor while what another remediation remembers cannot be read": {func(p *plane) { p.answers(); p.other("b", "{") }, cycled},
+		"one is although one that waits for longer waits for a person to reset its host": {func(p *plane) {
+			p.node("b", corev1.ConditionUnknown)
+			p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z","person":"PowerOffDisproved"}`)
+			p.others["b"].Annotations = map[string]string{mendv1.PowerOffDisprovedAnnotation: "2026-01-01T10:00:00Z"}
+			p.answers()
+		}, ""},
 		"none is before it is known whether the API answers": {
-			[]string{"b", "c"}, func(p *plane) { p.r.Clusters = connecting{} }, "it is not known yet which members of the control plane are alive",
+			func(p *plane) { p.r.Clusters = connecting{} }, "it is not known yet which members of the control plane are alive",
 		},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			p := planeOf(t, tc.others...)
+			p := planeOf(t, "b", "c")
 			tc.happen(p)
 			s := p.pass()
 			if held := p.held(); held != (tc.waits == "") || !strings.Contains(s.Message, tc.waits) {
@@ -335,10 +286,7 @@ func TestWhoWaitsForItsTurnIsNotCondemnedForIt(t *testing.T) {
 	if warnings != 2 { // on the remediation, and on the machine
 		t.Errorf("a person was asked %d times, want once on the remediation and once on the machine", warnings)
 	}
-	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other-b"}}
-	if err := p.client.Delete(t.Context(), rem); err != nil {
-		t.Fatal(err)
-	}
+	p.deletes(&mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "other-b"}})
 	if s := p.wait(time.Minute); !p.held() {
 		t.Errorf("it waits although its turn has come: %s %q", s.Step, s.Message)
 	}

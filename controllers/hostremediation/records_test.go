@@ -17,6 +17,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
@@ -118,9 +119,7 @@ func (k *fixture) has(change func(*mendv1.RemediationRecord)) {
 	if change != nil {
 		change(record)
 	}
-	if err := k.client.Create(k.t.Context(), record); err != nil {
-		k.t.Fatal(err)
-	}
+	k.creates(record)
 	k.names(record.Name)
 }
 
@@ -138,11 +137,7 @@ func TestARemediationGoesOnWithoutARecord(t *testing.T) {
 	})
 	k.recording()
 	k.expects(powersOff, fences, releases)
-	k.pass()
-	k.power(false)
-	k.pass()
-	k.seen.Drained = true
-	k.pass()
+	k.reaches(powercycle.PoweringOn)
 	if _, named := k.remediation().Annotations[mendv1.RecordAnnotation]; named || len(k.records()) > 0 {
 		t.Errorf("it names a record: %v", k.remediation().Annotations)
 	}
@@ -156,16 +151,13 @@ func TestAMovedRemediationKeepsItsRecord(t *testing.T) {
 	k.wantsRecord("before the move")
 	moved := k.remediation()
 	k.edit(func(r *mendv1.HostRemediation) { r.Finalizers = nil })
-	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
-		t.Fatal(err)
-	}
+	k.deletes(k.remediation())
 	moved.UID, moved.ResourceVersion = "another-uid", ""
 	m := k.machine(t.Context())
 	m.UID, m.ResourceVersion = "another-machine", ""
 	moved.OwnerReferences[0].UID = m.UID
-	if err := errors.Join(k.client.Delete(t.Context(), k.machine(t.Context())), k.client.Create(t.Context(), m), k.client.Create(t.Context(), moved)); err != nil {
-		t.Fatal(err)
-	}
+	k.deletes(k.machine(t.Context()))
+	k.creates(m, moved)
 	k.r.written.Forget(k.key)
 	k.pass()
 	k.wait(time.Hour)
@@ -217,16 +209,8 @@ func TestARecordSaysWhatAsked(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			k := fixtureOf(t, tc.change).recording()
 			k.obeys()
-			m := k.machine(t.Context())
-			m.Labels = map[string]string{"pool": "a"}
-			if err := k.client.Update(t.Context(), m); err != nil {
-				t.Fatal(err)
-			}
-			for _, check := range tc.checks {
-				if err := k.client.Create(t.Context(), check); err != nil {
-					t.Fatal(err)
-				}
-			}
+			k.edits("m", func(m *clusterv1.Machine) { m.Labels = map[string]string{"pool": "a"} })
+			k.creates(tc.checks...)
 			k.pass()
 			k.wantsRecord("when it has begun")
 			if diff := cmp.Diff(tc.want, k.records()[0].Spec.Requester); diff != "" {

@@ -107,12 +107,8 @@ func TestANodeIsNotWatchedForARemediationThatIsGone(t *testing.T) {
 	for name, gone := range map[string]func(*fixture){
 		"its finalizer was removed by hand": func(k *fixture) {
 			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = nil })
-			if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-				t.Fatal(err)
-			}
+			k.deletes(k.remediation())
+			k.reconciles()
 		},
 		"another controller acts on its kind": func(k *fixture) { k.r.Serve(false) },
 	} {
@@ -214,9 +210,7 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}
 	k.expects(powersOff, fences)
-	k.pass()
-	k.power(false)
-	k.pass()
+	k.reaches(powercycle.MovingWorkload)
 	policy := policyOf(nil, 0)
 	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
 	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
@@ -232,9 +226,7 @@ func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.
 	k.reaches(powercycle.MovingWorkload)
 	k.host.Annotations = map[string]string{infrav1.RebootAnnotation + "/another": ""}
 	k.pass()
-	if err := k.client.Delete(t.Context(), k.remediation()); err != nil {
-		t.Fatal(err)
-	}
+	k.deletes(k.remediation())
 	status, record := k.pass(), remediation.Remembered(k.remediation())
 	if status.Step != string(powercycle.Ended) || !strings.Contains(status.Message, "waiting for the workload to leave the node") {
 		t.Errorf("in %s: %s", status.Step, status.Message)
@@ -244,9 +236,7 @@ func TestANodeStaysFencedWhileItsHostIsOffAlsoWhenItsRemediationEnds(t *testing.
 	}
 	k.seen.Drained = true
 	k.expects(unfences)
-	if _, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: k.key}); err != nil {
-		t.Fatal(err)
-	}
+	k.reconciles()
 }
 
 func mustWrap(rem *mendv1.HostRemediation) remediation.Object {

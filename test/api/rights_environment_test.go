@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/envtest/komega"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -64,11 +65,8 @@ func installEverything(ctx context.Context) {
 	for _, o := range suite.Manifest(filepath.Join("..", "e2e", "nodes", "testdata", "self-node-remediator.yaml")) {
 		Expect(here.Create(ctx, o)).To(Succeed())
 	}
-	Eventually(func() ([]rbacv1.PolicyRule, error) {
-		collected := &rbacv1.ClusterRole{}
-		err := here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, collected)
-		return collected.Rules, err
-	}).ShouldNot(BeEmpty())
+	collected := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kubemend-ext-remediation"}}
+	Eventually(as(ctx, collected)).ShouldNot(HaveField("Rules", BeEmpty()))
 	_, provider = suite.Hardware(plane.Config())
 	metal.Plane = plane
 	metal.Build(ctx, here, provider)
@@ -136,7 +134,12 @@ func theirs() client.Object {
 	return t
 }
 
-// requested waits for a request.
+// as reads an object as it is.
+func as(ctx context.Context, object client.Object) func() (client.Object, error) {
+	return komega.New(here).WithContext(ctx).Object(object)
+}
+
+// requested waits until an object is there.
 func requested(ctx context.Context, request client.Object, where, name string) {
 	GinkgoHelper()
 	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: where, Name: name}, request) }).Should(Succeed())

@@ -39,11 +39,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("leads, makes the default check, and authorizes readers of its metrics", func(ctx SpecContext) {
 		startManager(ctx, "--default-node-health-check-template="+agent.Kind+"Template.v1alpha1."+agent.Group+"/default/"+agentTemplate)
 		Expect(builders.Apply(ctx, here, withKind(ours()), withKind(theirs()))).To(Succeed())
-		Eventually(func() error {
-			return here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}, &coordinationv1.Lease{})
-		}).Should(Succeed())
+		requested(ctx, &coordinationv1.Lease{}, rig.Namespace, managerlease.LeaderLeaseName)
 		byDefault := &nhcv1.NodeHealthCheck{}
-		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Name: "nhc-worker-default"}, byDefault) }).Should(Succeed())
+		requested(ctx, byDefault, "", "nhc-worker-default")
 		Expect(here.Delete(ctx, byDefault)).To(Succeed())
 		Eventually(asked(ctx, nil)).Should(Equal(http.StatusUnauthorized))
 		reader := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "reader"}}
@@ -109,10 +107,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}}}
 		request.Spec.Strategy = builders.HostStrategy(strategy)
 		Expect(here.Create(ctx, request)).To(Succeed())
-		Eventually(func() (string, error) {
-			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)
-			return request.Status.Step, err
-		}).Should(Equal("Succeeded"))
+		Eventually(as(ctx, request)).Should(HaveField("Status.Step", "Succeeded"))
 		Expect(here.Delete(ctx, request)).To(Succeed())
 		gone(ctx, request)
 		metal.AllWell(ctx)
@@ -128,10 +123,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}}}
 		request.Spec.Strategy = builders.HostStrategy(strategy)
 		Expect(here.Create(ctx, request)).To(Succeed())
-		Eventually(func() ([]metav1.Condition, error) {
-			err := here.Get(ctx, client.ObjectKeyFromObject(request), request)
-			return request.Status.Conditions, err
-		}).ShouldNot(BeEmpty())
+		Eventually(as(ctx, request)).ShouldNot(HaveField("Status.Conditions", BeEmpty()))
 		Expect(here.Delete(ctx, request)).To(Succeed())
 		gone(ctx, request)
 		Expect(here.Delete(ctx, machine)).To(Succeed())
@@ -165,11 +157,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 		By("taking a confirmation off")
 		annotate(ctx, "third", nhcv1.ConfirmedHealthyAnnotation, "yes")
-		Eventually(func() map[string]string {
-			node := &corev1.Node{}
-			Expect(here.Get(ctx, client.ObjectKey{Name: "third"}, node)).To(Succeed())
-			return node.Annotations
-		}).ShouldNot(HaveKey(nhcv1.ConfirmedHealthyAnnotation))
+		third := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "third"}}
+		Eventually(as(ctx, third)).ShouldNot(HaveField("Annotations", HaveKey(nhcv1.ConfirmedHealthyAnnotation)))
 		Eventually(leases(ctx)).Should(BeEmpty())
 		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
 		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check that they name")
@@ -231,10 +220,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		label(`"act"`)
 		check := checked(ctx, "by-label", func(check *clusterv1.MachineHealthCheck) { check.Annotations = nil })
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
-		Eventually(func() (map[string]string, error) {
-			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
-			return check.Annotations, err
-		}).Should(HaveKeyWithValue(mendv1.ClaimedByAnnotation, "Namespace"))
+		Eventually(as(ctx, check)).Should(HaveField("Annotations", HaveKeyWithValue(mendv1.ClaimedByAnnotation, "Namespace")))
 		label("null")
 	}, SpecTimeout(specPatience))
 
@@ -247,10 +233,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		GinkgoT().Setenv("POD_UID", "kubemend")
 		check := checked(ctx, "given-back")
 		startManager(ctx, "--teardown")
-		Eventually(func() (map[string]string, error) {
-			err := here.Get(ctx, client.ObjectKeyFromObject(check), check)
-			return check.Annotations, err
-		}).ShouldNot(HaveKey(clusterv1.PausedAnnotation))
+		Eventually(as(ctx, check)).ShouldNot(HaveField("Annotations", HaveKey(clusterv1.PausedAnnotation)))
 		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew after a while, and the pod's a while later")
 		leases := []string{managerlease.LeaderLeaseName, managerlease.LeaseName}
 		Eventually(func(g Gomega) {

@@ -5,113 +5,55 @@ package badinput
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/golden"
 	"github.com/kubemend/kubemend/test/schemas"
 )
 
+// The tables of the page are those of the tests.
 func TestBadInputsAreDocumented(t *testing.T) {
-	var b strings.Builder
-	b.WriteString(documentHead)
-	var rows [][]string
+	var manifests, machineChecks, marks, records [][]string
 	for _, row := range schemas.Manifests {
-		rows = append(rows, []string{row.Kind, row.Field, written(row.Value), row.Says})
+		manifests = append(manifests, []string{row.Kind, row.Field, written(row.Value), row.Says})
 	}
-	table(&b, rows, 2)
-	b.WriteString(checksHead)
-	rows = nil
 	for _, row := range checks {
-		rows = append(rows, []string{row.field, written(row.value), row.condition + "=False/" + row.reason, row.says})
+		machineChecks = append(machineChecks, []string{row.field, written(row.value), row.condition + "=False/" + row.reason, row.says})
 	}
-	table(&b, rows, 1)
-	b.WriteString(annotationsHead)
-	rows = nil
 	for _, row := range annotations {
-		rows = append(rows, []string{row.kind, row.key, written(row.value), row.says, map[bool]string{true: "yes", false: "no"}[row.remediated]})
+		remediated := map[bool]string{true: "yes", false: "no"}[row.remediated]
+		marks = append(marks, []string{row.kind, row.key, written(row.value), row.says, remediated})
 	}
-	table(&b, rows, 2)
-	b.WriteString(memoriesHead)
-	rows = nil
 	for _, row := range memories {
-		rows = append(rows, []string{row.key, written(row.value), row.says})
+		records = append(records, []string{row.key, written(row.value), row.says})
 	}
-	table(&b, rows, 1)
-	b.WriteString(kubeconfigsHead)
+	const page = "../../docs/reference/bad-input.md"
+	golden.Section(t, page, "manifests", table(2, []string{"kind", "field", "value", "message"}, manifests))
+	golden.Section(t, page, "checks", table(1, []string{"field", "value", "condition", "message"}, machineChecks))
+	golden.Section(t, page, "annotations", table(2, []string{"of a", "annotation", "value", "message", "remediated"}, marks))
+	golden.Section(t, page, "memories", table(1, []string{"annotation", "value", "message"}, records))
+	var configs strings.Builder
+	configs.WriteString(table(0, []string{"content", "message"}, nil))
 	for _, row := range kubeconfigs {
-		fmt.Fprintf(&b, "| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refusedKubeconfig))
+		fmt.Fprintf(&configs, "| %s | `%s` |\n", row.what, strings.TrimPrefix(row.says, refused))
 	}
-	b.WriteString(flagsHead)
-	golden.Compare(t, "../../docs/reference/bad-input.md", b.String())
-	if all := len(schemas.Manifests) + len(checks) + len(annotations) + len(memories) + len(kubeconfigs) + len(flags); all < 60 {
-		t.Errorf("there are %d rows, want 60 at least", all)
-	}
+	golden.Section(t, page, "kubeconfigs", configs.String())
 }
 
-// What the page says above its tables. Every refusal of a kubeconfig begins with refusedKubeconfig, which the page says once.
-const (
-	documentHead = `# Bad input
-
-What kubemend does about a wrong value. ` + "`test/badinput`" + ` tries each, and
-` + "`make generate`" + ` writes this page. A wrong value blocks nothing else, and its correction needs no
-restart.
-
-## Manifests that the API server refuses
-
-The CustomResourceDefinitions refuse them, without a webhook.
-
-| kind | field | value | message |
-|---|---|---|---|
-`
-	checksHead = `
-## MachineHealthChecks
-
-Cluster API's webhook refuses some of these as well. Otherwise a condition of the check shows them.
-
-| field | value | condition | message |
-|---|---|---|---|
-`
-	annotationsHead = `
-## Annotations that mean the same whatever their value
-
-Cluster API defines them so. ` + "`kubectl mend explain`" + ` prints the message.
-
-| of a | annotation | value | message | remediated |
-|---|---|---|---|---|
-`
-	memoriesHead = `
-## The memory of a HostRemediation
-
-Only kubemend writes it; [a policy](../security.md#what-a-remediation-remembers) keeps others from it.
-A remediation with an unreadable memory fails, because starting over could repeat every step.
-kubemend leaves its host alone, and the next remediation of the machine starts.
-
-| annotation | value | message |
-|---|---|---|
-`
-	kubeconfigsHead = `
-## Kubeconfigs
-
-In the Secret ` + "`<cluster>-kubeconfig`" + `. The check reports
-` + "`WorkloadClusterReachable=False/KubeconfigRefused`" + `, its nodes are unknown, and an event is on the
-Cluster. ` + "`kubectl mend`" + ` refuses the same. Each message begins with "the kubeconfig is refused".
-
-| content | message |
-|---|---|
-`
-	flagsHead = `
-## Flags
-
-The program ends at once, with an exit code other than 0. The message has the flag, the value and what
-is expected, such as ` + "`--sync-period 0s: must be more than 0`" + `.
-`
-	refusedKubeconfig = "the kubeconfig is refused: "
-)
-
-// table writes rows, of code. Those that follow one another and differ in the cell of values alone are one row.
-func table(b *strings.Builder, rows [][]string, values int) {
+// table is one with these columns, and rows of code. Those that follow one another and differ in the cell of values alone are one row.
+func table(values int, columns []string, rows [][]string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
 	for i := 0; i < len(rows); {
 		cells := make([]string, len(rows[i]))
 		for c, cell := range rows[i] {
@@ -121,9 +63,10 @@ func table(b *strings.Builder, rows [][]string, values int) {
 		for ; next < len(rows) && sameBut(values, rows[i], rows[next]); next++ {
 			cells[values] += ", " + code(rows[next][values])
 		}
-		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+		fmt.Fprintf(&b, "| %s |\n", strings.Join(cells, " | "))
 		i = next
 	}
+	return b.String()
 }
 
 // sameBut says whether two rows differ in the cell of values at most.
@@ -148,4 +91,180 @@ func written(value any) string {
 		return fmt.Sprint(value)
 	}
 	return string(text)
+}
+
+// annotation is one of a Machine, or of its MachineHealthCheck, that a person writes, with a value that may not do what they meant by it.
+type annotation struct {
+	kind, key, value string
+	// says is what the check says of it, or of the Machine, as `kubectl mend explain` prints it.
+	says string
+	// remediated is whether the machine is, with it.
+	remediated bool
+}
+
+var annotations = []annotation{
+	{"Machine", clusterv1.MachineSkipRemediationAnnotation, "", "The machine has the annotation cluster.x-k8s.io/skip-remediation", false},
+	{"Machine", clusterv1.MachineSkipRemediationAnnotation, "false", "The machine has the annotation cluster.x-k8s.io/skip-remediation", false},
+	{"Machine", clusterv1.PausedAnnotation, "false", "The machine has the annotation cluster.x-k8s.io/paused", false},
+	{"Machine", clusterv1.PausedAnnotation, "kubemend", "The machine has the annotation cluster.x-k8s.io/paused", false},
+	{"Machine", clusterv1.RemediateMachineAnnotation, "false", "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
+	{"Machine", clusterv1.RemediateMachineAnnotation, "tomorrow", "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
+	{"MachineHealthCheck", clusterv1.PausedAnnotation, "", `The check has the annotation cluster.x-k8s.io/paused: ""`, false},
+	{"MachineHealthCheck", clusterv1.PausedAnnotation, "false", `The check has the annotation cluster.x-k8s.io/paused: "false"`, false},
+	{"MachineHealthCheck", clusterv1.PausedAnnotation, "Kubemend",
+		`The check has the annotation cluster.x-k8s.io/paused: "Kubemend", which pauses it for all; "kubemend" claims it`, false},
+	{"MachineHealthCheck", clusterv1.PausedAnnotation, " kubemend",
+		`The check has the annotation cluster.x-k8s.io/paused: " kubemend", which pauses it for all; "kubemend" claims it`, false},
+}
+
+func TestAnAnnotationIsReportedWhateverItsValueUntilItIsRemoved(t *testing.T) {
+	for _, row := range annotations {
+		t.Run(row.kind+" "+row.key+" "+written(row.value), func(t *testing.T) {
+			f := newFixture(t)
+			f.annotate("Machine", clusterv1.RemediateMachineAnnotation, nil)
+			if !row.remediated {
+				f.annotate("Machine", clusterv1.RemediateMachineAnnotation, new(string))
+			}
+			f.annotate(row.kind, row.key, &row.value)
+			for range 2 {
+				f.reconcile("bad")
+				f.reconcile("good")
+			}
+			if f.asked("bad") != row.remediated || !f.asked("good") {
+				t.Errorf("remediated: the machine %t, that of another check %t; want %t and true", f.asked("bad"), f.asked("good"), row.remediated)
+			}
+			if said := f.said("bad"); !strings.Contains(said, row.says) {
+				t.Errorf("it is said:\n%s\nwant %s", said, row.says)
+			}
+			if row.remediated {
+				return // an owner remediation request of a machine is not removed
+			}
+			f.annotate(row.kind, row.key, nil)
+			f.reconcile("bad")
+			if !f.asked("bad") {
+				t.Errorf("without the annotation the machine is not remediated: %s", f.said("bad"))
+			}
+		})
+	}
+}
+
+// annotate sets an annotation of the object of that kind with the name bad, or removes it if the value is nil.
+func (f *fixture) annotate(kind, key string, value *string) {
+	f.t.Helper()
+	var obj client.Object = &clusterv1.Machine{}
+	if kind == "MachineHealthCheck" {
+		obj = &clusterv1.MachineHealthCheck{}
+	}
+	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "bad"}, obj); err != nil {
+		f.t.Fatal(err)
+	}
+	all := map[string]string{}
+	for k, v := range obj.GetAnnotations() {
+		all[k] = v
+	}
+	delete(all, key)
+	if value != nil {
+		all[key] = *value
+	}
+	obj.SetAnnotations(all)
+	if err := f.api.Update(f.t.Context(), obj); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// said is all that a check says of itself and of its machine, as `kubectl mend explain` asks it.
+func (f *fixture) said(check string) string {
+	f.t.Helper()
+	is, err := f.Explain(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, f.clock.Now())
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	said := []string{is.ModeMessage, is.Message}
+	for _, target := range is.Targets {
+		said = append(said, target.Skipped)
+		for _, finding := range target.Findings {
+			said = append(said, finding.Message)
+		}
+	}
+	for _, c := range is.Conditions {
+		if c.Status != metav1.ConditionTrue {
+			said = append(said, c.Message)
+		}
+	}
+	return strings.Join(said, "\n")
+}
+
+// memory is an annotation of a HostRemediation that kubemend alone writes, with a value that it would not.
+type memory struct{ key, value, says string }
+
+const unreadable = "metadata.annotations[" + mendv1.PowerCycleAnnotation + "]: expected what kubemend wrote there"
+
+var memories = []memory{
+	{mendv1.PowerCycleAnnotation, "", unreadable},
+	{mendv1.PowerCycleAnnotation, "{", unreadable},
+	{mendv1.PowerCycleAnnotation, "[]", unreadable},
+	{mendv1.PowerCycleAnnotation, `"Ended"`, unreadable},
+	{mendv1.PowerCycleAnnotation, `{"state":7}`, unreadable},
+	{mendv1.PowerCycleAnnotation, `{"attempt":"two"}`, unreadable},
+	{mendv1.PowerCycleAnnotation, `{"since":"yesterday"}`, unreadable},
+}
+
+func TestAnUnreadableMemoryIsAnErrorThatNamesTheAnnotation(t *testing.T) {
+	for _, row := range memories {
+		t.Run(row.value, func(t *testing.T) {
+			rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{row.key: row.value}}}
+			if _, err := remediation.RecordOf(rem); err == nil || !strings.Contains(err.Error(), row.says) {
+				t.Errorf("got %v; want %s", err, row.says)
+			}
+		})
+	}
+}
+
+// kubeconfig is one that is refused.
+type kubeconfig struct{ what, content, says string }
+
+const refused = "the kubeconfig is refused: "
+
+var kubeconfigs = []kubeconfig{
+	{"a text that is no YAML", "{", refused + "it is no kubeconfig: it cannot be parsed"},
+	{"another kind of object", "apiVersion: v1\nkind: Pod\n", refused + "it is no kubeconfig: it cannot be parsed"},
+	{"a user with a token in a file", with("", "tokenFile: /var/run/secrets/kubernetes.io/serviceaccount/token"),
+		refused + "users[u].user.tokenFile names a file, which would be read where this runs"},
+	{"a user with a certificate in a file", with("", "client-certificate: /tls.crt"),
+		refused + "users[u].user.client-certificate names a file, which would be read where this runs"},
+	{"a user with a key in a file", with("", "client-key: /tls.key"), refused + "users[u].user.client-key names a file, which would be read where this runs"},
+	{"a user whose token a program gives", with("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}"),
+		refused + "users[u].user.exec names a program, which would be run where this runs"},
+	{"a user of an auth provider", with("", "auth-provider: {name: gcp}"), refused + "users[u].user.auth-provider names a program, which would be run where this runs"},
+	{"a CA in a file", with("certificate-authority: /ca.crt", ""), refused + "clusters[c].cluster.certificate-authority names a file, which would be read where this runs"},
+	{"a proxy", with("proxy-url: 'http://192.0.2.2'", ""), refused + "clusters[c].cluster.proxy-url names a proxy, which would be asked from where this runs"},
+	{"a server of another scheme", strings.Replace(with("", ""), "https:", "workload:", 1), refused + "clusters[c].cluster.server names neither an https nor an http address"},
+	{"a CA that is no certificate", with("certificate-authority-data: bm8=", ""), refused + "clusters[c].cluster.certificate-authority-data has no certificate in PEM"},
+	{"a CA, and that it does not matter", with("certificate-authority-data: bm8=\n    insecure-skip-tls-verify: true", ""),
+		refused + "clusters[c].cluster.insecure-skip-tls-verify cannot be set with certificate-authority-data"},
+	{"a certificate of a user that is none", with("", "client-certificate-data: bm8=\n    client-key-data: bm8="),
+		refused + "users[u].user.client-certificate-data and client-key-data are no certificate with its key, in PEM"},
+	{"nothing", "", refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
+	{"a current context that is not there", strings.Replace(with("", ""), "current-context: x", "current-context: other", 1),
+		refused + "current-context does not lead to a cluster with a server and to a user with one way to log in"},
+}
+
+// with is a kubeconfig with one more entry of its cluster, and one of its user.
+func with(cluster, user string) string {
+	return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n  cluster:\n" +
+		"    server: https://192.0.2.1\n    " + cluster + "\nusers:\n- name: u\n  user:\n    username: u\n    " + user + "\n"
+}
+
+func TestAKubeconfigIsRefusedWithTheNameOfItsEntry(t *testing.T) {
+	if _, err := workload.RESTConfig([]byte(with("", ""))); err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range kubeconfigs {
+		t.Run(row.what, func(t *testing.T) {
+			var why *workload.RefusedError
+			if _, err := workload.RESTConfig([]byte(row.content)); !errors.As(err, &why) || why.Error() != row.says {
+				t.Errorf("got %v; want %s", err, row.says)
+			}
+		})
+	}
 }

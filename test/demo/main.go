@@ -10,16 +10,21 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/kubemend/kubemend/test/simulator"
 )
 
 const (
@@ -70,4 +75,117 @@ func perform(ctx context.Context, n *narrator) int {
 		code = max(code, failed)
 	}
 	return code
+}
+
+const commands = `Commands: stop <machine>...     stop kubelets; the power of their hosts stays on
+          start <machine>...    start kubelets again
+          quit                  (or Ctrl-C) stop everything`
+
+const guide = `In another terminal:
+
+  export KUBECONFIG=%[1]s
+
+Inspect, after "make build":
+
+  bin/kubectl-mend status
+  bin/kubectl-mend explain machine/NAME
+  kubectl get machinehealthchecks,machinesets,machines,baremetalhosts,nodes,pods
+  kubectl get hostremediations --watch
+  kubectl describe machinehealthcheck %[2]s
+  kubectl events --watch
+  kubectl get volumeattachments --watch
+  curl -s %[3]s | grep ^kubemend_
+  less +F %[4]s
+
+Try this, with the name of a machine, which is also that of its node, for NAME:
+
+  kubectl annotate machine NAME cluster.x-k8s.io/remediate-machine=    (remediated now)
+  kubectl annotate machine NAME cluster.x-k8s.io/skip-remediation=     (left alone)
+  kubectl edit machinehealthcheck %[2]s
+  kubectl delete node NAME                                             (unhealthy at once)
+
+%[5]s
+`
+
+// keep leaves everything running until the user quits.
+func (s *environment) keep(ctx context.Context, in io.Reader) {
+	if s.manager == nil {
+		return // it did not get that far
+	}
+	s.narrator.heading("Everything keeps running", "Changes are still printed here, with the time since the last stop.")
+	s.narrator.note(guide, s.plane.KubeconfigFile(), checkName, s.manager.Metrics, s.manager.Log, commands)
+	typed := linesOf(ctx, in)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case line, more := <-typed:
+			switch {
+			case !more:
+				typed = nil // no more commands; Ctrl-C still works
+			case line == "quit":
+				return
+			default:
+				if err := s.obey(strings.Fields(line)); err != nil {
+					s.narrator.note("%v", err)
+				}
+			}
+		}
+	}
+}
+
+// linesOf are the lines that come in, until the context ends or there are no more.
+func linesOf(ctx context.Context, in io.Reader) <-chan string {
+	typed := make(chan string)
+	go func() {
+		defer close(typed)
+		for lines := bufio.NewScanner(in); lines.Scan(); {
+			select {
+			case typed <- strings.TrimSpace(lines.Text()):
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return typed
+}
+
+func (s *environment) obey(words []string) error {
+	switch {
+	case len(words) == 0:
+		return nil
+	case len(words) > 1 && words[0] == "stop":
+		s.narrator.countFrom(time.Now())
+		return s.eachKubelet(words[1:], (*simulator.Kubelet).Stop)
+	case len(words) > 1 && words[0] == "start":
+		for _, machine := range words[1:] {
+			host, err := s.host(machine)
+			if err != nil {
+				return err
+			}
+			// The kubelet of a host that is off waits for its next boot.
+			if kubelet := host.Kubelet(); kubelet != nil && host.Powered() {
+				kubelet.Start()
+			}
+		}
+		return nil
+	}
+	return fmt.Errorf("%q is not a command.\n%s", strings.Join(words, " "), commands)
+}
+
+// logLines is how many lines of the manager's log are shown.
+const logLines = 25
+
+// showWhy shows the last lines of the manager's log. With KEEP=1 the objects are there to look at.
+func (s *environment) showWhy() {
+	if s.manager == nil {
+		return
+	}
+	content, err := os.ReadFile(s.manager.Log)
+	if err != nil {
+		s.narrator.note("The manager's log cannot be read: %v", err)
+		return
+	}
+	last := strings.Split(strings.TrimSpace(string(content)), "\n")
+	s.narrator.note("\nThe last lines of the manager's log:\n\n%s", strings.Join(last[max(0, len(last)-logLines):], "\n"))
 }

@@ -122,7 +122,6 @@ const patience = 4 * time.Minute
 
 // expectation is an observation that has to come.
 type expectation struct {
-	text string
 	fact fact
 	// each are the names of the objects of which it is to be seen; without them any object will do.
 	each []string
@@ -187,7 +186,7 @@ func (r *record) await(ctx context.Context, e expectation) (int, error) {
 			if ctx.Err() != nil {
 				return position, ctx.Err()
 			}
-			return position, fmt.Errorf("not observed within %s: %s %q", patience, e.text, missing)
+			return position, fmt.Errorf("not observed within %s: %s %q", patience, e.fact, missing)
 		}
 	}
 }

@@ -84,8 +84,8 @@ func (s *environment) startWorkload(ctx context.Context) (string, error) {
 	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
 	var node string
 	err := s.inAnyOrder(ctx,
-		expectation{text: "the volume is attached", fact: volumeAttached},
-		expectation{text: "the pod runs", fact: podRuns, where: func(seen observation) bool {
+		expectation{fact: volumeAttached},
+		expectation{fact: podRuns, where: func(seen observation) bool {
 			node = seen.about
 			return true
 		}},
@@ -108,29 +108,23 @@ func (s *environment) checkReboots(ctx context.Context) error {
 	if err := builders.Apply(ctx, s.here, template, check); err != nil {
 		return err
 	}
-	return s.inOrder(ctx, expectation{text: "the check uses the template", fact: templateUsed})
+	return s.inOrder(ctx, expectation{fact: templateUsed})
 }
 
 // requested expects a machine to be found unhealthy, and a remediation that takes its first attempt.
 func (s *environment) requested(ctx context.Context, lost origin) error {
 	each := []string{lost.machine}
 	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
-		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: each},
-		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact, each: each},
+		expectation{fact: nodeUnknown, each: each},
+		expectation{fact: pendingFact, each: each},
 	); err != nil {
 		return err
 	}
 	defer s.rewind()() // the host is asked to be off before the remediation says that its attempt has begun
 	return s.inAnyOrder(ctx,
-		expectation{
-			text: "kubemend finds the machine unhealthy", fact: machineFailed, each: each,
-			where: func(seen observation) bool { return seen.by == kubemend },
-		},
-		expectation{
-			text: "the check makes a HostRemediation", fact: requestMade, each: each,
-			where: func(seen observation) bool { return seen.by == kubemend },
-		},
-		expectation{text: "an attempt begins", fact: attemptBegun, each: each},
+		expectation{fact: machineFailed, each: each, where: func(seen observation) bool { return seen.by == kubemend }},
+		expectation{fact: requestMade, each: each, where: func(seen observation) bool { return seen.by == kubemend }},
+		expectation{fact: attemptBegun, each: each},
 	)
 }
 
@@ -138,12 +132,12 @@ func (s *environment) requested(ctx context.Context, lost origin) error {
 // may be late.
 func (s *environment) poweredOff(ctx context.Context, lost origin) error {
 	host := []string{lost.host.Key().Name}
-	if err := s.inOrder(ctx, expectation{text: "the host is requested to be off", fact: offAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{fact: offAsked, each: host}); err != nil {
 		return err
 	}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the host is off", fact: hostOff, each: host},
-		expectation{text: "the node gets the out-of-service taint", fact: nodeFenced, each: []string{lost.machine}},
+		expectation{fact: hostOff, each: host},
+		expectation{fact: nodeFenced, each: []string{lost.machine}},
 	)
 }
 
@@ -152,10 +146,10 @@ func (s *environment) moved(ctx context.Context, lost origin) error {
 	each := []string{lost.machine}
 	theirs := func(seen observation) bool { return seen.by == controllerManager }
 	if err := s.inAnyOrder(ctx,
-		expectation{text: "kube-controller-manager evicts the pod", fact: podEvicted, each: each, where: theirs},
-		expectation{text: "kube-controller-manager removes the pod", fact: podGone, each: each, where: theirs},
-		expectation{text: "kube-controller-manager deletes the VolumeAttachment", fact: volumeToDetach, each: each, where: theirs},
-		expectation{text: "the volume is detached", fact: volumeDetached, each: each},
+		expectation{fact: podEvicted, each: each, where: theirs},
+		expectation{fact: podGone, each: each, where: theirs},
+		expectation{fact: volumeToDetach, each: each, where: theirs},
+		expectation{fact: volumeDetached, each: each},
 	); err != nil {
 		return err
 	}
@@ -169,24 +163,24 @@ func (s *environment) moved(ctx context.Context, lost origin) error {
 	back()
 	other := func(seen observation) bool { return seen.about != lost.machine }
 	return s.inAnyOrder(ctx,
-		expectation{text: "kubemend reports that the workload has moved", fact: workloadMoved, each: each},
-		expectation{text: "the volume is attached to another node", fact: volumeAttached, where: other},
-		expectation{text: "the new pod runs on another node", fact: podRuns, where: other},
+		expectation{fact: workloadMoved, each: each},
+		expectation{fact: volumeAttached, where: other},
+		expectation{fact: podRuns, where: other},
 	)
 }
 
 // poweredOn expects the host to be released and to be on, and then its node to be free again.
 func (s *environment) poweredOn(ctx context.Context, lost origin) error {
 	host, each := []string{lost.host.Key().Name}, []string{lost.machine}
-	if err := s.inOrder(ctx, expectation{text: "the host is released", fact: onAsked, each: host}); err != nil {
+	if err := s.inOrder(ctx, expectation{fact: onAsked, each: host}); err != nil {
 		return err
 	}
 	defer s.rewind()() // the kubelet need not wait for the taint to go
 	// The taint goes after the host is on, but the two are seen by two watches, of which either may be late.
 	return s.inAnyOrder(ctx,
-		expectation{text: "the host is on", fact: hostOn, each: host},
-		expectation{text: "the taint is removed", fact: nodeUnfenced, each: each},
-		expectation{text: "kubemend waits for the machine", fact: bootAwaited, each: each},
+		expectation{fact: hostOn, each: host},
+		expectation{fact: nodeUnfenced, each: each},
+		expectation{fact: bootAwaited, each: each},
 	)
 }
 
@@ -194,9 +188,9 @@ func (s *environment) poweredOn(ctx context.Context, lost origin) error {
 func (s *environment) recovers(ctx context.Context, lost string) error {
 	each := []string{lost}
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Node is Ready", fact: nodeReady, each: each},
-		expectation{text: "the machine is healthy", fact: machineHealthy, each: each},
-		expectation{text: "the HostRemediation is gone", fact: requestGone, each: each},
+		expectation{fact: nodeReady, each: each},
+		expectation{fact: machineHealthy, each: each},
+		expectation{fact: requestGone, each: each},
 		allHealthy(),
 	)
 }

@@ -71,21 +71,15 @@ func opening(ctx context.Context, s *environment) error {
 		return err
 	}
 	return s.inAnyOrder(ctx,
-		expectation{
-			text: "Cluster API core skips the check", fact: coreSkips,
-			where: func(seen observation) bool { return seen.by == clusterAPI },
-		},
-		expectation{text: "kubemend finds each worker healthy", fact: machineHealthy, each: names},
+		expectation{fact: coreSkips, where: func(seen observation) bool { return seen.by == clusterAPI }},
+		expectation{fact: machineHealthy, each: names},
 		allHealthy(),
 	)
 }
 
 // allHealthy expects the check to find all workers healthy.
 func allHealthy() expectation {
-	return expectation{
-		text: "all workers are healthy", fact: counted,
-		where: func(seen observation) bool { return seen.number == workers && seen.of == workers },
-	}
+	return expectation{fact: counted, where: func(seen observation) bool { return seen.number == workers && seen.of == workers }}
 }
 
 // replace: a kubelet falls silent, and the machine is replaced by its MachineSet.
@@ -105,22 +99,22 @@ func replace(ctx context.Context, s *environment) error {
 
 	mine := func(seen observation) bool { return seen.by == kubemend }
 	if err := s.inAnyOrder(ctx, // they are seen by two watches, of which either may be late
-		expectation{text: "the Node becomes Unknown", fact: nodeUnknown, each: chosen},
-		expectation{text: "the machine is pending, and kubemend says until when", fact: pendingFact, each: chosen},
+		expectation{fact: nodeUnknown, each: chosen},
+		expectation{fact: pendingFact, each: chosen},
 	); err != nil {
 		return err
 	}
 	if err := s.inOrder(ctx,
-		expectation{text: "kubemend finds the machine unhealthy", fact: machineFailed, each: chosen, where: mine},
-		expectation{text: "kubemend requests owner remediation of the machine", fact: ownerRequested, each: chosen, where: mine},
-		expectation{text: "the MachineSet deletes the machine", fact: machineDeleting, each: chosen},
+		expectation{fact: machineFailed, each: chosen, where: mine},
+		expectation{fact: ownerRequested, each: chosen, where: mine},
+		expectation{fact: machineDeleting, each: chosen},
 	); err != nil {
 		return err
 	}
 	other := func(seen observation) bool { return seen.about != lost }
 	return s.inAnyOrder(ctx,
-		expectation{text: "the old machine is gone", fact: machineGone, each: chosen},
-		expectation{text: "a new machine runs", fact: machineRunning, where: other},
+		expectation{fact: machineGone, each: chosen},
+		expectation{fact: machineRunning, where: other},
 		allHealthy(),
 	)
 }
@@ -153,9 +147,9 @@ func shortCircuit(ctx context.Context, s *environment) error {
 	}
 	s.narrator.line(time.Now(), demo, "starts the three kubelets again")
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes are Ready again", fact: nodeReady, each: lost},
-		expectation{text: "the machines are healthy again", fact: machineHealthy, each: lost},
-		expectation{text: "remediation is allowed again", fact: allowedAgain},
+		expectation{fact: nodeReady, each: lost},
+		expectation{fact: machineHealthy, each: lost},
+		expectation{fact: allowedAgain},
 		allHealthy(),
 	)
 }
@@ -163,11 +157,11 @@ func shortCircuit(ctx context.Context, s *environment) error {
 // blocked expects the short-circuit, with its arithmetic.
 func (s *environment) blocked(ctx context.Context, lost []string) error {
 	return s.inAnyOrder(ctx,
-		expectation{text: "the Nodes become Unknown", fact: nodeUnknown, each: lost},
-		expectation{text: "the three machines are pending", fact: pendingFact, each: lost},
-		expectation{text: "the check is short-circuited", fact: shortCircuited},
-		expectation{text: "the machines are unhealthy", fact: machineFailed, each: lost},
-		expectation{text: "the event RemediationRestricted", fact: restrictedEvent},
+		expectation{fact: nodeUnknown, each: lost},
+		expectation{fact: pendingFact, each: lost},
+		expectation{fact: shortCircuited},
+		expectation{fact: machineFailed, each: lost},
+		expectation{fact: restrictedEvent},
 	)
 }
 

@@ -2,6 +2,7 @@ package fences
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
@@ -16,10 +17,16 @@ import (
 // taken is the word behind the fence of an output that is copied from a golden file of kubectl mend: golden=page/a-machine-within-its-timeout
 const taken = "golden="
 
-// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of the
-// narrow layout, another one that from its first line to its last one; and lines of three dots leave something out.
+// written are pages whose outputs other tests write.
+var written = map[string]string{
+	"docs/cli/claim.md":     "cmd/kubectl-mend/command/claim_docs_test.go",
+	"docs/cli/remediate.md": "cmd/kubectl-mend/command/byhand_docs_test.go",
+}
+
+// Outputs that name their golden file are written here, so that a change of the layout changes the pages. An empty block gets the whole of
+// the narrow layout, another one that from its first line to its last one; and lines of three dots leave something out. What kubemend does
+// not print is marked as a sample.
 func TestOutputsAreDocumented(t *testing.T) {
-	copied := 0
 	for _, page := range everyPage(t) {
 		all, err := Read(root, page)
 		if err != nil {
@@ -28,10 +35,15 @@ func TestOutputsAreDocumented(t *testing.T) {
 		text := strings.SplitAfter(content(t, page), "\n")
 		for _, b := range slices.Backward(all) {
 			at := slices.IndexFunc(b.Words, func(w string) bool { return strings.HasPrefix(w, taken) })
+			if b.Language == "" {
+				t.Errorf("%s: what is it? Write sh, yaml or text behind the fence", b.At())
+			}
 			if b.Language != "text" || at < 0 {
+				if b.Language == "text" && !b.Has(Sample) && written[page] == "" {
+					t.Errorf("%s: write text %sFILE/STORY behind the fence, or text %s", b.At(), taken, Sample)
+				}
 				continue
 			}
-			copied++
 			output, err := excerpt(layout(t, strings.TrimPrefix(b.Words[at], taken)), b.Text)
 			if err != nil {
 				t.Errorf("%s: %v", b.At(), err)
@@ -41,7 +53,6 @@ func TestOutputsAreDocumented(t *testing.T) {
 		}
 		golden.Compare(t, filepath.Join(root, page), strings.Join(text, ""))
 	}
-	t.Logf("%d outputs are copied", copied)
 }
 
 // excerpt is the part of an output that a block shows, as the output is now.
@@ -100,4 +111,75 @@ func layout(t *testing.T, name string) string {
 	}
 	_, first, _ := strings.Cut(sections[1], "\n")
 	return strings.TrimRight(first, "\n") + "\n"
+}
+
+// suiteOfPages runs the commands of the pages, and of the sections, that its files name.
+const suiteOfPages = "test/e2e"
+
+// Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages has no
+// commands but those that other suites run as well.
+func TestTheCommandsInThePagesAreRun(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, suiteOfPages, "*_test.go"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no suite of pages: %v", err)
+	}
+	var suite strings.Builder
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suite.Write(text)
+	}
+	for _, page := range everyPage(t) {
+		if strings.Contains(suite.String(), `"`+page+`"`) {
+			continue
+		}
+		for _, b := range blocks(t, page, "sh") {
+			if strings.Contains(suite.String(), `"`+Ref(page, b.Section)+`"`) {
+				continue
+			}
+			all, err := b.Commands()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, c := range all {
+				if !b.Has(NotRun) && runBy(c) == "" {
+					t.Errorf("%s:%d: no test runs %s: name the page in %s, or write sh %s behind the fence", page, c.Line, strings.Join(c.Words, " "), suiteOfPages, NotRun)
+				}
+			}
+		}
+	}
+}
+
+// runElsewhere are commands that other tests run, by how they begin.
+var runElsewhere = map[string]string{
+	"make demo":                                "test/demo",
+	"make test":                                "the pipeline",
+	"kubectl mend status":                      "test/e2e",
+	"kubectl mend explain":                     "test/e2e",
+	"kubectl mend simulate":                    "test/e2e",
+	"kubectl mend history":                     "test/e2e",
+	"kubectl mend record":                      "test/e2e",
+	"kubectl mend claim":                       "test/e2e",
+	"kubectl mend remediate":                   "cmd/kubectl-mend/command",
+	"kubectl mend reset":                       "cmd/kubectl-mend/command",
+	"kubectl mend release":                     "test/e2e",
+	"kubectl apply --server-side -k ":          "test/packages builds what is applied, test/api applies it",
+	"kubectl apply --server-side -f kubemend-": "test/api applies the files of a release",
+	"clusterctl generate yaml --from ":         "test/packages",
+	"clusterctl init --addon kubemend":         "test/api",
+	"clusterctl upgrade plan":                  "test/api",
+	"clusterctl upgrade apply --addon ":        "test/api",
+	"go test ":                                 "the pipeline",
+}
+
+func runBy(c Command) string {
+	line := strings.Join(c.Words, " ")
+	for begins, by := range runElsewhere {
+		if strings.HasPrefix(line, begins) {
+			return by
+		}
+	}
+	return ""
 }

@@ -97,14 +97,6 @@ func New(scheme *runtime.Scheme, clock *clocktesting.FakePassiveClock, kinds ...
 	return s
 }
 
-// Fork returns a server that has the same, and whose clock is another.
-func (s *Server) Fork(clock *clocktesting.FakePassiveClock) *Server {
-	return &Server{
-		Clock: clock, Default: s.Default, Reads: s.Reads, store: s.copied(), kinds: s.kinds, order: s.order, served: s.served,
-		version: s.version, born: s.born,
-	}
-}
-
 // Install makes the server serve a kind that it was made with.
 func (s *Server) Install(kind schema.GroupVersionKind) {
 	scope := meta.RESTScopeNamespace

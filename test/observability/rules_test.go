@@ -1,6 +1,7 @@
 package observability
 
 import (
+	"bytes"
 	"net/url"
 	"path/filepath"
 	"slices"
@@ -8,11 +9,14 @@ import (
 	"testing"
 	"time"
 
+	alertlabels "github.com/prometheus/alertmanager/pkg/labels"
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/common/promslog"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/rulefmt"
 	"github.com/prometheus/prometheus/promql/promqltest"
 	"github.com/prometheus/prometheus/rules"
+	"go.yaml.in/yaml/v3"
 )
 
 // story is what Prometheus has recorded, in the notation of its own tests, and when an alert begins to fire on that, and stops.
@@ -26,6 +30,21 @@ type story struct {
 	turns []time.Duration
 	// says is in what people read then.
 	says string
+}
+
+// fires is a story in which an alert begins to fire, stops, and so on after so many minutes. Its description has says in it.
+func fires(name string, turns []int, says string, recorded ...string) story {
+	s := story{name: name, recorded: recorded, says: says}
+	for _, minutes := range turns {
+		s.turns = append(s.turns, time.Duration(minutes)*time.Minute)
+	}
+	return s
+}
+
+// each is s with samples so far apart.
+func (s story) each(d time.Duration) story {
+	s.every = d
+	return s
 }
 
 // quiet is a story in which an alert never fires.
@@ -203,5 +222,102 @@ func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 		if !strings.Contains(page, line) {
 			t.Errorf("docs/monitoring.md lacks this line:\n%s", line)
 		}
+	}
+}
+
+// alertmanagerConfig is the part of Alertmanager's configuration that the example has. Its own package for that brings clients of a dozen
+// services along.
+type alertmanagerConfig struct {
+	Route     route        `yaml:"route"`
+	Inhibit   []inhibition `yaml:"inhibit_rules"`
+	Receivers []struct {
+		Name string `yaml:"name"`
+	} `yaml:"receivers"`
+}
+
+type route struct {
+	Receiver      string         `yaml:"receiver"`
+	Matchers      []string       `yaml:"matchers"`
+	GroupBy       []string       `yaml:"group_by"`
+	GroupWait     model.Duration `yaml:"group_wait"`
+	GroupInterval model.Duration `yaml:"group_interval"`
+	Routes        []route        `yaml:"routes"`
+}
+
+type inhibition struct {
+	Source []string `yaml:"source_matchers"`
+	Target []string `yaml:"target_matchers"`
+	Equal  []string `yaml:"equal"`
+}
+
+// matching parses matchers with Alertmanager's own parser.
+func matching(t *testing.T, matchers []string) alertlabels.Matchers {
+	t.Helper()
+	var all alertlabels.Matchers
+	for _, one := range matchers {
+		parsed, err := alertlabels.ParseMatchers(one)
+		if err != nil {
+			t.Fatalf("%s: %v", one, err)
+		}
+		all = append(all, parsed...)
+	}
+	return all
+}
+
+func exampleOfAlertmanager(t *testing.T) alertmanagerConfig {
+	t.Helper()
+	config, decoder := alertmanagerConfig{}, yaml.NewDecoder(bytes.NewReader(read(t, "docs", "examples", "alertmanager", "alertmanager.yml")))
+	decoder.KnownFields(true)
+	if err := decoder.Decode(&config); err != nil {
+		t.Fatal(err)
+	}
+	return config
+}
+
+func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
+	config := exampleOfAlertmanager(t)
+	inhibits := func(source string, r string, severity string) bool {
+		return slices.ContainsFunc(config.Inhibit, func(i inhibition) bool {
+			alert := func(name, severity string) model.LabelSet {
+				return model.LabelSet{"alertname": model.LabelValue(name), "severity": model.LabelValue(severity)}
+			}
+			return matching(t, i.Source).Matches(alert(source, "")) && matching(t, i.Target).Matches(alert(r, severity))
+		})
+	}
+	for _, r := range rulesOf(t) {
+		severity := r.Labels["severity"]
+		if inhibits(unreachable, r.Alert, severity) {
+			t.Errorf("an unreachable cluster inhibits %s, also while it is lost and found again; the rules do that", r.Alert)
+		}
+		if got := inhibits("KubemendNoLeader", r.Alert, severity); got != (severity == "warning") {
+			t.Errorf("a missing leader inhibits %s: %t", r.Alert, got)
+		}
+	}
+	if !inhibits(unreachable, "KubeNodeNotReady", "warning") {
+		t.Error("an unreachable cluster inhibits nothing of others")
+	}
+	for _, i := range config.Inhibit {
+		if matching(t, i.Source).Matches(model.LabelSet{"alertname": unreachable}) && !slices.Equal(i.Equal, []string{"namespace", "cluster"}) {
+			t.Errorf("the alert of a cluster inhibits those with the same %v; a cluster is its namespace and its name", i.Equal)
+		}
+	}
+}
+
+func TestTheExampleOfAlertmanagerHasTheReceiversThatItNames(t *testing.T) {
+	config := exampleOfAlertmanager(t)
+	receivers := map[string]bool{}
+	for _, receiver := range config.Receivers {
+		receivers[receiver.Name] = true
+	}
+	for _, r := range append(config.Route.Routes, config.Route) {
+		if !receivers[r.Receiver] {
+			t.Errorf("there is no receiver %q", r.Receiver)
+		}
+		matching(t, r.Matchers)
+	}
+	outage := model.LabelSet{"alertname": unreachable, "severity": "warning"}
+	first := slices.IndexFunc(config.Route.Routes, func(r route) bool { return matching(t, r.Matchers).Matches(outage) })
+	if first < 0 || !slices.Equal(config.Route.Routes[first].GroupBy, []string{"alertname"}) {
+		t.Error("clusters behind one uplink are not one message")
 	}
 }

@@ -102,17 +102,13 @@ var refusedV1Beta1 = []refused{
 func Remediations() []Row {
 	rows := rowsOf(Metal3V1Beta1, acceptedV1Beta1, refusedV1Beta1)
 	for _, k := range Current {
-		rows = slices.Concat(rows, rowsOf(k, acceptedNow, refusedNow), pathsOf(k))
+		rows = append(rows, rowsOf(k, acceptedNow, refusedNow)...)
 	}
 	rows = slices.Concat(rows, rowsOf(Metal3V1Beta2, nil, refusedOfMetal3), rowsOf(Host, acceptedOfHosts, nil))
 	for _, k := range append([]Kind{Metal3V1Beta1}, Current...) {
 		rows = append(rows, emptyTemplates(k)...)
 	}
 	return append(rows, Row{
-		Name:    "v1beta1 Metal3Remediation: the message names the field that is wrong",
-		Object:  Metal3V1Beta1.Object("a", `{"strategy":{"type":"Pray","retryLimit":1}}`),
-		Refused: `spec.strategy.type: Invalid value: is only supported remediation strategy`,
-	}, Row{
 		Name: "v1beta2 Metal3RemediationTemplate: an unknown field, if asked to be strict", Strict: true,
 		Object:  Metal3V1Beta2.Template().Object("a", `{"strategy":{"type":"Reboot","timeout":"300s"}}`),
 		Refused: `unknown field "spec.template.spec.strategy.timeout"`,
@@ -134,17 +130,6 @@ func rowsOf(k Kind, good []accepted, bad []refused) []Row {
 		}
 	}
 	return rows
-}
-
-func pathsOf(k Kind) []Row {
-	return []Row{{
-		Name: k.String() + ": the message names the field that is wrong", Object: k.Object("a", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`),
-		Refused: `spec.strategy.timeoutSeconds: Invalid value: min duration is 100 seconds`,
-	}, {
-		Name:    k.Template().String() + ": the message names the field that is wrong",
-		Object:  k.Template().Object("a", `{"strategy":{"type":"Reboot","retryLimit":-1}}`),
-		Refused: `spec.template.spec.strategy.retryLimit: Invalid value: minimum retry limit is`,
-	}}
 }
 
 func emptyTemplates(k Kind) []Row {

@@ -125,3 +125,158 @@ func documented(file string) *unstructured.Unstructured {
 	}
 	return objects[len(objects)-1]
 }
+
+// Manifest is an object that an API server refuses without a webhook: a valid one, in which one field is another.
+// docs/reference/bad-input.md lists them.
+type Manifest struct {
+	Kind, Field string
+	Value       any // nil: the field is missing
+	Says        string
+}
+
+// valid are objects that are accepted, by kind and version.
+var valid = map[string]string{
+	"HostRemediation": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}`,
+	"HostRemediationTemplate": `{"apiVersion":"kubemend.io/v1alpha1",
+		"spec":{"template":{"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}}}`,
+	"Metal3Remediation": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2",
+		"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}`,
+	"Metal3Remediation v1beta1": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta1",
+		"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"300s"}}}`,
+	"Metal3RemediationTemplate": `{"apiVersion":"infrastructure.cluster.x-k8s.io/v1beta2",
+		"spec":{"template":{"spec":{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":300}}}}}`,
+	"NodeHealthCheck": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},"minHealthy":"51%",
+		"unhealthyConditions":[{"type":"Ready","status":"False","duration":"5m"}],
+		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}}`,
+	"NodeHealthCheck with steps": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},
+		"escalatingRemediations":[{"order":1,"timeout":"5m",
+		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}]}}`,
+}
+
+const (
+	strategy  = "spec.strategy."
+	templated = "spec.template.spec.strategy."
+)
+
+// Manifests are those that are refused.
+var Manifests = []Manifest{
+	{"HostRemediation", strategy + "timeoutSeconds", 0, "should be greater than or equal to 100"},
+	{"HostRemediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"HostRemediation", strategy + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
+	{"HostRemediation", strategy + "timeoutSeconds", "5m", "must be of type integer"},
+	{"HostRemediation", strategy + "bootTimeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"HostRemediation", strategy + "retryLimit", -1, "should be greater than or equal to 0"},
+	{"HostRemediation", strategy + "retryLimit", 101, "should be less than or equal to 100"},
+	{"HostRemediation", strategy + "retryLimit", "two", "must be of type integer"},
+	{"HostRemediation", strategy + "type", "Shutdown", `supported values: "Reboot"`},
+	{"HostRemediation", strategy + "type", nil, "is only supported remediation strategy"},
+	{"HostRemediation", "spec.strategy", "Reboot", "must be of type object"},
+	{"HostRemediationTemplate", templated + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"HostRemediationTemplate", templated + "timeoutSeconds", 86401, "should be less than or equal to 86400"},
+	{"HostRemediationTemplate", templated + "retryLimit", 101, "should be less than or equal to 100"},
+	{"HostRemediationTemplate", templated + "type", "Shutdown", `supported values: "Reboot"`},
+	{"HostRemediationTemplate", "spec.template", nil, "Required value"},
+	{"Metal3Remediation", strategy + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"Metal3Remediation", strategy + "timeoutSeconds", 3000000000, "must be of type integer with format int32"},
+	{"Metal3Remediation", strategy + "retryLimit", 0, "should be greater than or equal to 1"},
+	{"Metal3Remediation", strategy + "type", "PowerOff", `supported values: "Reboot"`},
+	{"Metal3Remediation", strategy + "type", nil, "is only supported remediation strategy"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "300", "type conversion error from 'string' to 'google.protobuf.Duration'"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "five minutes", "type conversion error from 'string' to 'google.protobuf.Duration'"},
+	{"Metal3Remediation v1beta1", strategy + "timeout", "99s", "min duration is 100 seconds"},
+	{"Metal3Remediation v1beta1", strategy + "type", "PowerOff", "is only supported remediation strategy"},
+	{"Metal3Remediation v1beta1", strategy + "retryLimit", 0, "is minimum retrylimit"},
+	{"Metal3RemediationTemplate", templated + "timeoutSeconds", 99, "should be greater than or equal to 100"},
+	{"Metal3RemediationTemplate", templated + "retryLimit", 0, "should be greater than or equal to 1"},
+	{"Metal3RemediationTemplate", templated + "type", nil, "only supported remediation strategy is reboot"},
+	{"Metal3RemediationTemplate", "spec.template", nil, "Required value"},
+	{"NodeHealthCheck", "spec.minHealthy", "150%", "should match"},
+	{"NodeHealthCheck", "spec.minHealthy", "some", "should match"},
+	{"NodeHealthCheck", "spec.minHealthy", -1, "minHealthy must not be negative: -1"},
+	{"NodeHealthCheck", "spec.maxUnhealthy", "40%", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+	{"NodeHealthCheck with steps", "spec.maxUnhealthy", "40 %", "should match"},
+	{"NodeHealthCheck with steps", "spec.maxUnhealthy", 2147483648, "maxUnhealthy must be at most 2147483647"},
+	{"NodeHealthCheck", "spec.unhealthyConditions", []any{}, "unhealthyConditions must not be empty"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.type", "", "should be at least 1 chars long"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.status", "", "should be at least 1 chars long"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", "soon", "should match"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", "-5m", "should match"},
+	{"NodeHealthCheck", "spec.unhealthyConditions.0.duration", nil, "Required value"},
+	{"NodeHealthCheck", "spec.remediationTemplate", nil, "Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.kind", "HostRemediation",
+		"must be the kind of the remediation followed by Template: found kind HostRemediation"},
+	{"NodeHealthCheck", "spec.remediationTemplate.kind", nil, "kind of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.name", nil, "name of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.remediationTemplate.apiVersion", nil, "apiVersion of the remediation template must be set"},
+	{"NodeHealthCheck", "spec.healthyDelay", "soon", "should match"},
+	{"NodeHealthCheck", "spec.stormCooldownDuration", "-1m", "should match"},
+	{"NodeHealthCheck", "spec.pauseRequests", "maintenance", "must be of type array"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations", []any{},
+		"Either RemediationTemplate or at least one EscalatingRemediations must be set"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.timeout", "30s",
+		"EscalatingRemediation Timeout must be at least one minute: found timeout 30s"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.timeout", "soon", "timeout must be a duration such as 5m"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.order", nil, "Required value"},
+	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template",
+		"must be the kind of the remediation followed by Template"},
+}
+
+// Objects are the object that is refused, and the valid one.
+func (m Manifest) Objects() (bad, good *unstructured.Unstructured) {
+	good = &unstructured.Unstructured{Object: JSON(valid[m.Kind])}
+	good.SetKind(strings.Fields(m.Kind)[0])
+	good.SetName("a")
+	if good.GetKind() != NodeHealthCheck.Kind {
+		good.SetNamespace("default")
+	}
+	bad = good.DeepCopy()
+	change(bad.Object, strings.Split(m.Field, "."), m.Value)
+	return bad, good
+}
+
+// Refuses reports whether an answer is that of the row, with the kind and the name of the field.
+func (m Manifest) Refuses(err error) bool {
+	if err == nil {
+		return false
+	}
+	text := err.Error()
+	return strings.Contains(text, m.Says) && strings.Contains(text, strings.Fields(m.Kind)[0]) && names(text, m.Field)
+}
+
+// names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.
+func names(text, field string) bool {
+	parts := strings.Split(field, ".")
+	for i, part := range parts {
+		if part == "0" {
+			parts[i-1] += "[0]"
+			parts = append(parts[:i], parts[i+1:]...)
+			break
+		}
+	}
+	for n := len(parts) - 1; n > 0; n-- {
+		if strings.Contains(text, " "+strings.Join(parts[:n], ".")+":") {
+			return true
+		}
+	}
+	return strings.Contains(text, strings.Join(parts, "."))
+}
+
+// change sets a field, or takes it away.
+func change(in any, path []string, value any) {
+	for _, key := range path[:len(path)-1] {
+		if list, is := in.([]any); is && key == "0" {
+			in = list[0]
+			continue
+		}
+		in = in.(map[string]any)[key]
+	}
+	m, last := in.(map[string]any), path[len(path)-1]
+	if value == nil {
+		delete(m, last)
+		return
+	}
+	if n, is := value.(int); is {
+		value = int64(n)
+	}
+	m[last] = value
+}

@@ -38,8 +38,14 @@ import (
 // requestPatience bounds every request of a player: an API server that is stopped must not hold one for ever.
 const requestPatience = 10 * time.Second
 
-// newManager makes the manager that a player runs in. It logs nothing.
-func newManager(cluster *rest.Config) (ctrl.Manager, error) {
+// player plays a part towards an API server, in a manager of its own, which logs nothing.
+type player struct {
+	part    string
+	manager ctrl.Manager
+	client  client.Client
+}
+
+func newPlayer(cluster *rest.Config, part string) (player, error) {
 	scheme := runtime.NewScheme()
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(clusterv1.AddToScheme(scheme))
@@ -54,9 +60,17 @@ func newManager(cluster *rest.Config) (ctrl.Manager, error) {
 		GracefulShutdownTimeout: ptr.To(requestPatience),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make the manager of a simulator: %w", err)
+		return player{}, fmt.Errorf("make the manager of the simulated %s: %w", part, err)
 	}
-	return manager, nil
+	return player{part, manager, manager.GetClient()}, nil
+}
+
+// Start runs the player until the context ends.
+func (p *player) Start(ctx context.Context) error {
+	if err := p.manager.Start(ctx); err != nil {
+		return fmt.Errorf("run the simulated %s: %w", p.part, err)
+	}
+	return nil
 }
 
 // The kinds of the provider, in the version of the contract that Cluster API v1.14 prefers.

@@ -1,9 +1,7 @@
 package simulator
 
 import (
-	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -11,7 +9,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
@@ -42,10 +39,10 @@ func Hurried() Waits {
 // A BareMetalHost is what BMO knows of a host; a Host is the host itself. The two differ for as long as the host is
 // paused or detached, and when its BMC cannot be read.
 type Hosts struct {
-	manager ctrl.Manager
-	waits   Waits
-	news    chan event.GenericEvent
-	closed  chan struct{}
+	player
+	waits  Waits
+	news   chan event.GenericEvent
+	closed chan struct{}
 	*hall
 }
 
@@ -68,18 +65,12 @@ func (h *Hosts) SeenFrom(management *rest.Config) (*Hosts, error) {
 }
 
 func newHosts(management *rest.Config, waits Waits, in *hall) (*Hosts, error) {
-	manager, err := newManager(management)
+	player, err := newPlayer(management, "hosts")
 	if err != nil {
 		return nil, err
 	}
-	h := &Hosts{
-		manager: manager,
-		waits:   waits,
-		news:    make(chan event.GenericEvent, newsRoom),
-		closed:  make(chan struct{}),
-		hall:    in,
-	}
-	if err := (&operator{Hosts: h, client: manager.GetClient()}).setUp(manager); err != nil {
+	h := &Hosts{player: player, waits: waits, news: make(chan event.GenericEvent, newsRoom), closed: make(chan struct{}), hall: in}
+	if err := (&operator{Hosts: h}).setUp(player.manager); err != nil {
 		return nil, err
 	}
 	in.mu.Lock()
@@ -91,10 +82,7 @@ func newHosts(management *rest.Config, waits Waits, in *hall) (*Hosts, error) {
 // Start runs the hosts until the context ends; then it also stops their kubelets, unless other Hosts continue them. It may be called once.
 func (h *Hosts) Start(ctx context.Context) error {
 	defer h.shut()
-	if err := h.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the simulated hosts: %w", err)
-	}
-	return nil
+	return h.player.Start(ctx)
 }
 
 func (h *Hosts) shut() {
@@ -331,32 +319,4 @@ type History []PowerChange
 // Since is the part of the history that is not older than that.
 func (h History) Since(moment time.Time) History {
 	return slices.DeleteFunc(slices.Clone(h), func(c PowerChange) bool { return c.At.Before(moment) })
-}
-
-// MostOff is how many of the hosts were off at the same moment, at most, for having been switched off.
-func MostOff(histories ...History) int {
-	type turn struct {
-		at   time.Time
-		more int
-	}
-	var turns []turn
-	for _, history := range histories {
-		off := false
-		for _, change := range history {
-			switch {
-			case change.To == Off && !off:
-				turns = append(turns, turn{change.At, 1})
-			case change.To == On && off:
-				turns = append(turns, turn{change.At, -1})
-			}
-			off = change.To == Off
-		}
-	}
-	slices.SortFunc(turns, func(a, b turn) int { return cmp.Or(a.at.Compare(b.at), a.more-b.more) })
-	now, most := 0, 0
-	for _, t := range turns {
-		now += t.more
-		most = max(most, now)
-	}
-	return most
 }

@@ -107,13 +107,6 @@ func (k *Kubelet) end(forGood bool) {
 	}
 }
 
-// Running reports whether the kubelet was started and not stopped.
-func (k *Kubelet) Running() bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.stop != nil
-}
-
 // Report makes the kubelet post this condition, one of its own or another one, until the next call changes it. The kubelet
 // posts it at once if it runs, and otherwise as soon as it does.
 func (k *Kubelet) Report(condition corev1.NodeConditionType, status corev1.ConditionStatus, reason string) {

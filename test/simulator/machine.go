@@ -33,9 +33,8 @@ const KubernetesVersion = "v1.36.3"
 // Infrastructure plays CAPM3 and the hosts: it provisions Metal3Clusters and Metal3Machines in a management cluster,
 // and puts the kubelet of every machine on a free BareMetalHost of its namespace, for which the machine waits.
 type Infrastructure struct {
-	manager ctrl.Manager
-	client  client.Client
-	pool    *pool
+	player
+	pool *pool
 
 	mu      sync.Mutex
 	sites   map[client.ObjectKey]*site
@@ -54,34 +53,25 @@ type tenancy struct {
 	host    *Host // which carries the kubelet
 }
 
-// NewInfrastructure makes a provider for the management cluster; Start starts it.
+// NewInfrastructure makes a provider for the management cluster; Start starts it. Its kubelets end with their hosts.
 func NewInfrastructure(management *rest.Config, hosts *Hosts) (*Infrastructure, error) {
-	manager, err := newManager(management)
+	player, err := newPlayer(management, "infrastructure")
 	if err != nil {
 		return nil, err
 	}
 	i := &Infrastructure{
-		manager: manager,
-		client:  manager.GetClient(),
-		pool:    &pool{client: manager.GetClient(), hosts: hosts},
+		player:  player,
+		pool:    &pool{client: player.client, hosts: hosts},
 		sites:   map[client.ObjectKey]*site{},
 		tenants: map[client.ObjectKey]tenancy{},
 	}
-	if err := (&clusterProvisioner{i}).setUp(manager); err != nil {
+	if err := (&clusterProvisioner{i}).setUp(player.manager); err != nil {
 		return nil, err
 	}
-	if err := (&machineProvisioner{i}).setUp(manager); err != nil {
+	if err := (&machineProvisioner{i}).setUp(player.manager); err != nil {
 		return nil, err
 	}
 	return i, nil
-}
-
-// Start runs the provider until the context ends. Its kubelets end with their hosts.
-func (i *Infrastructure) Start(ctx context.Context) error {
-	if err := i.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the simulated infrastructure: %w", err)
-	}
-	return nil
 }
 
 // Serve says where the nodes of a Cluster shall appear. Without it the Cluster's infrastructure is never provisioned.

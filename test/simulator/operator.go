@@ -33,7 +33,6 @@ const (
 // operator plays the controller of the Bare Metal Operator.
 type operator struct {
 	*Hosts
-	client client.Client
 	events events.EventRecorder
 }
 

@@ -32,30 +32,21 @@ type RemediatorOptions struct {
 
 // Remediator plays a remediator of nodes towards an API server. What it does about a request is decided by the model of package remediator.
 type Remediator struct {
-	manager ctrl.Manager
-	client  client.Client
+	player
 	options RemediatorOptions
 }
 
 // NewRemediator makes a remediator for a cluster in which its kinds are installed; Start starts it.
 func NewRemediator(cluster *rest.Config, o RemediatorOptions) (*Remediator, error) {
-	manager, err := newManager(cluster)
+	player, err := newPlayer(cluster, "remediator of "+o.Kind.Kind)
 	if err != nil {
 		return nil, err
 	}
-	r := &Remediator{manager: manager, client: manager.GetClient(), options: o}
-	if err := ctrl.NewControllerManagedBy(manager).Named(strings.ToLower(o.Kind.Kind)).For(empty(o.Kind)).Complete(r); err != nil {
+	r := &Remediator{player: player, options: o}
+	if err := ctrl.NewControllerManagedBy(r.manager).Named(strings.ToLower(o.Kind.Kind)).For(empty(o.Kind)).Complete(r); err != nil {
 		return nil, fmt.Errorf("set up the simulated remediator of %s: %w", o.Kind.Kind, err)
 	}
 	return r, nil
-}
-
-// Start runs the remediator until the context ends.
-func (r *Remediator) Start(ctx context.Context) error {
-	if err := r.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the simulated remediator of %s: %w", r.options.Kind.Kind, err)
-	}
-	return nil
 }
 
 // Reconcile brings one request one step on. How far it has come is in the request alone.

@@ -25,20 +25,19 @@ import (
 // and has no taint that the pod does not tolerate, of these the one with the fewest pods. It waits until the claims of the
 // pod are bound, as attaching their volumes needs; else it knows nothing of volumes, resources and affinity.
 type Scheduler struct {
-	manager ctrl.Manager
-	client  client.Client
+	player
 	// bound are the pods that were bound here and are not yet seen to be. There is one worker, so nothing guards it.
 	bound map[types.UID]string
 }
 
 // NewScheduler makes a scheduler for a workload cluster; Start starts it.
 func NewScheduler(workload *rest.Config) (*Scheduler, error) {
-	manager, err := newManager(workload)
+	player, err := newPlayer(workload, "scheduler")
 	if err != nil {
 		return nil, err
 	}
-	s := &Scheduler{manager: manager, client: manager.GetClient(), bound: map[types.UID]string{}}
-	err = ctrl.NewControllerManagedBy(manager).
+	s := &Scheduler{player: player, bound: map[types.UID]string{}}
+	err = ctrl.NewControllerManagedBy(s.manager).
 		Named("scheduler").
 		For(&corev1.Pod{}).
 		Watches(&corev1.Node{}, handler.EnqueueRequestsFromMapFunc(s.waiting)).
@@ -48,14 +47,6 @@ func NewScheduler(workload *rest.Config) (*Scheduler, error) {
 		return nil, fmt.Errorf("set up the simulated scheduler: %w", err)
 	}
 	return s, nil
-}
-
-// Start runs the scheduler until the context ends.
-func (s *Scheduler) Start(ctx context.Context) error {
-	if err := s.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the simulated scheduler: %w", err)
-	}
-	return nil
 }
 
 // waiting are the pods that a change of a node or of a claim may help.
@@ -168,30 +159,21 @@ const stuckAgain = 100 * time.Millisecond
 // Attacher plays the external attacher of every CSI driver in a workload cluster: what kube-controller-manager asks to
 // be attached is attached, and what it asks to be detached goes, unless volumes are stuck.
 type Attacher struct {
-	manager ctrl.Manager
-	client  client.Client
-	stuck   atomic.Bool
+	player
+	stuck atomic.Bool
 }
 
 // NewAttacher makes an attacher for a workload cluster; Start starts it.
 func NewAttacher(workload *rest.Config) (*Attacher, error) {
-	manager, err := newManager(workload)
+	player, err := newPlayer(workload, "attacher")
 	if err != nil {
 		return nil, err
 	}
-	a := &Attacher{manager: manager, client: manager.GetClient()}
-	if err := ctrl.NewControllerManagedBy(manager).Named("attacher").For(&storagev1.VolumeAttachment{}).Complete(a); err != nil {
+	a := &Attacher{player: player}
+	if err := ctrl.NewControllerManagedBy(a.manager).Named("attacher").For(&storagev1.VolumeAttachment{}).Complete(a); err != nil {
 		return nil, fmt.Errorf("set up the simulated attacher: %w", err)
 	}
 	return a, nil
-}
-
-// Start runs the attacher until the context ends.
-func (a *Attacher) Start(ctx context.Context) error {
-	if err := a.manager.Start(ctx); err != nil {
-		return fmt.Errorf("run the simulated attacher: %w", err)
-	}
-	return nil
 }
 
 // Stick makes it detach nothing more, or go on detaching.

@@ -43,32 +43,6 @@ var _ = Describe("The manifests of the documentation", func() {
 		fixture.cycled(ctx, name, identity, began)
 		Eventually(fixture.recordedEvents(ctx, theirs.name, name, began)).Should(And(HaveKey("Fenced"), freed))
 	}, SpecTimeout(specPatience))
-
-	It("have three control-plane hosts that fail at once power-cycled in turn", func(ctx SpecContext) {
-		applied(ctx, "003/control-plane.yaml")
-		names := fixture.ControlPlaneNames(ctx)
-		identities, began := map[string]types.UID{}, time.Now()
-		for _, name := range names {
-			identities[name] = fixture.Machine(ctx, name).UID
-			fixture.Host(name).Take(simulator.Times{PowerOff: 500 * time.Millisecond, PowerOn: 500 * time.Millisecond, Boot: 500 * time.Millisecond})
-		}
-		DeferCleanup(func() {
-			for _, name := range names {
-				fixture.Host(name).Take(simulator.Times{})
-			}
-		})
-
-		for _, name := range names {
-			fixture.silence(ctx, name)
-		}
-
-		var histories []simulator.History
-		for _, name := range names {
-			fixture.cycled(ctx, name, identities[name], began)
-			histories = append(histories, fixture.Host(name).History().Since(began))
-		}
-		Expect(simulator.MostOff(histories...)).To(Equal(1), "off at the same time")
-	}, SpecTimeout(specPatience))
 })
 
 // cycled waits until a silenced machine was power-cycled once and is healthy, and nothing of its remediation is left.

@@ -3,15 +3,20 @@ package hosts
 import (
 	"flag"
 	"fmt"
+	"os"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/faults"
@@ -59,7 +64,7 @@ func everyWrite(t *testing.T, all *figures) {
 		for turn, k := range kinds {
 			t.Run(tl.name+" by a "+k.Kind.Kind, func(t *testing.T) {
 				t.Parallel()
-				plain := tl.play(t, k, "undisturbed")
+				plain := tl.play(t, k, "undisturbed", 0, "")
 				tl.check(t, plain)
 				for _, fate := range faults.Fates {
 					for nth := tl.from(plain) + 1; nth <= len(plain.done); nth++ {
@@ -69,7 +74,9 @@ func everyWrite(t *testing.T, all *figures) {
 						if !faults.Tries(t.Name(), label) {
 							continue
 						}
-						is := tl.replayed(plain, label, nth, fate, downtime)
+						again := tl
+						again.downtime = downtime
+						is := again.play(t, k, label, nth, fate)
 						if !is.struck {
 							t.Fatalf("%s: it never came to that", label)
 						}
@@ -119,4 +126,40 @@ func (o outcome) after(downtime time.Duration) outcome {
 		}
 	}
 	return o
+}
+
+// histories is how many histories of each kind are played. A single one is rare enough that a hundred, which rapid plays by itself, find
+// little.
+const histories = 1000
+
+// sampled is how many are played otherwise, each time others.
+const sampled = 100
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard()) // what the controllers log is no result
+	debug.SetGCPercent(800)        // hardly anything lives long
+	if err := playMore(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+// playMore asks rapid for as many histories, unless the command line says how many (-rapid.checks) or which others (-rapid.seed).
+func playMore() error {
+	flag.Parse()
+	set := map[string]string{"rapid.checks": strconv.Itoa(histories), "rapid.seed": "14"} // the same ones in each whole campaign
+	if !faults.Whole() {
+		set = map[string]string{"rapid.checks": strconv.Itoa(sampled), "rapid.seed": strconv.FormatUint(faults.Seed(), 10)}
+	}
+	flag.Visit(func(f *flag.Flag) { delete(set, f.Name) })
+	if testing.Short() {
+		return nil
+	}
+	for name, value := range set {
+		if err := flag.Set(name, value); err != nil {
+			return fmt.Errorf("ask for %d histories: %w", histories, err)
+		}
+	}
+	return nil
 }

@@ -1,16 +1,26 @@
 package hosts
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
@@ -63,37 +73,6 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 	})
 }
 
-func TestC3C4ARemediationThatACheckMakesIsDeletedOnceTheNodeIsBack(t *testing.T) {
-	for name, controlPlane := range map[string]bool{"C3: of a worker": false, "C4: of a control-plane machine": true} {
-		t.Run(name, func(t *testing.T) {
-			bothKinds(t, settings{controlPlane: controlPlane}, func(t *testing.T, e *environment) {
-				e.comesTo(func(e *environment) bool { return e.isReady() })
-				deleted(e)
-				e.comesTo(func(e *environment) bool { return e.remediation() == nil })
-				if left := e.orphans(); len(left) > 0 || e.now() > time.Minute+20*time.Second {
-					t.Errorf("after %s it leaves %q\n%s", e.now(), left, e.story())
-				}
-				e.power(bmo.Off, bmo.On)
-			})
-		})
-	}
-}
-
-// ownerIsAsked fails the test unless both versions of Cluster API see that the owner of the machine shall replace it.
-func (e *environment) ownerIsAsked() {
-	e.t.Helper()
-	old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
-	now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
-	if old == nil || now == nil {
-		e.t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
-		return
-	}
-	is := [3]string{string(old.Status), string(old.Severity), old.Reason}
-	equal(e.t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
-	equal(e.t, "OwnerRemediated", [2]string{string(now.Status), now.Reason}, [2]string{"False", "WaitingForRemediation"})
-	equal(e.t, "N1: what Cluster API replaces", collections.IsUnhealthyAndOwnerRemediated(e.machine()), true)
-}
-
 func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
 		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
@@ -110,40 +89,155 @@ func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 		e.went(*order, "20m28s: the host is marked", "20m28s: the owner is asked") // else its replacement could be put on this host
 		equal(t, "the phase", e.says().Phase, "Deleting machine")
 		equal(t, "the number of retries", e.says().Retries, 1)
-		e.marked(true)
-		e.ownerIsAsked()
+		for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} { // the words of all versions of CAPM3
+			equal(t, key, e.host().Annotations[key], "capm3/UnhealthyNode")
+		}
+		old := v1beta1conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+		now := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition)
+		if old == nil || now == nil {
+			t.Fatalf("the owner was not asked: %+v\n%s", e.machine().Status, e.story())
+		}
+		is := [3]string{string(old.Status), string(old.Severity), old.Reason}
+		equal(t, "OwnerRemediated in v1beta1", is, [3]string{"False", "Warning", "WaitingForRemediation"})
+		equal(t, "OwnerRemediated", [2]string{string(now.Status), now.Reason}, [2]string{"False", "WaitingForRemediation"})
+		equal(t, "N1: what Cluster API replaces", collections.IsUnhealthyAndOwnerRemediated(e.machine()), true)
 		e.power(bmo.Off, bmo.On, bmo.Off, bmo.On)
 		e.goneOnceDeleted()
 	})
 }
 
-// marked fails the test unless the host is marked in the words of all versions of CAPM3, or in none.
-func (e *environment) marked(is bool) {
+// meanwhile changes what is there before the controllers see any of it, and is not checked.
+func (e *environment) meanwhile(change func()) {
+	e.management.after, e.work.after = func(place) {}, func(place) {}
+	change()
+	e.management.after, e.work.after = e.check, e.check
+}
+
+// heldByAnother makes the remediation be one with which CAPM3, or a kubemend whose memory is lost, keeps the host off.
+func heldByAnother(e *environment) {
+	e.meanwhile(func() {
+		edit(e, e.management, e.remediation(), false, func(rem client.Object) { rem.SetFinalizers([]string{e.Finalizer}) })
+		e.annotateHost(func(on map[string]string) {
+			on[infrav1.PowerOffAnnotationPrefix+string(e.remediation().GetUID())] = infrav1.PowerOffAnnotationValue
+		})
+	})
+}
+
+// reconciles makes the controller reconcile a remediation, whatever has changed.
+func (e *environment) reconciles(at client.ObjectKey) {
 	e.t.Helper()
-	for _, key := range []string{"capm3.metal3.io/unhealthy", "capi.metal3.io/unhealthy"} {
-		value, has := e.host().Annotations[key]
-		if has != is || has && value != "capm3/UnhealthyNode" {
-			e.t.Errorf("the host has %s=%q (%t), want %t\n%s", key, value, has, is, e.story())
-		}
+	for range 6 {
+		_, err := e.controller.Reconcile(e.t.Context(), ctrl.Request{NamespacedName: at})
+		e.do(err)
 	}
 }
 
-func TestC8WithoutTheRightToSeeNodesAHostIsPowerCycledAndItsNodeNotFenced(t *testing.T) {
-	bothKinds(t, settings{box: func(b *box) { b.mute = -1 }}, func(t *testing.T, e *environment) {
-		e.forbidden = true
-		order := e.sees(sight{"the node is tainted", func() bool { return outOfService(e.node()) }})
+func TestF4WhatAnotherHasUnderWayIsTakenOver(t *testing.T) {
+	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
+		heldByAnother(e)
+		e.meanwhile(func() {
+			edit(e, e.work, e.node(), false, func(n *corev1.Node) { n.Spec.Taints = append(n.Spec.Taints, theTaint) })
+			for e.host().Status.PoweredOn {
+				e.box.step(e.clock.Now())
+				e.clock.SetTime(e.clock.Now().Add(time.Second))
+			}
+			e.reconcile(e.clock.Now()) // there is a record from then on
+		})
 		e.stands("MovingWorkload")
 		e.until(time.Minute)
-		e.tells("forbidden")
-		e.stands("Booting")
-		equal(t, "when the host is on again", e.now(), timeout+6*time.Second)
-		e.until(time.Minute)
+		equal(t, "whether the host is held while its workload moves", heldOff(e.host()), true)
+		equal(t, "whether it was known that the host was off before, which takes a receipt", memoryOf(e.remediation()).WasOff, true)
+		e.evict()
+		e.detach()
+		e.ends("Succeeded")
 		e.power(bmo.Off, bmo.On)
-		e.reports(map[string]string{infrav1.WorkloadMovedCondition: "False/WorkloadStuck"})
-		deleted(e)
-		e.comesTo(func(e *environment) bool { return e.remediation() == nil })
-		if left := append(e.orphans(), *order...); len(left) > 0 {
-			t.Errorf("it leaves %q", left)
-		}
+		equal(t, "the number of retries", e.says().Retries, 0)
+		equal(t, "whether the taint that CAPM3 does not sign stays", outOfService(e.node()), e.Kind.Kind != remediation.Metal3.Kind)
+	})
+}
+
+// H-11: CAPM3 takes over from kubemend, and goes on with host and taint.
+func TestWhatSaysSomethingToKubemendAloneDoesNotStayWithCAPM3(t *testing.T) {
+	bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
+		e.stands("MovingWorkload")
+		e.controller.Serve(false)
+		e.reconciles(e.at)
+		equal(t, "whether it blocks every move", blocked(e), false)
+		equal(t, "by whom the node is marked", e.node().Annotations[fence.FencedByAnnotation], "")
+		equal(t, "whether hold and taint stay", heldOff(e.host()) && outOfService(e.node()), true)
+		written := e.management.all
+		e.reconciles(e.at)
+		equal(t, "the number of changes after that", e.management.all-written, 0)
+	})
+}
+
+// F5: with the gate closed, or the kind switched off, nothing else would ever power the host on.
+func TestASwitchedOffKindReleasesItsHosts(t *testing.T) {
+	stays := settings{box: func(b *box) { b.model.Faults.IgnoresOff = true }}
+	bothKinds(t, stays, func(t *testing.T, e *environment) {
+		e.stands("PoweringOff")
+		e.controller.Teardown, e.controller.Off = true, true
+		e.reconciles(e.at)
+		equal(t, "whether the host is held, or the remediation kept", held(e.host()) || e.kept(), false)
+	})
+	t.Run("what CAPM3 has begun is left as it is", func(t *testing.T) {
+		e := newEnvironment(t, kinds[0], stays)
+		heldByAnother(e)
+		e.controller.Teardown, e.controller.Off = true, true
+		e.reconciles(e.at)
+		equal(t, "whether the host is held, and the remediation kept", held(e.host()) && e.kept(), true)
+	})
+}
+
+// S2: what a remediation remembers is an annotation, and a tenant who may create one may write it.
+func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
+	mine := []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "mine", UID: "another-machine"}}
+	for name, row := range map[string]struct {
+		uid    types.UID // that of the remediation that is under way if empty
+		owners []metav1.OwnerReference
+	}{
+		"the UID of one that lives":               {},
+		"with an owner that it names as well":     {owners: mine},
+		"a UID that is unknown, without an owner": {uid: "unknown"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bothKinds(t, settings{box: stuck}, func(t *testing.T, e *environment) {
+				e.stands("MovingWorkload")
+				uid := e.remediation().GetUID()
+				if row.uid != "" {
+					uid = row.uid
+					e.annotateHost(func(on map[string]string) { on[infrav1.PowerOffAnnotationPrefix+string(uid)] = "x" })
+				}
+				memory, err := json.Marshal(remediation.Record{
+					Memory: powercycle.Memory{State: powercycle.Ended, Since: noon, Fencing: true},
+					UID:    uid, Machine: "mine", Host: e.at.Name, Node: e.nodeName, Cluster: "c1",
+				})
+				e.do(err)
+				evil := e.make(metav1.ObjectMeta{Namespace: e.at.Namespace, Name: "evil", OwnerReferences: row.owners, Annotations: map[string]string{
+					mendv1.PowerCycleAnnotation: string(memory),
+				}}, *strategyOf(e.remediation()))
+				e.do(e.management.Create(t.Context(), e.named(evil)))
+				host, node := e.host(), e.node()
+				e.reconciles(client.ObjectKeyFromObject(evil))
+				if e.host() != host || e.node() != node {
+					t.Errorf("host or node of others were changed\n%s", e.story())
+				}
+			})
+		})
+	}
+}
+
+func TestANodeIsReleasedWhoseMachineNothingNamesAnyMore(t *testing.T) {
+	bothKinds(t, settings{nodeCheck: true, box: stuck}, func(t *testing.T, e *environment) {
+		e.comesTo(func(e *environment) bool { return fencedByUs(e.node()) })
+		e.vanish(e.management, e.machine())
+		// So the garbage collector does it, of an object with another owner.
+		edit(e, e.management, e.remediation(), false, func(rem client.Object) {
+			rem.SetOwnerReferences(rem.GetOwnerReferences()[:1])
+		})
+		killed(e)
+		e.ends("Ended")
+		e.reports(map[string]string{nhcv1.ProcessingCondition: "False/Ended", nhcv1.SucceededCondition: "False/Ended"})
+		equal(t, "whether the host is on", e.box.model.Powered(), true)
 	})
 }

@@ -8,6 +8,7 @@ package hosts
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"time"
@@ -27,6 +28,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -93,14 +95,10 @@ type environment struct {
 	last  error
 	// script is what is still to happen from outside.
 	script []cue
-	// keep is called before the controller reconciles.
-	keep func()
-	// first is how many writes there were before the first cue; negative before it.
+	// first is how many writes there were before the first cue, which would come at another moment if one of them failed; negative before it.
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane
-	// forbidden says that the controllers have no right to see nodes.
-	forbidden bool
 	// unsafe are the moments at which a safety rule did not hold.
 	unsafe []string
 	safety safety
@@ -147,7 +145,8 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 // newBare is an environment in which there is nothing yet.
 func newBare(t reporter, k kind, as settings) *environment {
 	return &environment{
-		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1, keep: func() {}, clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
+		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1,
+		clock: clocktesting.NewFakePassiveClock(noon), writes: &faults.Writes{},
 	}
 }
 
@@ -272,24 +271,6 @@ func (e *environment) start() {
 	e.seen, e.due, e.tries = -1, time.Time{}, 0
 }
 
-// fork returns an environment that is as this one is now, with controllers that have just started, and that is independent of it.
-func (e *environment) fork(as settings) *environment {
-	f := &environment{
-		t: e.t, kind: e.kind, as: as, at: e.at, nodeName: e.nodeName, writes: &faults.Writes{},
-		clock: clocktesting.NewFakePassiveClock(e.clock.Now()),
-		uids:  e.uids, alarm: e.alarm, script: e.script, first: e.first, safety: e.safety, keep: func() {},
-	}
-	f.management, f.work = e.management.fork(f.clock), e.work.fork(f.clock)
-	b, p := *e.box, *e.pods
-	f.box, f.pods = &b, &p
-	f.box.e, f.pods.e = f, f
-	f.box.history = slices.Clone(b.history)
-	f.management.after, f.work.after = f.check, f.check
-	f.start()
-	f.seen, f.due = e.seen, e.due
-	return f
-}
-
 // do fails the test if something failed that is no part of it.
 func (e *environment) do(err error) {
 	e.t.Helper()
@@ -345,4 +326,24 @@ func strategyOf(rem client.Object) *infrav1.RemediationStrategy {
 	}
 	s := rem.(*mendv1.HostRemediation).Spec.Strategy
 	return &infrav1.RemediationStrategy{Type: s.Type, RetryLimit: *s.RetryLimit, TimeoutSeconds: s.TimeoutSeconds}
+}
+
+// kind is one of the two kinds of remediations.
+type kind struct {
+	remediation.Kind
+	make func(metav1.ObjectMeta, infrav1.RemediationStrategy) client.Object
+}
+
+var kinds = []kind{
+	{remediation.Metal3, builders.Metal3Remediation},
+	{remediation.Own, builders.HostRemediation},
+}
+
+// memoryOf is what a remediation remembers of itself.
+func memoryOf(rem client.Object) powercycle.Memory {
+	var m powercycle.Memory
+	if rem != nil {
+		_ = json.Unmarshal([]byte(rem.GetAnnotations()[mendv1.PowerCycleAnnotation]), &m) // what cannot be read is in no state
+	}
+	return m
 }

@@ -34,7 +34,7 @@ const stopsIt = "the remediation is timed out"
 var interruptions = []interruption{
 	{id: "N11", name: "the manager is killed", do: killed, resumes: true, ends: asItWas},
 	{id: "N10", name: "the remediation is another object, as after a move", do: moved, resumes: true, ends: asItWas},
-	{id: "N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
+	{id: "C3, N2", name: "the remediation is deleted", do: deleted, ends: atEnd("gone")},
 	{name: stopsIt, do: stopped, ends: func(s standstill) string {
 		if s.state == "OwnerRequested" { // that was the end
 			return s.state
@@ -95,7 +95,7 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 	if tl.ends == "gone" {
 		tl.ends = ""
 	}
-	p := tl.play(t, k, i.name+" while "+s.state)
+	p := tl.play(t, k, i.name+" while "+s.state, 0, "")
 	if len(p.Orphans) > 0 {
 		t.Errorf("orphans are left: %q\n%s", p.Orphans, p.story())
 	}
@@ -295,7 +295,7 @@ func everyMoment(t *testing.T, all *figures) {
 			for _, k := range kinds {
 				t.Run(fmt.Sprintf("%s: %s by a %s", b.event.name, tl.name, k.Kind.Kind), func(t *testing.T) {
 					t.Parallel()
-					plain := tl.play(t, k, "undisturbed")
+					plain := tl.play(t, k, "undisturbed", 0, "")
 					for nth := 1; nth <= len(plain.done); nth++ {
 						if !faults.Tries(t.Name(), nth) {
 							continue
@@ -303,11 +303,10 @@ func everyMoment(t *testing.T, all *figures) {
 						as := tl.settings
 						as.mayRecycle = slices.Contains([]string{pauses.name, released.name, lags.name, switchedOff.name}, b.event.name)
 						as.remembers = b.event.name == lags.name
-						from, at := plain.before(nth)
-						e := from.fork(as)
+						e := newEnvironment(t, k, as)
 						e.label = fmt.Sprintf("%s after write %d (%s)", b.event.name, nth, plain.done[nth-1])
 						e.writes.Then = func(n int) {
-							if n == at {
+							if n == nth {
 								b.event.do(e)
 								e.alarm = e.clock.Now().Add(5 * time.Minute)
 							}

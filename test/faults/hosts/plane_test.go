@@ -246,7 +246,7 @@ var whims = []struct {
 			m.request()
 		}
 	}},
-	{"its remediation is deleted", func(_ *plane, m *environment) {
+	{"C4: its remediation is deleted", func(_ *plane, m *environment) {
 		if rem := m.remediation(); rem != nil {
 			m.do(client.IgnoreNotFound(m.management.Delete(m.t.Context(), rem)))
 		}

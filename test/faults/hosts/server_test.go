@@ -70,15 +70,7 @@ var (
 
 // newServer returns an API server that has these objects, with their status.
 func newServer(clock *clocktesting.FakePassiveClock, kinds []inmemory.Kind, objects ...client.Object) *server {
-	s := serverOf(inmemory.New(scheme, clock, kinds...))
-	for _, name := range []string{"ns", "apps", "kube-system"} {
-		s.Put(builders.Namespace(name))
-	}
-	s.Put(objects...)
-	return s
-}
-
-func serverOf(has *inmemory.Server) *server {
+	has := inmemory.New(scheme, clock, kinds...)
 	s := &server{Server: has, cache: has.NewCache(slim), after: func(place) {}}
 	s.After = func(change inmemory.Change) {
 		s.all++
@@ -87,14 +79,11 @@ func serverOf(has *inmemory.Server) *server {
 		}
 		s.after(place{change.Kind, client.ObjectKeyFromObject(cmp.Or(change.Is, change.Was))})
 	}
+	for _, name := range []string{"ns", "apps", "kube-system"} {
+		s.Put(builders.Namespace(name))
+	}
+	s.Put(objects...)
 	return s
-}
-
-// fork returns a server that has the same.
-func (s *server) fork(clock *clocktesting.FakePassiveClock) *server {
-	f := serverOf(s.Fork(clock))
-	f.enqueues, f.all = s.enqueues, s.all
-	return f
 }
 
 // lag makes the caches show what there is now, until it is called with false.

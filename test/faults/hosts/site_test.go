@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -28,9 +27,6 @@ func (s site) View(context.Context, client.ObjectKey, time.Time, ...clustercache
 	if s.e.unreachable() {
 		return workload.View{Link: workload.Down}, nil
 	}
-	if s.e.forbidden { // the informer never has them all
-		return workload.View{Link: workload.Unsure}, nil
-	}
 	return workload.Seen(workload.Up, nodes{s.e.work.cache}), nil
 }
 
@@ -50,9 +46,6 @@ type leases struct {
 
 // Get reads an object. The lease of the node is none that is stored: it is another one every ten seconds.
 func (l leases) Get(ctx context.Context, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
-	if _, node := into.(*corev1.Node); node && l.e.forbidden {
-		return apierrors.NewForbidden(corev1.Resource("nodes"), key.Name, errors.New("it is the test that forbids it"))
-	}
 	lease, is := into.(*coordinationv1.Lease)
 	if !is || key.Namespace != corev1.NamespaceNodeLease {
 		return l.Client.Get(ctx, key, into, opts...)

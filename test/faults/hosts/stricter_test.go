@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/partners/bmo"
@@ -116,21 +115,6 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 	})
 }
 
-func TestANodeThatLivesUnderTheBootOfBeforeIsUnfencedAndItsHostLeftAlone(t *testing.T) {
-	bothKinds(t, settings{empty: true}, func(t *testing.T, e *environment) {
-		e.stands("PoweringOn")
-		equal(t, "whether the node is fenced", outOfService(e.node()), true)
-		e.box.model.Faults.IgnoresOn = true
-		e.box.runs = true // what was read of its power was that of another host
-		e.comesTo(func(e *environment) bool { return !outOfService(e.node()) })
-		equal(t, "whether it is unfenced within a minute", e.now() <= time.Minute, true)
-		e.ends("Failed")
-		e.tells("The node went on to live after it was fenced")
-		_, disproved := e.host().Annotations[mendv1.PowerOffDisprovedAnnotation]
-		equal(t, "whether the host says so to the next remediation", disproved, true)
-	})
-}
-
 func TestW24AMachineOfTheOwnersNameAndAnotherUIDIsNotTouched(t *testing.T) {
 	bothKinds(t, settings{}, func(t *testing.T, e *environment) {
 		again := e.machine().DeepCopy()
@@ -142,18 +126,6 @@ func TestW24AMachineOfTheOwnersNameAndAnotherUIDIsNotTouched(t *testing.T) {
 		e.ends("Ended")
 		equal(t, "the number of annotations of the host", len(e.host().Annotations), 0)
 		e.power()
-	})
-}
-
-func TestAHostThatAPersonReleasesTooEarlyIsNotHeldAgain(t *testing.T) {
-	bothKinds(t, settings{mayRecycle: true, box: stuck}, func(t *testing.T, e *environment) {
-		e.comesTo(func(e *environment) bool { return fencedByUs(e.node()) })
-		released.do(e)
-		equal(t, "whether it is held", heldOff(e.host()), false)
-		e.settle()
-		equal(t, "whether it is held again", heldOff(e.host()), false)
-		e.ends("Succeeded")
-		e.power(bmo.Off, bmo.On)
 	})
 }
 

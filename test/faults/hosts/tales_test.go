@@ -254,8 +254,6 @@ type performance struct {
 	done   []faults.Write
 	struck bool
 	second int // how many writes there were before the second attempt
-	// moments are those before the controller reconciled.
-	moments []moment
 }
 
 // from is before how many writes of the tale undisturbed nothing is as in another tale.
@@ -266,65 +264,25 @@ func (tl tale) from(plain performance) int {
 	return max(plain.first, 0)
 }
 
-// play plays the tale undisturbed.
-func (tl tale) play(t *testing.T, k kind, label string) performance {
+// play plays the tale, in which the nth write meets its fate, if there is one.
+func (tl tale) play(t *testing.T, k kind, label string, nth int, fate faults.Fate) performance {
 	t.Helper()
 	e := newEnvironment(t, k, tl.settings)
 	e.label, e.script = label, tl.script
+	e.writes.Choose(nth, fate)
 	p := performance{environment: e}
-	e.keep = func() {
-		done, _ := e.writes.Done()
-		p.moments = append(p.moments, moment{len(done), e.fork(e.as)})
-	}
 	e.writes.Then = func(n int) {
 		if p.second == 0 && memoryOf(e.remediation()).Attempt == 2 {
 			p.second = n - 1
 		}
 	}
 	e.run(tl.over)
-	p.end()
+	p.outcome = e.outcome()
+	p.done, p.struck = e.writes.Done()
+	if len(e.unsafe) > 0 {
+		t.Errorf("it was unsafe\n%s", e.story())
+	}
 	return p
-}
-
-// moment is the environment as it was before the controller reconciled, after so many writes.
-type moment struct {
-	writes int
-	*environment
-}
-
-// before is the last moment before the nth write, and which write from there that is.
-func (p performance) before(nth int) (moment, int) {
-	last := p.moments[0]
-	for _, m := range p.moments {
-		if m.writes < nth {
-			last = m
-		}
-	}
-	return last, nth - last.writes
-}
-
-// replayed plays the tale from the moment before the nth write, which fails.
-func (tl tale) replayed(p performance, label string, nth int, fate faults.Fate, downtime time.Duration) performance {
-	p.t.Helper()
-	from, nth := p.before(nth)
-	as := tl.settings
-	as.downtime = downtime
-	is := performance{environment: from.fork(as)}
-	is.label = label
-	is.writes.Choose(nth, fate)
-	is.run(tl.over)
-	is.end()
-	return is
-}
-
-// end notes how it has ended.
-func (p *performance) end() {
-	p.t.Helper()
-	p.outcome = p.environment.outcome()
-	p.done, p.struck = p.writes.Done()
-	if len(p.unsafe) > 0 {
-		p.t.Errorf("it was unsafe\n%s", p.story())
-	}
 }
 
 func (tl tale) over(e *environment) bool {

@@ -1,16 +1,23 @@
 package hostremediation
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // H-11: 0 retries can be asked for where the wire has room for that, and no number makes a remediation wait for ever.
@@ -75,15 +82,88 @@ func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 		k.obeys()
 		before := booted(mendv1.RecordHealed, ago(time.Hour), last)
 		before.Namespace, before.Name, before.Labels = "ns", "before", map[string]string{mendv1.RecordHostLabel: "h"}
-		if err := k.client.Create(t.Context(), &before); err != nil {
-			t.Fatal(err)
-		}
+		k.creates(&before)
 		k.reaches(powercycle.Booting)
 		if got := k.wait(0).Deadline.Sub(k.clock.Now()); got != want {
 			t.Errorf("after a boot of %d s the next one may take %s, want %s", last, got, want)
 		}
 		if status := k.wait(12 * time.Minute); status.Step != string(powercycle.Booting) {
 			t.Errorf("a server in its self-test is in %s", status.Step)
+		}
+	}
+}
+
+// deadlines are those of what is read from a workload cluster that does not answer.
+type deadlines struct {
+	Nodes
+	all []time.Time
+}
+
+func (d *deadlines) note(ctx context.Context) {
+	at, _ := ctx.Deadline()
+	d.all = append(d.all, at)
+}
+
+func (d *deadlines) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	d.note(ctx)
+	return workload.View{Link: workload.Down}, nil
+}
+
+func (d *deadlines) Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error) {
+	d.note(ctx)
+	return d.Nodes.Look(ctx, cluster, node, by)
+}
+
+func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string) error {
+	d.note(ctx)
+	return nil
+}
+
+func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
+	k := fixtureOf(t)
+	there := &deadlines{Nodes: k.nodes}
+	k.r.Nodes, k.r.Clusters = there, there
+	k.expects(powersOff, fences)
+	most := 0
+	for i := range 8 {
+		if there.all = nil; i == 4 {
+			k.power(false)
+		}
+		before := clock.RealClock{}.Now()
+		k.reconciles()
+		for _, at := range there.all {
+			if !at.Equal(there.all[0]) {
+				t.Fatalf("the deadlines are %v", there.all)
+			}
+			if in := at.Sub(before); in < 0 || in > workload.AnswerWithin+time.Second {
+				t.Errorf("the deadline is in %s", in)
+			}
+		}
+		most = max(most, len(there.all))
+	}
+	if most < 3 {
+		t.Errorf("the cluster is asked %d times at most, want its nodes, the node and the watch of what leaves it", most)
+	}
+}
+
+// Until the controller is set up nothing may be read from the cache: that would begin a watch.
+func TestRemediationsAreReadFromTheCacheOnceTheyAreWatched(t *testing.T) {
+	k := fixtureOf(t)
+	own := remediation.Own.GroupVersionKind
+	for name, tc := range map[string]struct {
+		r         *Reconciler
+		kind      schema.GroupVersionKind
+		namespace string
+		has       bool
+		all       int
+	}{
+		"those of a kind":           {k.r, own, k.key.Namespace, true, 1},
+		"those of another place":    {k.r, own, "elsewhere", true, 0},
+		"those of a kind of others": {k.r, mendv1.GroupVersion.WithKind("Another"), k.key.Namespace, false, 0},
+		"before it is set up":       {&Reconciler{Installed: k.r.Installed, Client: k.client}, own, k.key.Namespace, false, 0},
+	} {
+		if all, has, err := tc.r.Cached(t.Context(), tc.kind, tc.namespace); err != nil || has != tc.has || len(all) != tc.all {
+			t.Errorf("%s: %d, %t, %v; want %d, %t", name, len(all), has, err, tc.all, tc.has)
 		}
 	}
 }
