@@ -191,6 +191,9 @@ func (r *Reconciler) observeCached(ctx context.Context, w *observed, name string
 		}
 		return
 	}
+	if link.Keep != nil {
+		link.Keep(ctx)
+	}
 	if w.node = link.Node(name); w.machine != nil {
 		w.observeOwnNode(link)
 	}

@@ -239,6 +239,9 @@ func (r *Reconciler) observeLink(ctx context.Context, state *observed) error {
 	var err error
 	state.view, err = r.Clusters.View(ctx, key, state.Now, r.nodeWatch(key))
 	state.lookAgainIn(state.view.Recheck)
+	if state.Mode == Active && state.view.Keep != nil {
+		state.view.Keep(ctx)
+	}
 	return err
 }
 

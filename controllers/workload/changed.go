@@ -66,10 +66,15 @@ type identity struct {
 	again   time.Time                      // when to try once more, if that failed
 }
 
-// Verify asks which workload cluster answers, and returns a ChangedError if another one is kept. What cannot be read says nothing.
+// Verify asks which workload cluster answers, for a controller that is about to act, and returns a ChangedError if another one is kept. What
+// cannot be read says nothing. A Cluster that keeps none keeps this one from now on.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	c.identify(ctx, cluster)
-	return c.compare(ctx, cluster, time.Time{})
+	keep, err := c.compare(ctx, cluster, time.Time{})
+	if keep != nil {
+		keep(ctx)
+	}
+	return err
 }
 
 // identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so, or
@@ -84,7 +89,8 @@ func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v V
 	if v.Link == Up && (known.changed || known.nodes != nodes) && !c.identify(ctx, cluster) {
 		v = View{Link: Unsure, Recheck: ProbeInterval}
 	}
-	if err := c.compare(ctx, cluster, now); err != nil {
+	var err error
+	if v.Keep, err = c.compare(ctx, cluster, now); err != nil {
 		return View{Link: Down, Recheck: refusedInterval, Changed: err}
 	}
 	return v
@@ -120,8 +126,8 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	return !ends
 }
 
-// compare compares what was last read of a cluster with what its Cluster keeps. One that keeps none keeps that from now on.
-func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) error {
+// compare compares what was last read of a cluster with what its Cluster keeps. Of a Cluster that keeps none it returns what makes it do so.
+func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) (keep func(context.Context), err error) {
 	object := &clusterv1.Cluster{}
 	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {
 		if err != nil { // it may have been read after it was forgotten
@@ -130,31 +136,38 @@ func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now ti
 			c.dropStopped()
 			c.mu.Unlock()
 		}
-		return nil // a Cluster that is gone keeps nothing
+		return nil, nil // a Cluster that is gone keeps nothing
 	}
 	kept := Kept(object)
 	c.mu.Lock()
+	defer c.mu.Unlock()
 	known := &c.of(cluster).identity
-	keep := known.uid != "" && kept == "" && !ptr.Deref(object.Spec.Paused, false) && (known.tried != object.ResourceVersion || now.After(known.again))
 	known.changed = known.uid != "" && kept != "" && kept != known.uid
-	if keep {
-		known.tried, known.again = object.ResourceVersion, now.Add(refusedInterval)
+	switch {
+	case known.changed:
+		return nil, &ChangedError{Cluster: cluster, Kept: kept, Found: known.uid}
+	case known.uid == "" || kept != "" || ptr.Deref(object.Spec.Paused, false):
+		return nil, nil
+	case known.tried == object.ResourceVersion && !now.After(known.again):
+		return nil, nil
 	}
-	changed, found := known.changed, known.uid
+	found := known.uid
+	return func(ctx context.Context) { c.keep(ctx, object, found, now) }, nil
+}
+
+// keep writes to a Cluster which workload cluster it is.
+func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid types.UID, now time.Time) {
+	c.mu.Lock()
+	known := &c.of(client.ObjectKeyFromObject(cluster)).identity
+	known.tried, known.again = cluster.ResourceVersion, now.Add(refusedInterval)
 	c.mu.Unlock()
-	if keep {
-		next := object.DeepCopy()
-		metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(object, found))
-		// With the lock: what another manager has kept meanwhile stands.
-		err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(object, client.MergeFromWithOptimisticLock{}))
-		if err != nil && !apierrors.IsConflict(err) {
-			log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", cluster)
-		}
+	next := cluster.DeepCopy()
+	metav1.SetMetaDataAnnotation(&next.ObjectMeta, mendv1.WorkloadClusterAnnotation, Keeps(cluster, uid))
+	// With the lock: what another manager has kept meanwhile stands.
+	err := c.Management.Patch(ctx, next, client.MergeFromWithOptions(cluster, client.MergeFromWithOptimisticLock{}))
+	if err != nil && !apierrors.IsConflict(err) {
+		log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", client.ObjectKeyFromObject(cluster))
 	}
-	if changed {
-		return &ChangedError{Cluster: cluster, Kept: kept, Found: found}
-	}
-	return nil
 }
 
 // Verified is a ClusterCache that gives no client of another workload cluster than the one that is kept.

@@ -186,9 +186,14 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 					return m.Patch(ctx, o, p, opts...)
 				},
 			})
-			c.identified(t.Context(), c1, View{Link: Up}, noon.Time)
+			if v := c.identified(t.Context(), c1, View{Link: Up}, noon.Time); v.Keep != nil {
+				v.Keep(t.Context())
+			}
+			if v := c.identified(t.Context(), c1, View{Link: Up}, noon.Time); v.Keep != nil {
+				t.Error("it is tried again at once")
+			}
 			failing = ""
-			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Minute))
+			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Minute)).Keep(t.Context())
 			if got := stored(t, c.Management).Annotations[mendv1.WorkloadClusterAnnotation]; got != "c1/w1" {
 				t.Errorf("%q is kept", got)
 			}

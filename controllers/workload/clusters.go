@@ -102,6 +102,9 @@ type View struct {
 	Silent bool
 	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
 	Changed error
+	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that acts on
+	// the cluster: in observe mode nothing is written.
+	Keep func(context.Context)
 	// Reported says that the cluster was not read: it is Down because the manager reports it.
 	Reported bool
 	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that error is
@@ -317,7 +320,7 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 	if err := indexed(shared.GetIndexer()); err != nil {
 		return fmt.Errorf("index nodes of cluster %s: %w", s.cluster, err)
 	}
-	s.clusters.keep(s.cluster, shared)
+	s.clusters.keepNodes(s.cluster, shared)
 	_, err = shared.AddEventHandler(s.reportFenced())
 	if most := s.clusters.MostNodes; err == nil && most > 0 {
 		_, err = shared.AddEventHandler(s.countedIn(nodes, most))
@@ -345,7 +348,7 @@ func (s nodeStore) countedIn(nodes cache.Cache, most int64) toolscache.ResourceE
 	}
 }
 
-func (c *Clusters) keep(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
+func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.dropStopped()

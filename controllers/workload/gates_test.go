@@ -267,7 +267,7 @@ func cachedView(t *testing.T, clusters *Clusters, now *testclock.FakeClock) func
 	_, nodes := informerOf(&corev1.Node{})
 	go nodes.Run(t.Context().Done())
 	eventually(t, "the nodes are cached", nodes.HasSynced)
-	clusters.keep(gated, nodes.SharedIndexInformer)
+	clusters.keepNodes(gated, nodes.SharedIndexInformer)
 	return func() View {
 		v, err := clusters.View(t.Context(), gated, now.Now())
 		if err != nil {
