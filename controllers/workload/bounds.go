@@ -7,23 +7,16 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 )
 
-const (
-	// longestError is how long the answer may be that says why there is none, in bytes.
-	longestError = 64 << 10
-	// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
-	// last.
-	paged = 6
-)
+// longestError is how long the answer may be that says why there is none, in bytes.
+const longestError = 64 << 10
 
 var (
 	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are none.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
 	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
-	errSpins    = fmt.Errorf("%w: it says that what is asked for anew has expired", errNoAnswer)
 	// errPages is the error of a page of a list that is too long with those before it.
 	errPages = fmt.Errorf("%w: the pages of a list are longer than %d answers may be", errNoAnswer, paged)
 )
@@ -34,14 +27,13 @@ func tooLong(limit int64) error {
 
 // Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what may be in them.
 // A redirection is an error: the cluster's administrators would decide which server the program asks.
-func Bounded(limit int64, now func() time.Time) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit, now: now} }
+func Bounded(limit int64) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit} }
 }
 
 type binding struct {
 	next  http.RoundTripper
 	limit int64
-	now   func() time.Time
 }
 
 // RoundTrip sends a request, and bounds its answer: it ends with an errNoAnswer once more was read of it than may be, or more is in it.
@@ -66,8 +58,6 @@ func (b binding) bind(answer *http.Response) error {
 	switch {
 	case answer.StatusCode/100 == 3 && answer.Header.Get("Location") != "":
 		return errRedirect
-	case spins(answer):
-		return errSpins
 	case ofProxy(answer):
 		return errProxy
 	case !watch && answer.ContentLength > longest:
@@ -92,9 +82,9 @@ func (b binding) bind(answer *http.Response) error {
 func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func() ([]byte, error) {
 	switch {
 	case watch && protobuf:
-		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem, b.now)
+		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem)
 	case watch:
-		return watched(jsonEvents(body), b.limit/bytesPerItem, b.now)
+		return watched(jsonEvents(body), b.limit/bytesPerItem)
 	case protobuf:
 		return whole(body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
 	}
@@ -111,12 +101,4 @@ func ofProxy(answer *http.Response) bool {
 	missing := answer.StatusCode == http.StatusNotFound && strings.HasPrefix(path, "/api/v1/")
 	nothing := answer.ContentLength == 0 || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/")
 	return path != "/" && nothing && (missing || answer.StatusCode/100 == 2)
-}
-
-// spins reports whether an answer makes a reflector ask again at once, for ever: that the version it wants to begin with is too old, or not there
-// yet. (client-go, Reflector.watchList.)
-func spins(answer *http.Response) bool {
-	query := answer.Request.URL.Query()
-	expired := answer.StatusCode == http.StatusGone || answer.StatusCode == http.StatusGatewayTimeout
-	return expired && query.Get("sendInitialEvents") == "true" && query.Get("resourceVersion") == ""
 }

@@ -98,7 +98,7 @@ func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v V
 
 // identify reads which workload cluster answers. A connection to two may have nodes of both in its cache: it ends, and false is returned.
 func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool {
-	ctx, done := context.WithTimeout(ctx, late)
+	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
 	var uid types.UID
 	live, err := c.cache.GetUncachedClient(ctx, cluster)

@@ -214,7 +214,7 @@ func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests 
 	case route.answers.unsure(now):
 		return true, true // what the cache shows it has shown for a while
 	}
-	return c.Kubeconfigs.Transports.gates.silent(&route.answers.gate, now)
+	return route.answers.circuit.state(now)
 }
 
 // refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds, and

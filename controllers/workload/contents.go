@@ -9,7 +9,6 @@ import (
 	"mime"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -32,14 +31,10 @@ const (
 	shortened = 4
 	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
 	longestEvent = 3 << 20
-	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection
-	// broke: client-go goes on from the last event that it got.
-	flood = time.Minute
 )
 
 var (
 	errDense    = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
-	errMany     = fmt.Errorf("%w: it tells of more events than a watch may", errNoAnswer)
 	errEncoding = fmt.Errorf("%w: it is neither JSON nor protobuf", errNoAnswer)
 )
 
@@ -159,18 +154,14 @@ func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte
 	}
 }
 
-// watched returns what reads the next event of a watch by next, which tells of most at the most.
-func watched(next func() ([]byte, error), most int64, now func() time.Time) func() ([]byte, error) {
-	since := now()
+// watched returns what reads the next event of a watch by next. After so many it ends as if the connection broke: client-go goes on from the
+// last event, or drops the list that a server tells as a watch without end.
+func watched(next func() ([]byte, error), most int64) func() ([]byte, error) {
 	return func() ([]byte, error) {
-		most--
-		if most >= 0 {
-			return next()
+		if most--; most < 0 {
+			return nil, io.ErrUnexpectedEOF
 		}
-		if now().Sub(since) < flood {
-			return nil, errMany
-		}
-		return nil, io.ErrUnexpectedEOF
+		return next()
 	}
 }
 

@@ -247,7 +247,7 @@ func (s *Snapshot) WorkloadReader(ctx context.Context, management client.Reader,
 	}
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
-	config.Wrap(workload.Bounded(longestAnswer, s.Clock.Now))
+	config.Wrap(workload.Bounded(longestAnswer))
 	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: inWorkloads()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
