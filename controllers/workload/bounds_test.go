@@ -40,7 +40,9 @@ func TestRedirectionsAreNotFollowed(t *testing.T) {
 }
 
 func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t *testing.T) {
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "https://elsewhere.example.com", http.StatusFound) })
+	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "https://elsewhere.example.com", http.StatusFound)
+	})
 	now := testclock.NewFakePassiveClock(noon.Time)
 	transports := routed(t, c1, server, NewTransports(1<<20, now))
 	for _, ask := range []struct {

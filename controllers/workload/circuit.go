@@ -43,7 +43,7 @@ var (
 // sent then but one request after each pause, whose answer closes it. So a cluster whose API server hangs keeps a few workers waiting, once.
 type circuit struct {
 	clock clock.PassiveClock
-	slots chan struct{} // one for each request that is under way
+	left  chan struct{} // hears of requests that have ended
 
 	mu     sync.Mutex
 	begun  []time.Time // when the requests that are under way were sent
@@ -53,7 +53,7 @@ type circuit struct {
 }
 
 func newCircuit(now clock.PassiveClock) *circuit {
-	return &circuit{clock: now, slots: make(chan struct{}, atOnce)}
+	return &circuit{clock: now, left: make(chan struct{}, atOnce)}
 }
 
 // state reports whether the circuit is open at now, and whether nothing at all is sent.
@@ -67,34 +67,25 @@ func (c *circuit) rests(now time.Time) bool {
 	return c.open && (now.Before(c.until) || len(c.begun) > 0)
 }
 
-// refuses reports whether a request is not sent, and need not wait for a slot either. The mutex is held.
-func (c *circuit) refuses(now time.Time) bool {
-	slow := func(begun time.Time) bool { return now.Sub(begun) >= slowAfter }
-	return c.rests(now) || slices.ContainsFunc(c.begun, slow)
-}
-
 // enter waits until a request may be sent, and returns when that was. The request is to be left then.
 func (c *circuit) enter(ctx context.Context) (begun time.Time, err error) {
 	for {
 		now := c.clock.Now()
+		slow := func(begun time.Time) bool { return now.Sub(begun) >= slowAfter }
 		c.mu.Lock()
-		refused := c.refuses(now)
-		if !refused {
-			select {
-			case c.slots <- struct{}{}:
-				c.begun = append(c.begun, now)
-				c.mu.Unlock()
-				return now, nil
-			default:
-			}
+		refused, free := c.rests(now) || slices.ContainsFunc(c.begun, slow), len(c.begun) < atOnce
+		if !refused && free {
+			c.begun = append(c.begun, now)
 		}
 		c.mu.Unlock()
-		if refused {
+		switch {
+		case refused:
 			return time.Time{}, ErrSilent
+		case free:
+			return now, nil
 		}
 		select {
-		case c.slots <- struct{}{}: // whether it may still be sent is decided anew
-			<-c.slots
+		case <-c.left:
 		case <-time.After(slowAfter):
 		case <-ctx.Done():
 			return time.Time{}, ctx.Err()
@@ -111,7 +102,10 @@ func (c *circuit) leave(begun time.Time, err error) {
 	defer c.mu.Unlock()
 	if i := slices.Index(c.begun, begun); i >= 0 {
 		c.begun = slices.Delete(c.begun, i, i+1)
-		<-c.slots
+	}
+	select {
+	case c.left <- struct{}{}:
+	default: // as many as may be sent hear of it
 	}
 	switch trial := c.open && !begun.Before(c.until); {
 	case trial && !missed:

@@ -148,7 +148,7 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 			}
 			began := time.Now()
 			for _, c := range healthy {
-				Eventually(e.health(ctx, c.cluster.Name+"-0")).WithPolling(100*time.Millisecond).Should(Equal(metav1.ConditionFalse))
+				Eventually(e.health(ctx, c.cluster.Name+"-0")).WithPolling(100 * time.Millisecond).Should(Equal(metav1.ConditionFalse))
 			}
 			Expect(time.Since(began)).To(BeNumerically("<=", 5*time.Second), "round %d", round)
 			for _, c := range healthy {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -111,7 +110,7 @@ func TestAnotherWorkloadClusterStaysOneWhileItCannotBeReadAgain(t *testing.T) {
 	first := c.Verify(t.Context(), c1)
 	c.cache = connected{to: objects(t)}
 	second := c.Verify(t.Context(), c1)
-	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil) // of another connection
+	c.of(c1).connection++ // another one
 	if third := c.Verify(t.Context(), c1); first == nil || second == nil || third == nil {
 		t.Errorf("it was %v and %v, and is %v", first, second, third)
 	}
@@ -177,7 +176,7 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 					return w.Get(ctx, k, into, opts...)
 				},
 			})})
-			c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+			c.of(c1).connection++
 			c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
 				Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if failing == "keeping it" {
