@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -16,7 +17,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -49,7 +49,9 @@ func remembering(name, record string) *mendv1.HostRemediation {
 // H-A3: nodes are unfenced as hosts are released.
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
+	if err := errors.Join(
+		clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme), corev1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme),
+	); err != nil {
 		t.Fatal(err)
 	}
 	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
@@ -78,31 +80,30 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				}
 				return is
 			}
-			clock, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(10)
-			s := &Nodes{
-				Sweep: &Sweep{Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute},
+			clock, recorder := clocktesting.NewFakeClock(noon), events.NewFakeRecorder(10)
+			s := &Sweep{
+				Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute,
 				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
-				Fenced: func(client.ObjectKey) []*corev1.Node {
+				Fenced: func() map[client.ObjectKey][]*corev1.Node {
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
-						return []*corev1.Node{is}
+						return map[client.ObjectKey][]*corev1.Node{{Namespace: "ns", Name: "c"}: {is}}
 					}
 					return nil
 				},
 			}
-			reconcile := func() (time.Duration, bool) {
+			swept := func() bool {
 				t.Helper()
-				result, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
-				if err != nil {
+				if err := s.sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return result.RequeueAfter, !fence.OutOfService(node())
+				return !fence.OutOfService(node())
 			}
-			if again, swept := reconcile(); swept || row.swept && again != time.Minute {
-				t.Errorf("at once it is unfenced: %t, and checked again after %s; want the grace period", swept, again)
+			if swept() {
+				t.Error("at once it is unfenced")
 			}
 			clock.SetTime(noon.Add(time.Minute))
-			if _, swept := reconcile(); swept != row.swept {
-				t.Errorf("unfenced: %t, want %t", swept, row.swept)
+			if got := swept(); got != row.swept {
+				t.Errorf("unfenced: %t, want %t", got, row.swept)
 			}
 			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
 			if reported != row.swept {

@@ -13,7 +13,8 @@ import (
 const longestError = 64 << 10
 
 var (
-	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are none.
+	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are
+	// none.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
 	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
@@ -25,8 +26,8 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
 }
 
-// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what may be in them.
-// A redirection is an error: the cluster's administrators would decide which server the program asks.
+// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what
+// may be in them. A redirection is an error: the cluster's administrators would decide which server the program asks.
 func Bounded(limit int64) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit} }
 }
@@ -92,10 +93,11 @@ func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func
 	return whole(body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
 }
 
-// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and so is none of an API
-// server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The probe of ClusterCache, of the path /,
-// only wants to see whether there is an answer, so what is asked besides has to tell that the cluster is out of reach: else its nodes would be judged for ever
-// as the cache has them, and what was to be deleted would count as gone. Nodes and pods are of a group that is always served: 404 is not about that.
+// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and
+// so is none of an API server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The
+// probe of ClusterCache, of the path /, only wants to see whether there is an answer, so what is asked besides has to tell that the cluster
+// is out of reach: else its nodes would be judged for ever as the cache has them, and what was to be deleted would count as gone. Nodes and
+// pods are of a group that is always served: 404 is not about that.
 func ofProxy(answer *http.Response) bool {
 	path := answer.Request.URL.Path
 	missing := answer.StatusCode == http.StatusNotFound && strings.HasPrefix(path, "/api/v1/")

@@ -40,7 +40,8 @@ var (
 )
 
 // circuit decides whether workers may ask one workload cluster. It is open after two requests without an answer within a minute: nothing is
-// sent then but one request after each pause, whose answer closes it. So a cluster whose API server hangs keeps a few workers waiting, once.
+// sent then but one request after each pause, whose answer closes it. So a cluster whose API server hangs keeps a few workers waiting,
+// once.
 type circuit struct {
 	clock clock.PassiveClock
 	left  chan struct{} // hears of requests that have ended

@@ -79,7 +79,8 @@ func clustersAt(now clock.PassiveClock, server http.RoundTripper) (*Clusters, *r
 // answerOf is an answer in JSON.
 func answerOf(r *http.Request, content io.Reader) *http.Response {
 	return &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1, Body: io.NopCloser(content), Request: r,
+		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, ContentLength: -1,
+		Body: io.NopCloser(content), Request: r,
 	}
 }
 
@@ -181,7 +182,9 @@ func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				clusters, _ := clustersAt(clock.RealClock{}, sends(func(r *http.Request) (*http.Response, error) { return answerOf(r, content(r)), nil }))
+				clusters, _ := clustersAt(clock.RealClock{}, sends(func(r *http.Request) (*http.Response, error) {
+					return answerOf(r, content(r)), nil
+				}))
 				for i := range lost {
 					if _, err := clusters.NodesExist(t.Context(), gated, []string{strconv.Itoa(i)}); err == nil || errors.Is(err, ErrSilent) {
 						t.Fatalf("it has answered: %v", err)

@@ -1,5 +1,5 @@
-// Package workload reads the workload clusters through the connections of Cluster API's ClusterCache: their nodes from caches kept small, single nodes
-// live, and whether a cluster can be reached at all. It decides nothing.
+// Package workload reads the workload clusters through the connections of Cluster API's ClusterCache: their nodes from caches kept small,
+// single nodes live, and whether a cluster can be reached at all. It decides nothing.
 package workload
 
 import (
@@ -23,8 +23,8 @@ const (
 	// ProbeInterval is how often ClusterCache asks a connected cluster whether it is there. A probe that
 	// succeeds again after failures raises no event, so its users read again after this time.
 	ProbeInterval = 10 * time.Second
-	// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30 seconds,
-	// and sends no event.
+	// refusedInterval is how often to look whether a kubeconfig is still refused for the same entry: ClusterCache reads it again after 30
+	// seconds, and sends no event.
 	refusedInterval = 30 * time.Second
 )
 
@@ -54,7 +54,6 @@ type Clusters struct {
 	Management client.Client
 
 	mu     sync.Mutex
-	fenced func(cluster client.ObjectKey) // see OnFenced
 	states map[client.ObjectKey]*state
 }
 
@@ -96,13 +95,13 @@ type View struct {
 	Silent bool
 	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
 	Changed error
-	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that acts on
-	// the cluster: in observe mode nothing is written.
+	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that acts
+	// on the cluster: in observe mode nothing is written.
 	Keep func(context.Context)
 	// Reported says that the cluster was not read: it is Down because the manager reports it.
 	Reported bool
-	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that error is
-	// larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.
+	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that
+	// error is larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.
 	ClockAhead time.Duration
 
 	nodes toolscache.Indexer
@@ -117,8 +116,8 @@ func Seen(link Link, nodes []*corev1.Node) View {
 	return View{Link: link, nodes: indexer}
 }
 
-// View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after
-// an outage, whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
+// View looks at cluster, at now, and makes sure that watches on its nodes are in place. It asks the cluster itself only after an outage,
+// whether the cache has caught up. A cluster that leaves requests unanswered is Down, and is asked that as often as its circuit lets it be.
 func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (View, error) {
 	view, err := c.view(ctx, cluster, now, watches)
 	if err == nil && c.Management != nil {
@@ -187,8 +186,8 @@ func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests 
 	return route.answers.circuit.state(now)
 }
 
-// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again, and
-// thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
+// ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again,
+// and thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
 func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) error {
 	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err == nil {
@@ -213,8 +212,8 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 	return nil
 }
 
-// forget drops what is kept of the Cluster obj. The cache of its nodes is ClusterCache's to stop, which may come later; it is dropped then, with the
-// next cluster that is connected or forgotten.
+// forget drops what is kept of the Cluster obj. The cache of its nodes is ClusterCache's to stop, which may come later; it is dropped then,
+// with the next cluster that is connected or forgotten.
 func (c *Clusters) forget(obj any) {
 	cluster, ok := obj.(client.Object)
 	if !ok {
@@ -231,7 +230,8 @@ func (c *Clusters) forget(obj any) {
 	c.dropStopped()
 }
 
-// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster, and what is empty without them. The mutex is held.
+// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster, and what is empty without them. The
+// mutex is held.
 func (c *Clusters) dropStopped() {
 	for cluster, state := range c.states {
 		state.dropStopped()
@@ -241,7 +241,8 @@ func (c *Clusters) dropStopped() {
 	}
 }
 
-// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its connection.
+// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its
+// connection.
 func (s *state) dropStopped() {
 	if s.nodes != nil && s.nodes.IsStopped() {
 		s.nodes = nil

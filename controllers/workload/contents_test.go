@@ -196,8 +196,8 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 	}
 }
 
-// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. client-go must not find more
-// in it than was counted.
+// What is counted was written by the administrators of a workload cluster, and is counted before anything else reads it. client-go must not
+// find more in it than was counted.
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
 	node, err := plainNode().Marshal()

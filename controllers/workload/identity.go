@@ -65,8 +65,8 @@ type identity struct {
 	again      time.Time // when to try once more, if that failed
 }
 
-// Verify asks which workload cluster answers, for a controller that is about to act, and returns a ChangedError if another one is kept. What
-// cannot be read says nothing. A Cluster that keeps none keeps this one from now on.
+// Verify asks which workload cluster answers, for a controller that is about to act, and returns a ChangedError if another one is kept.
+// What cannot be read says nothing. A Cluster that keeps none keeps this one from now on.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	c.identify(ctx, cluster)
 	keep, err := c.compare(ctx, cluster, time.Time{})
@@ -76,8 +76,8 @@ func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	return err
 }
 
-// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so, or
-// while it fails. A refusal stands.
+// identified is v, or Down if another workload cluster is behind it: that is read once for each connection, and each time while it is so,
+// or while it fails. A refusal stands.
 func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v View, now time.Time) View {
 	c.mu.Lock()
 	known, connection := c.of(cluster).identity, c.of(cluster).connection
@@ -125,7 +125,8 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	return !ends
 }
 
-// compare compares what was last read of a cluster with what its Cluster keeps. Of a Cluster that keeps none it returns what makes it do so.
+// compare compares what was last read of a cluster with what its Cluster keeps. Of a Cluster that keeps none it returns what makes it do
+// so.
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) (keep func(context.Context), err error) {
 	object := &clusterv1.Cluster{}
 	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {

@@ -75,7 +75,8 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	return health.NodeOf(m, named, provided)
 }
 
-// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its questions.
+// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its
+// questions.
 func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	present := make(map[string]bool, len(names))
 	if len(names) > singly {
@@ -105,8 +106,8 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 	return present, nil
 }
 
-// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers send it when
-// there is no API server behind them, and the client takes it for one about what was asked for.
+// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers
+// send it when there is no API server behind them, and the client takes it for one about what was asked for.
 func saysGone(err error, node string) bool {
 	var status apierrors.APIStatus
 	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
@@ -139,8 +140,8 @@ func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (
 	return nil, fmt.Errorf("list the nodes of cluster %s: there are more than %d", cluster, nodesPerPage*mostPages)
 }
 
-// NodeWatch is a watch of a running controller on the nodes of one workload cluster. From the first view on that shows a node, the controller
-// hears of what happens to it; clustercache.NewWatcher gives one that begins to hear later (see enqueue.Informed).
+// NodeWatch is a watch of a running controller on the nodes of one workload cluster. From the first view on that shows a node, the
+// controller hears of what happens to it; clustercache.NewWatcher gives one that begins to hear later (see enqueue.Informed).
 type NodeWatch struct {
 	// ID tells it from the other watches on the same cluster.
 	ID         string
@@ -192,7 +193,7 @@ func (s nodeStore) Watch(nodes cache.Cache) error {
 	}
 	if err == nil {
 		s.clusters.keepNodes(s.cluster, shared)
-		_, err = shared.AddEventHandler(s.events(nodes))
+		_, err = shared.AddEventHandler(s.counted(nodes))
 	}
 	if err != nil {
 		return fmt.Errorf("watch nodes of cluster %s: %w", s.cluster, err)
@@ -209,67 +210,37 @@ func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIn
 	state.connection++
 }
 
-// events handles the events of the nodes. It reports those of nodes that a remediation has signed, and drops a cache that has more nodes than a
-// cluster may have: a server can invent some with every watch. Without it the cluster is out of reach, until ClusterCache connects to it anew.
-func (s nodeStore) events(nodes cache.Cache) toolscache.ResourceEventHandler {
+// counted drops a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the
+// cluster is out of reach, until ClusterCache connects to it anew.
+func (s nodeStore) counted(nodes cache.Cache) toolscache.ResourceEventHandler {
 	var count atomic.Int64
-	report := func(obj any) {
-		if node, ok := obj.(*corev1.Node); ok && signed(node) {
-			s.clusters.reportFenced(s.cluster)
-		}
-	}
 	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(obj any) {
-			report(obj)
+		AddFunc: func(any) {
 			if most := s.clusters.MostNodes; count.Add(1) == most+1 && most > 0 {
 				err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
 				log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
 					"Cluster", s.cluster, "most", most)
 			}
 		},
-		UpdateFunc: func(_, obj any) { report(obj) },
 		DeleteFunc: func(any) { count.Add(-1) },
 	}
 }
 
-// OnFenced has enqueue called for every event of a node that a remediation has signed, in clusters whose nodes are cached for others anyway, and at once
-// for those clusters that are. enqueue must not block.
-func (c *Clusters) OnFenced(enqueue func(cluster client.ObjectKey)) {
+// Fenced returns the nodes that a remediation has signed, by cluster, of clusters whose nodes are cached for others anyway. They are slim,
+// and shared: read only.
+func (c *Clusters) Fenced() map[client.ObjectKey][]*corev1.Node {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.fenced = enqueue
+	fenced := map[client.ObjectKey][]*corev1.Node{}
 	for cluster, state := range c.states {
-		if state.nodes != nil {
-			enqueue(cluster)
+		if state.nodes == nil || state.nodes.IsStopped() || !state.nodes.HasSynced() {
+			continue
 		}
-	}
-}
-
-// reportFenced calls the function of OnFenced for a cluster with a node that is signed.
-func (c *Clusters) reportFenced(cluster client.ObjectKey) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.fenced != nil {
-		c.fenced(cluster)
-	}
-}
-
-// Fenced returns the nodes of a cluster that a remediation has signed, as the cache has them; none if the nodes of the cluster are not cached. They
-// are slim, and shared: read only.
-func (c *Clusters) Fenced(cluster client.ObjectKey) []*corev1.Node {
-	c.mu.Lock()
-	informer := c.of(cluster).nodes
-	c.mu.Unlock()
-	if informer == nil || informer.IsStopped() || !informer.HasSynced() {
-		return nil
-	}
-	var fenced []*corev1.Node
-	for _, obj := range informer.GetStore().List() {
-		if node := obj.(*corev1.Node); signed(node) {
-			fenced = append(fenced, node)
+		for _, obj := range state.nodes.GetStore().List() {
+			if node := obj.(*corev1.Node); node.Annotations[mendv1.FencedByAnnotation] != "" {
+				fenced[cluster] = append(fenced[cluster], node)
+			}
 		}
 	}
 	return fenced
 }
-
-func signed(node *corev1.Node) bool { return node.Annotations[mendv1.FencedByAnnotation] != "" }

@@ -149,8 +149,8 @@ func TestOnlyKubeconfigsAreKept(t *testing.T) {
 	}
 }
 
-// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the machine counts as
-// healthy until something else happens in its cluster.
+// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the
+// machine counts as healthy until something else happens in its cluster.
 func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, node := listwatch.NewFakeControllerSource(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}

@@ -24,8 +24,8 @@ type Transports struct {
 	// limit is how long an answer may be, in bytes, as it is after decompression.
 	limit int64
 	clock clock.PassiveClock
-	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload cluster
-	// that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
+	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload
+	// cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
 	Self    types.NamespacedName
 	SelfUID types.UID
 	Local   func() (*rest.Config, error)

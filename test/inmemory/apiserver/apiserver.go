@@ -180,7 +180,8 @@ func (s *Server) Refuse(chosen func(Call) bool) {
 	s.refused = chosen
 }
 
-// Answer makes the server answer requests by answer, unless that is nil: a hostile server answers as it likes, or blocks until the request is given up.
+// Answer makes the server answer requests by answer, unless that is nil: a hostile server answers as it likes, or blocks until the request
+// is given up.
 func (s *Server) Answer(answer func(*http.Request) *http.Response) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -22,8 +22,8 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// another is a second Cluster of the same management cluster, with machines whose nodes are Ready, each with a check of its own, and a check
-// of all of them.
+// another is a second Cluster of the same management cluster, with machines whose nodes are Ready, each with a check of its own, and a
+// check of all of them.
 func (e *environment) another(ctx context.Context, name string, machines int) *environment {
 	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name), cluster: builders.Cluster("ns", name)}
 	a.there = clientOf(a.workload)
