@@ -95,6 +95,8 @@ func (s *Sweep) Start(ctx context.Context) error {
 
 // sweep looks once. A failure for one object delays no other: all are looked at again.
 func (s *Sweep) sweep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
 	hosts, err := host.List(ctx, s.Client, client.UnsafeDisableDeepCopy)
 	errs, since := []error{err}, map[orphan]time.Time{}
 	if err == nil {

@@ -8,9 +8,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -175,10 +177,12 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 	dense := `{"kind":"PartialObjectMetadata","metadata":{"managedFields":[{}` + strings.Repeat(",{}", 10_000) + "]}}"
 	for name, content := range map[string]func(r *http.Request) io.Reader{
-		"a byte a second":             func(r *http.Request) io.Reader { return slowly{r.Context()} },
-		"an endless object":           func(*http.Request) io.Reader { return bytes.NewReader(make([]byte, 2<<20)) },
-		"far larger once decoded":     func(*http.Request) io.Reader { return strings.NewReader(dense) },
-		"the begin, and nothing more": func(r *http.Request) io.Reader { return io.MultiReader(strings.NewReader("{"), never{r.Context()}) },
+		"a byte a second":         func(r *http.Request) io.Reader { return slowly{r.Context().Done()} },
+		"an endless object":       func(*http.Request) io.Reader { return bytes.NewReader(make([]byte, 2<<20)) },
+		"far larger once decoded": func(*http.Request) io.Reader { return strings.NewReader(dense) },
+		"the begin, and nothing more": func(r *http.Request) io.Reader {
+			return io.MultiReader(strings.NewReader("{"), never{r.Context().Done()})
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -199,12 +203,12 @@ func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 }
 
 // slowly is a body that sends a byte a second.
-type slowly struct{ context.Context }
+type slowly struct{ over <-chan struct{} }
 
 func (s slowly) Read(p []byte) (int, error) {
 	select {
-	case <-s.Done():
-		return 0, s.Err()
+	case <-s.over:
+		return 0, context.DeadlineExceeded
 	case <-time.After(time.Second):
 		p[0] = ' '
 		return 1, nil
@@ -212,11 +216,11 @@ func (s slowly) Read(p []byte) (int, error) {
 }
 
 // never is a body that sends nothing.
-type never struct{ context.Context }
+type never struct{ over <-chan struct{} }
 
 func (n never) Read([]byte) (int, error) {
-	<-n.Done()
-	return 0, n.Err()
+	<-n.over
+	return 0, context.DeadlineExceeded
 }
 
 func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
@@ -268,25 +272,28 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 
 // client-go would try ten times, and sleep in between with the worker, past all that is counted here.
 func TestAServerThatSaysTryAgainLaterHoldsNoWorkerUntilThen(t *testing.T) {
-	later := func(code int, after string) func(*http.Request) (*http.Response, error) {
-		return func(r *http.Request) (*http.Response, error) {
-			answer := answerOf(r, strings.NewReader("{}"))
-			answer.StatusCode, answer.Header["Retry-After"] = code, []string{after}
-			return answer, nil
-		}
-	}
-	for name, answer := range map[string]sends{
-		"by Retry-After":           later(http.StatusTooManyRequests, "60"),
-		"while it shuts down":      later(http.StatusServiceUnavailable, "1"),
-		"by ending the connection": func(*http.Request) (*http.Response, error) { return nil, io.EOF },
-		"by a reset": func(*http.Request) (*http.Response, error) {
-			return nil, &net.OpError{Op: "read", Net: "tcp", Err: errors.New("connection reset by peer")}
-		},
+	for name, tc := range map[string]struct {
+		code  int
+		after string
+		err   error
+	}{
+		"by Retry-After":           {code: http.StatusTooManyRequests, after: "60"},
+		"while it shuts down":      {code: http.StatusServiceUnavailable, after: "1"},
+		"by ending the connection": {err: io.EOF},
+		"by a reset":               {err: &net.OpError{Op: "read", Net: "tcp", Err: syscall.ECONNRESET}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked, began := 0, time.Now()
-				clusters, _ := clustersAt(clock.RealClock{}, sends(func(r *http.Request) (*http.Response, error) { asked++; return answer(r) }))
+				clusters, _ := clustersAt(clock.RealClock{}, sends(func(r *http.Request) (*http.Response, error) {
+					asked++
+					if tc.err != nil {
+						return nil, tc.err
+					}
+					answer := answerOf(r, strings.NewReader("{}"))
+					answer.StatusCode, answer.Header["Retry-After"] = tc.code, []string{tc.after}
+					return answer, nil
+				}))
 				if _, err := clusters.NodesExist(t.Context(), gated, []string{"n"}); err == nil || asked != 1 || time.Since(began) > 0 {
 					t.Errorf("asked %d times in %s, %v", asked, time.Since(began), err)
 				}
@@ -317,7 +324,7 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 		lasts   time.Duration
 	}{
 		"an answer about its nodes was cut off": {func(a *answers, now time.Time) {
-			a.ended(httptest.NewRequest(http.MethodGet, nodesPath, http.NoBody), errNoAnswer, now)
+			a.ended(&http.Request{URL: &url.URL{Path: nodesPath}}, errNoAnswer, now)
 		}, staleFor},
 		"it answers probes alone": {func(a *answers, now time.Time) { a.circuit.open, a.circuit.until = true, now.Add(pause) }, pause},
 	} {
@@ -369,7 +376,7 @@ func TestWhatNoWorkerWaitsForPassesAnOpenCircuit(t *testing.T) {
 	for query, passes := range map[string]bool{
 		"/": true, nodesPath + "?timeout=11m": true, nodesPath + "?watch=true": true, nodesPath: false, nodesPath + "?timeout=10s": false,
 	} {
-		request := httptest.NewRequest(http.MethodGet, "workload://"+hostOf(gated)+query, http.NoBody)
+		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "workload://"+hostOf(gated)+query, http.NoBody)
 		answer, err := clusters.Kubeconfigs.Transports.RoundTrip(request)
 		if err == nil {
 			_ = answer.Body.Close()

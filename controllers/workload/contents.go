@@ -160,7 +160,8 @@ func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte
 // the last event, or drops the list that a server tells as a watch without end.
 func watched(next func() ([]byte, error), most int64) func() ([]byte, error) {
 	return func() ([]byte, error) {
-		if most--; most < 0 {
+		most--
+		if most < 0 {
 			return nil, io.ErrUnexpectedEOF
 		}
 		return next()

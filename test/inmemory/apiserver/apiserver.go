@@ -226,9 +226,13 @@ func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
 	if hostile != nil && call.Manager != Tester {
-		if answer := hostile(r); answer != nil {
+		answer := hostile(r)
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		if answer != nil {
 			answer.Request = r
-			return answer, r.Context().Err()
+			return answer, nil
 		}
 	}
 	if silence != nil {
