@@ -31,8 +31,7 @@ func (p *program) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
-	workers := min(p.o.machineHealthChecks.Concurrency, p.o.hostRemediations.Concurrency)
-	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), max(1, workers/2), clock.RealClock{})
+	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), clock.RealClock{})
 	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
 	transports.Local = ctrl.GetConfig
 	if err := transports.Register(); err != nil {

@@ -116,20 +116,16 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 	}
 }
 
-// sweep starts the controllers that release orphaned hosts and nodes.
+// sweep starts what releases orphaned hosts and nodes.
 func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
-		Installed: p.installed, Client: p.writer(), Live: p.GetAPIReader(),
+		Installed: p.installed, Client: p.writer(), Live: p.GetAPIReader(), Hosts: hosts, Nodes: nodes,
 		Recorder: recorder, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
 	}
 	if !p.o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
-		orphaned := &leftovers.Nodes{Sweep: orphans, Fenced: p.clusters.Fenced, Nodes: nodes}
-		if err := orphaned.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 1}); err != nil {
-			return err
-		}
-		p.clusters.OnFenced(orphaned.Events.Send)
+		orphans.Fenced = p.clusters.Fenced
 	}
-	return (&leftovers.Hosts{Sweep: orphans, Hosts: hosts}).SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 1})
+	return orphans.SetupWithManager(p)
 }
 
 // standDown says where the manager runs, and ends it for another replica, where there may be one.

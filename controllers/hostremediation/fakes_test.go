@@ -189,24 +189,5 @@ type answering struct {
 }
 
 func (a answering) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.Seen(workload.Up, a), a.err
-}
-
-// GetByKey makes it what nodes are kept in.
-func (a answering) GetByKey(name string) (any, bool, error) {
-	for _, n := range a.nodes {
-		if n.Name == name {
-			return n, true, nil
-		}
-	}
-	return nil, false, nil
-}
-
-// List makes it what nodes are kept in.
-func (a answering) List() []any {
-	var all []any
-	for _, n := range a.nodes {
-		all = append(all, n)
-	}
-	return all
+	return workload.Seen(workload.Up, a.nodes), a.err
 }

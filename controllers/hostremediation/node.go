@@ -191,6 +191,9 @@ func (r *Reconciler) observeCached(ctx context.Context, obs *observed, name stri
 		}
 		return
 	}
+	if link.Keep != nil {
+		link.Keep(ctx)
+	}
 	if obs.node = link.Node(name); obs.machine != nil {
 		obs.observeOwnNode(link)
 	}

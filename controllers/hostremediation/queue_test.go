@@ -185,7 +185,9 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 			p.node("node", corev1.ConditionTrue)
 			p.answers()
 			reader := interceptor.NewClient(fake.NewClientBuilder().WithObjects(maintenanceOf("b")).Build(), interceptor.Funcs{
-				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return errors.New("forbidden") },
+				List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+					return errors.New("forbidden")
+				},
 			})
 			p.r.Reader = func(context.Context, client.ObjectKey) (client.Reader, error) { return reader, nil }
 		}, majority},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -17,7 +18,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
@@ -51,7 +51,7 @@ func remembering(name, record string) *mendv1.HostRemediation {
 func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
-		mendv1.AddToScheme(scheme))
+		mendv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,30 +94,29 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				}
 				return is
 			}
-			clock, recorder := clocktesting.NewFakePassiveClock(noon), events.NewFakeRecorder(10)
-			s := &Nodes{
-				Sweep: &Sweep{Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute},
+			clock, recorder := clocktesting.NewFakeClock(noon), events.NewFakeRecorder(10)
+			s := &Sweep{
+				Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute,
 				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
-				Fenced: func(client.ObjectKey) []*corev1.Node {
+				Fenced: func() map[client.ObjectKey][]*corev1.Node {
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
-						return []*corev1.Node{is}
+						return map[client.ObjectKey][]*corev1.Node{{Namespace: "ns", Name: "c"}: {is}}
 					}
 					return nil
 				},
 			}
-			reconcile := func() (time.Duration, bool) {
+			swept := func() bool {
 				t.Helper()
-				result, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Namespace: "ns", Name: "c"}})
-				if err != nil {
+				if err := s.sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return result.RequeueAfter, !fence.OutOfService(node())
+				return !fence.OutOfService(node())
 			}
-			if again, swept := reconcile(); swept || row.swept && again != time.Minute {
-				t.Errorf("at once it is unfenced: %t, and checked again after %s; want the grace period", swept, again)
+			if swept() {
+				t.Error("at once it is unfenced")
 			}
 			clock.SetTime(noon.Add(time.Minute + waits - time.Second))
-			if _, swept := reconcile(); swept {
+			if swept() {
 				t.Error("it is unfenced too early")
 			}
 			if row.moves >= 0 {
@@ -126,8 +125,8 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				}
 			}
 			clock.SetTime(noon.Add(time.Minute + waits))
-			if _, swept := reconcile(); swept != row.swept {
-				t.Errorf("unfenced: %t, want %t", swept, row.swept)
+			if got := swept(); got != row.swept {
+				t.Errorf("unfenced: %t, want %t", got, row.swept)
 			}
 			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
 			if reported != row.swept {

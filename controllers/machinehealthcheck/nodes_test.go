@@ -9,7 +9,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +104,7 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})).Targets
-	w.view = workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc))
+	w.view = workload.Seen(workload.Up, nil)
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
 	r.observeNodes(t.Context(), w)
@@ -151,13 +150,10 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, at := range []time.Time{noon, noon.Add(startup)} {
 				w := aCheck(a("m", health.Healthy))
-				is, store := w.Targets[0], toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
+				is := w.Targets[0]
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
-				for _, n := range tc.nodes {
-					_ = store.Add(n) // the key can be made
-				}
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
-				w.Now, w.view = at, workload.Seen(workload.Up, store)
+				w.Now, w.view = at, workload.Seen(workload.Up, tc.nodes)
 				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {

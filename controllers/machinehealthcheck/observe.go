@@ -179,6 +179,9 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 			return err
 		}
 		state.lookAgainIn(view.Recheck)
+		if state.Mode == Active && view.Keep != nil {
+			view.Keep(asking)
+		}
 	}
 	if err := r.observeOtherChecks(ctx, state); err != nil {
 		return err

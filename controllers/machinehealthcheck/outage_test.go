@@ -7,7 +7,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -81,7 +80,7 @@ func (a *askedWithin) note(ctx context.Context) {
 
 func (a *askedWithin) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	a.note(ctx)
-	return workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)), nil
+	return workload.Seen(workload.Up, nil), nil
 }
 
 func (a *askedWithin) NodesExist(ctx context.Context, _ client.ObjectKey, _ []string) (map[string]bool, error) {

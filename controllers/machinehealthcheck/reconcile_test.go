@@ -9,7 +9,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -31,7 +30,7 @@ type upCluster struct{ doubted int }
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
 
 func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)), nil
+	return workload.Seen(workload.Up, nil), nil
 }
 
 func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {

@@ -91,7 +91,11 @@ type found struct {
 // check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
 func (f *fleet) check(now time.Time) *observed {
 	w := aCheck()
-	w.Now, w.view = now, workload.Seen(workload.Up, f.nodes)
+	var nodes []*corev1.Node
+	for _, node := range f.nodes.List() {
+		nodes = append(nodes, node.(*corev1.Node))
+	}
+	w.Now, w.view = now, workload.Seen(workload.Up, nodes)
 	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},

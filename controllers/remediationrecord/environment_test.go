@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -28,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	toolscache "k8s.io/client-go/tools/cache"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -156,13 +157,7 @@ func (m *management) View(context.Context, client.ObjectKey, time.Time, ...clust
 	if m.reachable {
 		link = workload.Up
 	}
-	store := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
-	for _, node := range m.nodes {
-		if err := store.Add(node); err != nil {
-			return workload.View{}, err
-		}
-	}
-	return workload.Seen(link, store), nil
+	return workload.Seen(link, slices.Collect(maps.Values(m.nodes))), nil
 }
 
 // look reconciles a record, which may not exist, some time after noon until it does not change, and returns what there is.

@@ -1,91 +1,107 @@
 package workload
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
-	"strings"
 	"sync"
 	"time"
 
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/clockerror"
 )
 
-// nodesPath is where the nodes of a cluster are.
-const nodesPath = "/api/v1/nodes"
+const (
+	// nodesPath is where the nodes of a cluster are.
+	nodesPath = "/api/v1/nodes"
+	// staleFor is how long the cache of a cluster's nodes is not believed after a list of them was cut off: reflectors ask again within a
+	// minute, and for ever.
+	staleFor = time.Minute
+	// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
+	// last.
+	paged = 6
+)
 
 // answers is what is remembered of the answers of one cluster's API server.
 type answers struct {
-	clock clockerror.Server
-	gate  gate
+	clock   clockerror.Server
+	circuit *circuit
 
-	mu   sync.Mutex
-	cut  pause            // for how long its nodes are not known because an answer about them was cut off
-	read map[string]int64 // how long the pages of each list were together until now, see listOf
+	mu         sync.Mutex
+	staleUntil time.Time        // until when its cache may show nodes as they were, because an answer about them was cut off
+	pages      map[string]int64 // how long the pages of each list were together until now
 }
 
-func newAnswers(cluster client.ObjectKey) *answers {
+func newAnswers(cluster client.ObjectKey, now clock.PassiveClock) *answers {
 	return &answers{
-		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name},
-		gate:  gate{changed: make(chan struct{})}, read: map[string]int64{},
+		clock: clockerror.Server{Namespace: cluster.Namespace, Cluster: cluster.Name}, circuit: newCircuit(now), pages: map[string]int64{},
 	}
 }
 
-// unsure reports whether the cache of the nodes may show them as they were at now: the server that has sent an answer that was cut off
-// sends the next one, and reflectors ask again within half a minute to a minute, for ever.
+// unsure reports whether the cache of the nodes may show them as they were at now.
 func (a *answers) unsure(now time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return now.Before(a.cut.until)
+	return now.Before(a.staleUntil)
 }
 
-// cutOff notes that an answer about nodes was cut off at now.
-func (a *answers) cutOff(now time.Time) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if now.Before(a.cut.until) {
-		a.cut.until = now.Add(a.cut.lasts)
-	} else {
-		a.cut = a.cut.next(now)
+// observe makes the body of answer take note of how it is read. More of the pages of a list than there may be is an error: a server that
+// always says that more follow would have all memory otherwise.
+func (a *answers) observe(r *http.Request, answer *http.Response, limit int64, now func() time.Time) {
+	query, list := r.URL.Query(), ""
+	if r.Method == http.MethodGet && query.Has("limit") {
+		list = r.Header.Get("Accept") + " " + r.URL.Path + " " + query.Get("fieldSelector")
+	}
+	if list != "" && !query.Has("continue") {
+		a.mu.Lock()
+		a.pages[list] = 0
+		a.mu.Unlock()
+	}
+	answer.Body = &body{ReadCloser: answer.Body, read: func(n int, err error) error {
+		a.mu.Lock()
+		if list != "" {
+			if a.pages[list] += int64(n); a.pages[list] > limit*paged {
+				err = errPages
+			}
+		}
+		a.mu.Unlock()
+		a.ended(r, err, now())
+		return err
+	}}
+}
+
+// ended takes note of how an answer ends.
+func (a *answers) ended(r *http.Request, err error, now time.Time) {
+	if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.staleUntil = now.Add(staleFor)
 	}
 }
 
-// listOf is what is listed by r, and whether it asks for the first page, if client-go keeps the pages of that list until it has the last:
-// those of whole objects by a field are not kept, those of metadata are, which an informer lists so. One reflector of a kind and a field is
-// there, and lists of metadata besides.
-func listOf(r *http.Request) (list string, first bool) {
-	query, accept := r.URL.Query(), r.Header.Get("Accept")
-	field := query.Get("fieldSelector")
-	if r.Method != http.MethodGet || !query.Has("limit") || field != "" && !strings.Contains(accept, "as=PartialObjectMetadataList") {
-		return "", false
-	}
-	return accept + " " + r.URL.Path + " " + field, !query.Has("continue")
-}
-
-// add adds n bytes to what was read of a list, from its first page on, and returns how much that is. A server that always says that more
-// follow would have all memory otherwise.
-func (a *answers) add(list string, n int, first bool) int64 {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if first {
-		a.read[list] = 0
-	}
-	a.read[list] += int64(n)
-	return a.read[list]
-}
-
-// reading is the body of an answer of which read learns how much of it was read, and how that ended.
-type reading struct {
+// body is the body of an answer of which read learns how much was read and how that ended, and closed that it was closed.
+type body struct {
 	io.ReadCloser
-	read func(n int, err error) error
+	read   func(n int, err error) error
+	closed func()
 }
 
 // Read reads the body.
-func (b *reading) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	return n, b.read(n, err)
+}
+
+// Close closes the body.
+func (b *body) Close() error {
+	err := b.ReadCloser.Close()
+	if b.closed != nil {
+		b.closed()
+	}
+	return err
 }
 
 // inPages is the query by which a list comes in the pages that client-go asks for. Of the resource version 0, with which a reflector

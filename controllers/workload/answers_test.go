@@ -47,8 +47,8 @@ func TestWhatAProxySaysWithoutATypeIsAnErrorThatSaysIt(t *testing.T) {
 	}
 }
 
-// The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker provider, and proxies, give
-// an empty one, which has no type.
+// The probe of ClusterCache asks for the path / and wants no more than an answer. The simulated API servers of Cluster API's docker
+// provider, and proxies, give an empty one, which has no type.
 func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 	_, config := through(t, serve(t, func(http.ResponseWriter, *http.Request) {}), "")
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
@@ -91,7 +91,7 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 				if err := ask(c); !errors.Is(err, errNoAnswer) {
 					t.Errorf("%s: %v", verb, err)
 				}
-				if unsure := carried().routeOf(c1).answers.unsure(carried().gates.clock.Now()); unsure != (verb == "list") {
+				if unsure := carried().routeOf(c1).answers.unsure(carried().clock.Now()); unsure != (verb == "list") {
 					t.Errorf("%s: the cluster is out of reach: %t", verb, unsure)
 				}
 			}
@@ -133,7 +133,8 @@ func TestOnlyTheAPIServersWordAboutTheNodeIsThatItIsGone(t *testing.T) {
 	}
 }
 
-// A user with write access to a Machine chooses the name of its node. With an impossible name, kubemend would not hear that another one is gone.
+// A user with write access to a Machine chooses the name of its node. With an impossible name, kubemend would not hear that another one is
+// gone.
 func TestANameThatNoNodeCanHaveHidesNoOther(t *testing.T) {
 	var asked []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// identityLabel and apiServer mark the leases by which API servers say that they are alive, since v1.26 with the label of their host's name.
-	// (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseComponentLabelKey, KubeAPIServer.)
+	// identityLabel and apiServer mark the leases by which API servers say that they are alive, since v1.26 with the label of their host's
+	// name. (Kubernetes, pkg/controlplane/apiserver: IdentityLeaseComponentLabelKey, KubeAPIServer.)
 	identityLabel = "apiserver.kubernetes.io/identity"
 	apiServer     = "kube-apiserver"
 	// askWithin bounds the question for them: a cluster that does not answer is not waited for.
@@ -23,8 +23,8 @@ const (
 // RBAC in the workload clusters, of who power-cycles hosts.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=list
 
-// APIServers returns when the API servers of a cluster last renewed their identity leases, by the names of the hosts that they run on, which are
-// those of their nodes where kubeadm made them. live reads past all caches. Leases that name no host are left out.
+// APIServers returns when the API servers of a cluster last renewed their identity leases, by the names of the hosts that they run on,
+// which are those of their nodes where kubeadm made them. live reads past all caches. Leases that name no host are left out.
 func APIServers(ctx context.Context, live client.Reader) (map[string]time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, askWithin)
 	defer cancel()

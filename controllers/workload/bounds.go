@@ -7,23 +7,17 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"time"
 )
 
-const (
-	// longestError is how long the answer may be that says why there is none, in bytes.
-	longestError = 64 << 10
-	// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
-	// last.
-	paged = 6
-)
+// longestError is how long the answer may be that says why there is none, in bytes.
+const longestError = 64 << 10
 
 var (
-	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are none.
+	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are
+	// none.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
 	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)
-	errSpins    = fmt.Errorf("%w: it says that what is asked for anew has expired", errNoAnswer)
 	// errPages is the error of a page of a list that is too long with those before it.
 	errPages = fmt.Errorf("%w: the pages of a list are longer than %d answers may be", errNoAnswer, paged)
 )
@@ -32,16 +26,15 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("%w: the answer is longer than %d bytes", errNoAnswer, limit)
 }
 
-// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what may be in them.
-// A redirection is an error: the cluster's administrators would decide which server the program asks.
-func Bounded(limit int64, now func() time.Time) func(http.RoundTripper) http.RoundTripper {
-	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit, now: now} }
+// Bounded bounds the answers of a workload cluster that is asked past Transports, as theirs are: how long they may be, in bytes, and what
+// may be in them. A redirection is an error: the cluster's administrators would decide which server the program asks.
+func Bounded(limit int64) func(http.RoundTripper) http.RoundTripper {
+	return func(next http.RoundTripper) http.RoundTripper { return binding{next: next, limit: limit} }
 }
 
 type binding struct {
 	next  http.RoundTripper
 	limit int64
-	now   func() time.Time
 }
 
 // RoundTrip sends a request, and bounds its answer: it ends with an errNoAnswer once more was read of it than may be, or more is in it.
@@ -66,8 +59,6 @@ func (b binding) bind(answer *http.Response) error {
 	switch {
 	case answer.StatusCode/100 == 3 && answer.Header.Get("Location") != "":
 		return errRedirect
-	case spins(answer):
-		return errSpins
 	case ofProxy(answer):
 		return errProxy
 	case !watch && answer.ContentLength > longest:
@@ -92,9 +83,9 @@ func (b binding) bind(answer *http.Response) error {
 func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func() ([]byte, error) {
 	switch {
 	case watch && protobuf:
-		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem, b.now)
+		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem)
 	case watch:
-		return watched(jsonEvents(body), b.limit/bytesPerItem, b.now)
+		return watched(jsonEvents(body), b.limit/bytesPerItem)
 	case protobuf:
 		return whole(body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
 	}
@@ -102,21 +93,14 @@ func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func
 	return whole(body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
 }
 
-// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and so is none of an API
-// server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The probe of ClusterCache, of the path /,
-// only wants to see whether there is an answer, so what is asked besides has to tell that the cluster is out of reach: else its nodes would be judged for ever
-// as the cache has them, and what was to be deleted would count as gone. Nodes and pods are of a group that is always served: 404 is not about that.
+// ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and
+// so is none of an API server to what is asked for here. A proxy in front of a server that is gone may give 200 to everything, or 404. The
+// probe of ClusterCache, of the path /, only wants to see whether there is an answer, so what is asked besides has to tell that the cluster
+// is out of reach: else its nodes would be judged for ever as the cache has them, and what was to be deleted would count as gone. Nodes and
+// pods are of a group that is always served: 404 is not about that.
 func ofProxy(answer *http.Response) bool {
 	path := answer.Request.URL.Path
 	missing := answer.StatusCode == http.StatusNotFound && strings.HasPrefix(path, "/api/v1/")
 	nothing := answer.ContentLength == 0 || strings.HasPrefix(answer.Header.Get("Content-Type"), "text/")
 	return path != "/" && nothing && (missing || answer.StatusCode/100 == 2)
-}
-
-// spins reports whether an answer makes a reflector ask again at once, for ever: that the version it wants to begin with is too old, or not there
-// yet. (client-go, Reflector.watchList.)
-func spins(answer *http.Response) bool {
-	query := answer.Request.URL.Query()
-	expired := answer.StatusCode == http.StatusGone || answer.StatusCode == http.StatusGatewayTimeout
-	return expired && query.Get("sendInitialEvents") == "true" && query.Get("resourceVersion") == ""
 }

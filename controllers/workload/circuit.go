@@ -1,55 +1,161 @@
 package workload
 
-import "time"
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
 
-const (
-	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other request holds
-	// as many workers.
-	lostWithin = time.Minute
-	// firstPause and longestPause are how long a cluster is left alone before the next trial.
-	firstPause, longestPause = 10 * time.Second, time.Minute
-	// calm is how long after a pause the next failure has to come for the pauses to begin anew.
-	calm = 10 * time.Minute
+	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"k8s.io/utils/clock"
 )
 
-// pause is how long something lasts that was caused by a failure, and until when.
-type pause struct {
-	lasts time.Duration
-	until time.Time
-}
+const (
+	// AnswerWithin is the one deadline of all that a reconcile of a check or of a power cycle reads live from a workload cluster.
+	AnswerWithin = 10 * time.Second
+	// requestTimeout is how long a worker waits for one answer, to its end: verdicts on other clusters are to come within 5 s.
+	requestTimeout = 4 * time.Second
+	// slowAfter is from when on no other request is sent beside one without an answer: its worker would be missing elsewhere.
+	slowAfter = time.Second
+	// atOnce is how many requests to one workload cluster are under way at the same time.
+	atOnce = 5
+	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other request
+	// holds as many workers.
+	lostWithin = time.Minute
+	// pause is how long a cluster is left alone before one request tries it again.
+	pause = 20 * time.Second
+	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of eleven
+	// minutes.
+	unawaited = time.Minute
+)
 
-// next is the pause after another failure at now: twice as long, unless all was well for a while.
-func (p pause) next(now time.Time) pause {
-	lasts := firstPause
-	if p.lasts > 0 && now.Sub(p.until) < calm {
-		lasts = min(2*p.lasts, longestPause)
-	}
-	return pause{lasts: lasts, until: now.Add(lasts)}
-}
+var (
+	// ErrSilent is the error of requests that are not sent, because the workload cluster leaves others unanswered.
+	ErrSilent = errors.New("the workload cluster leaves requests unanswered, and is asked again later")
+	// errLost is the error of a request whose connection ends before the answer begins.
+	errLost = errors.New("the API server ended the connection instead of an answer")
+)
 
-// circuit decides whether one workload cluster is asked. It is open after two requests without an answer within a minute: nothing is sent
-// but a trial after each pause, whose answer closes it.
+// circuit decides whether workers may ask one workload cluster. It is open after two requests without an answer within a minute: nothing is
+// sent then but one request after each pause, whose answer closes it. So a cluster whose API server hangs keeps a few workers waiting,
+// once.
 type circuit struct {
+	clock clock.PassiveClock
+	left  chan struct{} // hears of requests that have ended
+
+	mu     sync.Mutex
+	begun  []time.Time // when the requests that are under way were sent
+	missed time.Time   // when the last request ended that had no answer, as far as it counts
 	open   bool
-	trial  bool      // the trial is under way
-	missed time.Time // when the last request ended that had no answer in time, as far as it counts
-	pause  pause
+	until  time.Time // when it is open: when the next request may be sent
 }
 
-// rests reports whether nothing is sent at now, not even a trial.
-func (c *circuit) rests(now time.Time) bool { return c.open && (c.trial || now.Before(c.pause.until)) }
+func newCircuit(now clock.PassiveClock) *circuit {
+	return &circuit{clock: now, left: make(chan struct{}, atOnce)}
+}
 
-// end notes that a request has ended at now: answered, or without an answer in time. trial says that it was one.
-func (c *circuit) end(now time.Time, answered, trial bool) {
-	switch {
-	case trial && answered:
-		c.open, c.trial, c.missed = false, false, time.Time{}
+// state reports whether the circuit is open at now, and whether nothing at all is sent.
+func (c *circuit) state(now time.Time) (open, rests bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.open, c.rests(now)
+}
+
+func (c *circuit) rests(now time.Time) bool {
+	return c.open && (now.Before(c.until) || len(c.begun) > 0)
+}
+
+// enter waits until a request may be sent, and returns when that was. The request is to be left then.
+func (c *circuit) enter(ctx context.Context) (begun time.Time, err error) {
+	for {
+		now := c.clock.Now()
+		slow := func(begun time.Time) bool { return now.Sub(begun) >= slowAfter }
+		c.mu.Lock()
+		refused, free := c.rests(now) || slices.ContainsFunc(c.begun, slow), len(c.begun) < atOnce
+		if !refused && free {
+			c.begun = append(c.begun, now)
+		}
+		c.mu.Unlock()
+		switch {
+		case refused:
+			return time.Time{}, ErrSilent
+		case free:
+			return now, nil
+		}
+		select {
+		case <-c.left:
+		case <-time.After(slowAfter):
+		case <-ctx.Done():
+			return time.Time{}, ctx.Err()
+		}
+	}
+}
+
+// leave notes that a request has ended with err.
+func (c *circuit) leave(begun time.Time, err error) {
+	var timeout net.Error // a connection that is refused holds no worker up
+	missed := errors.Is(err, errNoAnswer) || errors.As(err, &timeout) && timeout.Timeout()
+	now := c.clock.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if i := slices.Index(c.begun, begun); i >= 0 {
+		c.begun = slices.Delete(c.begun, i, i+1)
+	}
+	select {
+	case c.left <- struct{}{}:
+	default: // as many as may be sent hear of it
+	}
+	switch trial := c.open && !begun.Before(c.until); {
+	case trial && !missed:
+		c.open, c.missed = false, time.Time{}
 	case trial:
-		c.trial, c.pause = false, c.pause.next(now)
-	case answered, c.open: // what was sent before it opened says nothing new
+		c.until = now.Add(pause)
+	case !missed, c.open: // what was sent before it opened says nothing new
 	case c.missed.IsZero() || now.Sub(c.missed) >= lostWithin:
 		c.missed = now
 	default:
-		c.open, c.pause = true, c.pause.next(now)
+		c.open, c.until = true, now.Add(pause)
 	}
+}
+
+// awaited reports whether a worker waits for the answer to a request: none does for a probe, of the path /, and for what caches list and
+// watch.
+func awaited(r *http.Request) bool {
+	query := r.URL.Query()
+	timeout, err := time.ParseDuration(query.Get("timeout"))
+	return r.URL.Path != "/" && !query.Has("watch") && (err != nil || timeout < unawaited)
+}
+
+// pass sends a request by next when it may be sent. It counts as under way until its answer was read to the end or closed.
+func (c *circuit) pass(r *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
+	begun, err := c.enter(r.Context())
+	if err != nil {
+		return unsent(r, err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	answer, err := next(r.WithContext(ctx))
+	if err != nil {
+		err = once(err)
+		c.leave(begun, err)
+		cancel()
+		return nil, err
+	}
+	answer.Header.Del("Retry-After")
+	var ended error
+	leave := sync.OnceFunc(func() { c.leave(begun, ended); cancel() })
+	answer.Body = &body{ReadCloser: answer.Body, closed: leave, read: func(_ int, err error) error { ended = err; return err }}
+	return answer, nil
+}
+
+// once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as
+// the server says in Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the
+// pauses of any failure. (client-go, rest.Request and withRetry.)
+func once(err error) error {
+	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
+		return errLost
+	}
+	return err
 }

@@ -9,15 +9,14 @@ import (
 	"mime"
 	"slices"
 	"strings"
-	"time"
 
 	"google.golang.org/protobuf/encoding/protowire"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// A list of nodes without anything in them has two bytes for each node, and takes 768 in memory once it is decoded: an answer of a few MiB would take
-// gigabytes. So the objects and fields of an answer are counted before client-go decodes it.
+// A list of nodes without anything in them has two bytes for each node, and takes 768 in memory once it is decoded: an answer of a few MiB
+// would take gigabytes. So the objects and fields of an answer are counted before client-go decodes it.
 const (
 	// bytesPerItem is the least average length of an object in a list. A Node with nothing but what every kubelet reports has 1200 bytes.
 	bytesPerItem = 512
@@ -27,33 +26,30 @@ const (
 	leastFields = 1000
 	// longestOther is the longest protobuf answer, in bytes, of a kind that is not in counted. Errors are of kind Status.
 	longestOther = 16 << 10
-	// shortened divides the limit for answers that take most memory for each byte: pods, and JSON, which an API server that is asked for protobuf sends
-	// for nothing that is long.
+	// shortened divides the limit for answers that take most memory for each byte: pods, and JSON, which an API server that is asked for
+	// protobuf sends for nothing that is long.
 	shortened = 4
 	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
 	longestEvent = 3 << 20
-	// flood is how soon after its begin a watch that has told as much as one may is one that never ends. Later it ends as if the connection
-	// broke: client-go goes on from the last event that it got.
-	flood = time.Minute
 )
 
 var (
 	errDense    = fmt.Errorf("%w: it has more objects or fields than its length allows for", errNoAnswer)
-	errMany     = fmt.Errorf("%w: it tells of more events than a watch may", errNoAnswer)
 	errEncoding = fmt.Errorf("%w: it is neither JSON nor protobuf", errNoAnswer)
 )
 
 // protobufMagic begins every object that an API server sends in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as field 2.
+// counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as
+// field 2.
 var counted = []string{
 	"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod",
 	"NodeList", "LeaseList", "VolumeAttachmentList", "PartialObjectMetadataList", "PodList",
 }
 
-// isProtobuf reports whether the answers of that content type are protobuf, and not JSON or text. Another encoding is an error: client-go would decode it as
-// what was asked for. (rest.Request, transformResponse and newStreamWatcher.)
+// isProtobuf reports whether the answers of that content type are protobuf, and not JSON or text. Another encoding is an error: client-go
+// would decode it as what was asked for. (rest.Request, transformResponse and newStreamWatcher.)
 func isProtobuf(contentType string) (bool, error) {
 	media, _, err := mime.ParseMediaType(contentType)
 	if err != nil || media == runtime.ContentTypeYAML || media == runtime.ContentTypeCBOR || media == runtime.ContentTypeCBORSequence {
@@ -98,7 +94,8 @@ func checkProtobuf(content []byte, limit int64) error {
 	return nil
 }
 
-// countFields returns the number of fields in a protobuf message, and in the messages within it, down to depth. Only the first three fields are looked into.
+// countFields returns the number of fields in a protobuf message, and in the messages within it, down to depth. Only the first three fields
+// are looked into.
 func countFields(message []byte, depth int) int64 {
 	fields := int64(0)
 	for len(message) > 0 {
@@ -159,18 +156,15 @@ func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte
 	}
 }
 
-// watched returns what reads the next event of a watch by next, which tells of most at the most.
-func watched(next func() ([]byte, error), most int64, now func() time.Time) func() ([]byte, error) {
-	since := now()
+// watched returns what reads the next event of a watch by next. After so many it ends as if the connection broke: client-go goes on from
+// the last event, or drops the list that a server tells as a watch without end.
+func watched(next func() ([]byte, error), most int64) func() ([]byte, error) {
 	return func() ([]byte, error) {
 		most--
-		if most >= 0 {
-			return next()
+		if most < 0 {
+			return nil, io.ErrUnexpectedEOF
 		}
-		if now().Sub(since) < flood {
-			return nil, errMany
-		}
-		return nil, io.ErrUnexpectedEOF
+		return next()
 	}
 }
 

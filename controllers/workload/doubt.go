@@ -11,8 +11,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// catchUpInterval is how often to look whether a cache has caught up after an outage. Nothing tells that it has.
-const catchUpInterval = time.Second / 2
+const (
+	// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that ClusterCache does not try to connect
+	// to, is as much out of reach as one that is silent.
+	patience = time.Minute
+	// lost is the number of attempts in a row that have to fail for a cluster to count as Down. One alone is a dropped packet
+	// or a kubeconfig that was just rotated.
+	lost = 2
+	// catchUpInterval is how often to look whether a cache has caught up after an outage. Nothing tells that it has.
+	catchUpInterval = time.Second / 2
+)
 
 // doubt is what is kept of a cluster from the moment at which it does not answer until its cache can be trusted again.
 //
@@ -21,8 +29,8 @@ const catchUpInterval = time.Second / 2
 type doubt struct {
 	since    time.Time
 	answered bool
-	// stale is the cache that was filled before. One that is filled anew shows what is.
-	stale toolscache.SharedIndexInformer
+	// stale is the connection whose cache was filled before; 0 for none. One that is filled anew shows what is.
+	stale int
 	// versions are those of the nodes when the cluster first answered again; nil before.
 	versions map[string]string
 }
@@ -31,34 +39,34 @@ type doubt struct {
 func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (toolscache.SharedIndexInformer, *doubt) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	is := c.of(cluster)
-	is.dropStopped()
-	filled := is.nodes != nil && is.nodes.HasSynced()
-	if filled && answers && (is.doubt == nil || is.doubt.stale != is.nodes) {
-		is.doubt = nil
-		return is.nodes, nil
+	state := c.of(cluster)
+	state.dropStopped()
+	filled := state.nodes != nil && state.nodes.HasSynced()
+	if filled && answers && (state.doubt == nil || state.doubt.stale != state.connection) {
+		state.doubt = nil
+		return state.nodes, nil
 	}
 	next := doubt{since: now, answered: filled && answers}
-	if is.doubt != nil {
-		next.since, next.stale = is.doubt.since, is.doubt.stale
+	if state.doubt != nil {
+		next.since, next.stale = state.doubt.since, state.doubt.stale
 	}
 	switch {
 	case next.answered:
-		next.versions = is.doubt.versions
+		next.versions = state.doubt.versions
 	case filled:
-		next.stale = is.nodes
+		next.stale = state.connection
 	}
-	is.doubt = &next
-	return is.nodes, &next
+	state.doubt = &next
+	return state.nodes, &next
 }
 
-// Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has not looked
-// for a while: what happened meanwhile was not seen.
+// Doubt makes the next view of cluster prove that the cache shows its nodes as they are, which takes one list of them. It is for who has
+// not looked for a while: what happened meanwhile was not seen.
 func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if is := c.of(cluster); is.nodes != nil && is.doubt == nil {
-		is.doubt = &doubt{since: now, stale: is.nodes}
+	if state := c.of(cluster); state.nodes != nil && state.doubt == nil {
+		state.doubt = &doubt{since: now, stale: state.connection}
 	}
 }
 

@@ -38,10 +38,10 @@ func (e *RefusedError) Error() string {
 	return fmt.Sprintf("the kubeconfig is refused: %s %s", e.Entry, e.Why)
 }
 
-// RESTConfig is what a kubeconfig from a Secret says. One that cannot be parsed or used, or names a file, a program, an auth provider, a proxy or a
-// server of another scheme than https and http, is refused: who may write the Secret is not who reads it, and client-go would send the content of
-// such a file, of the machine that it runs on, to the server that the kubeconfig names. (client-go, tools/clientcmd/client_config.go: tokenFile.
-// ClusterCache refuses exec and auth-provider alone.) Each of its errors is a RefusedError.
+// RESTConfig is what a kubeconfig from a Secret says. One that cannot be parsed or used, or names a file, a program, an auth provider, a
+// proxy or a server of another scheme than https and http, is refused: who may write the Secret is not who reads it, and client-go would
+// send the content of such a file, of the machine that it runs on, to the server that the kubeconfig names. (client-go,
+// tools/clientcmd/client_config.go: tokenFile. ClusterCache refuses exec and auth-provider alone.) Each of its errors is a RefusedError.
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	said, err := clientcmd.Load(kubeconfig)
 	if err != nil {
@@ -68,7 +68,8 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	return config, nil
 }
 
-// unusable is the entry by which no connection could be made, which would be said of the cluster only as that it cannot be reached; nil if all are usable.
+// unusable is the entry by which no connection could be made, which would be said of the cluster only as that it cannot be reached; nil if
+// all are usable.
 func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 	_, err := rest.TLSConfigFor(config) // the errors quote what they are about
 	switch {
@@ -86,8 +87,8 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 	}
 }
 
-// entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the API server
-// refuses those that are too long.
+// entryOf is the path of an entry. Who writes a kubeconfig names its users and clusters, and the path goes into conditions and events: the
+// API server refuses those that are too long.
 func entryOf(list, name, key string) string {
 	const longest = 63
 	if runes := []rune(name); len(runes) > longest {
@@ -133,8 +134,8 @@ func refusal(config *clientcmdapi.Config) *RefusedError {
 	return nil
 }
 
-// Kubeconfigs reads Secrets as ClusterCache does, but for kubeconfigs that RESTConfig refuses: of these it returns the RefusedError, so that no client
-// connects by them. It is safe for concurrent use.
+// Kubeconfigs reads Secrets as ClusterCache does, but for kubeconfigs that RESTConfig refuses: of these it returns the RefusedError, so
+// that no client connects by them. It is safe for concurrent use.
 type Kubeconfigs struct {
 	client.Reader
 	// Tell hears that the kubeconfig of a cluster is refused, once for each content. It may be nil.

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"slices"
 	"strings"
 	"unique"
 
@@ -127,14 +128,7 @@ func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 }
 
 func sameConditions(a, b []corev1.NodeCondition) bool {
-	if len(a) != len(b) {
-		return false
-	}
-	for i := range a {
-		if a[i].Type != b[i].Type || a[i].Status != b[i].Status || a[i].Reason != b[i].Reason ||
-			!a[i].LastTransitionTime.Equal(&b[i].LastTransitionTime) {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(a, b, func(a, b corev1.NodeCondition) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
+	})
 }

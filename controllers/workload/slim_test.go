@@ -149,8 +149,8 @@ func TestOnlyKubeconfigsAreKept(t *testing.T) {
 	}
 }
 
-// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the machine counts as
-// healthy until something else happens in its cluster.
+// A machine can be judged by a node as soon as the cache shows it. If the node is deleted then, and the controller does not hear of it, the
+// machine counts as healthy until something else happens in its cluster.
 func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server, node := listwatch.NewFakeControllerSource(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n"}}
@@ -212,21 +212,11 @@ func (c filled) GetInformer(_ context.Context, _ client.Object, options ...cache
 
 // Which of several Nodes of one provider ID is named is written into conditions: the same as long as they are the same.
 func TestOfTwoNodesOfOneProviderIDTheSameIsNamedEachTime(t *testing.T) {
-	nodes := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{})
-	if err := indexed(nodes); err != nil {
-		t.Fatal(err)
-	}
-	for _, name := range []string{"b", "a"} {
-		if err := nodes.Add(node(func(n *corev1.Node) { n.Name = name })); err != nil {
-			t.Fatal(err)
-		}
-	}
+	nodes := []*corev1.Node{node(func(n *corev1.Node) { n.Name = "b" }), node(func(n *corev1.Node) { n.Name = "a" })}
 	m := &clusterv1.Machine{Spec: clusterv1.MachineSpec{ProviderID: "metal3://n"}}
 	for range 100 {
-		for _, view := range []View{{Link: Up, nodes: nodes}, Seen(Up, nodes)} {
-			if own, other := view.NodeOf(m); own != nil || other == nil || other.Name != "a" {
-				t.Fatalf("own %v, other %v", own, other)
-			}
+		if own, other := Seen(Up, nodes).NodeOf(m); own != nil || other == nil || other.Name != "a" {
+			t.Fatalf("own %v, other %v", own, other)
 		}
 	}
 }

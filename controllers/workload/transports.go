@@ -2,7 +2,6 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -24,9 +23,9 @@ import (
 type Transports struct {
 	// limit is how long an answer may be, in bytes, as it is after decompression.
 	limit int64
-	gates gates
-	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload cluster
-	// that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
+	clock clock.PassiveClock
+	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload
+	// cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
 	Self    types.NamespacedName
 	SelfUID types.UID
 	Local   func() (*rest.Config, error)
@@ -35,10 +34,9 @@ type Transports struct {
 	routes map[string]*route // by host
 }
 
-// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression. Most is how many requests,
-// to all clusters together, may be without an answer for longer than a second: about half as many as there are workers. 0 is 10.
-func NewTransports(limit int64, most int, now clock.WithDelayedExecution) *Transports {
-	return &Transports{limit: limit, gates: gates{clock: now, most: most}, routes: map[string]*route{}}
+// NewTransports returns transports that give no answer of more bytes than limit, as it is after decompression.
+func NewTransports(limit int64, now clock.PassiveClock) *Transports {
+	return &Transports{limit: limit, clock: now, routes: map[string]*route{}}
 }
 
 // MostNodes is how many nodes a cluster may have: so many that a list of the smallest there are is not cut off.
@@ -53,7 +51,7 @@ func (t *Transports) route(cluster client.ObjectKey, kubeconfig []byte) ([]byte,
 	host := hostOf(cluster)
 	t.mu.Lock()
 	if known := t.routes[host]; known == nil || known.kubeconfig != string(kubeconfig) {
-		answers := newAnswers(cluster)
+		answers := newAnswers(cluster, t.clock)
 		if known != nil {
 			answers = known.answers
 		}
@@ -94,7 +92,7 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !awaited(r) {
 		return t.send(r, route)
 	}
-	return t.gates.pass(r, &route.answers.gate, func(r *http.Request) (*http.Response, error) { return t.send(r, route) })
+	return route.answers.circuit.pass(r, func(r *http.Request) (*http.Response, error) { return t.send(r, route) })
 }
 
 // send sends a request, and takes note of the answer.
@@ -103,26 +101,14 @@ func (t *Transports) send(r *http.Request, route *route) (*http.Response, error)
 	if err != nil {
 		return unsent(r, err)
 	}
-	sent := t.gates.clock.Now()
+	sent := t.clock.Now()
 	answer, err := transport.RoundTrip(r)
-	if err == nil {
-		route.answers.clock.Note(sent, t.gates.clock.Now(), answer.Header)
-	}
-	list, first := listOf(r)
-	read := func(n int, err error) error {
-		if list != "" && route.answers.add(list, n, first) > t.limit*paged {
-			err = errPages
-		}
-		first = false
-		if r.URL.Path == nodesPath && errors.Is(err, errNoAnswer) {
-			route.answers.cutOff(t.gates.clock.Now())
-		}
-		return err
-	}
 	if err != nil {
-		return nil, read(0, err)
+		route.answers.ended(r, err, t.clock.Now())
+		return nil, err
 	}
-	answer.Body = &reading{ReadCloser: answer.Body, read: read}
+	route.answers.clock.Note(sent, t.clock.Now(), answer.Header)
+	route.answers.observe(r, answer, t.limit, t.clock.Now)
 	return answer, nil
 }
 
@@ -208,7 +194,7 @@ func (t *Transports) dial(config *rest.Config) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a way to %s: %w", server.Host, err)
 	}
-	return binding{next: addressed{server, transport}, limit: t.limit, now: t.gates.clock.Now}, nil
+	return binding{next: addressed{server, transport}, limit: t.limit}, nil
 }
 
 // runsIn asks a cluster whether it has the pod that this runs in, as ClusterCache does. (runningOnWorkloadCluster)

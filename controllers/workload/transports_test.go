@@ -24,7 +24,7 @@ import (
 
 // carried are the transports that http.DefaultTransport knows in this process.
 var carried = sync.OnceValue(func() *Transports {
-	t := NewTransports(1<<20, 0, clock.RealClock{})
+	t := NewTransports(1<<20, clock.RealClock{})
 	if err := t.Register(); err != nil {
 		panic(err)
 	}
@@ -103,7 +103,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				}
 			}
 			outside, inside := serve(t, answer("outside ")), serve(t, answer("inside "))
-			transports := NewTransports(1<<20, 0, clock.RealClock{})
+			transports := NewTransports(1<<20, clock.RealClock{})
 			transports.Self, transports.SelfUID = types.NamespacedName{Namespace: "ns", Name: "us"}, "our-uid"
 			transports.Local = func() (*rest.Config, error) {
 				ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: inside.Certificate().Raw})
@@ -137,7 +137,7 @@ func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, tra
 // ways to a server of c1. What is JSON may be a quarter of the limit long.
 func ways(t *testing.T, server *httptest.Server) *Transports {
 	t.Helper()
-	return routed(t, c1, server, NewTransports(6<<20, 0, testclock.NewFakeClock(noon.Time)))
+	return routed(t, c1, server, NewTransports(6<<20, testclock.NewFakePassiveClock(noon.Time)))
 }
 
 // configOf is the configuration of the clients of c1 that go by transports.
@@ -151,7 +151,7 @@ func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 		w.Header().Set("Date", noon.Add(-10*time.Minute).UTC().Format(http.TimeFormat))
 		writeJSON(w, `{"kind":"Node","apiVersion":"v1","metadata":{"name":"n"}}`)
 	})
-	transports := routed(t, c1, server, NewTransports(64<<10, 0, testclock.NewFakeClock(noon.Time)))
+	transports := routed(t, c1, server, NewTransports(64<<10, testclock.NewFakePassiveClock(noon.Time)))
 	c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
 	if err != nil {
 		t.Fatal(err)

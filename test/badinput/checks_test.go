@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
@@ -207,7 +206,7 @@ type reachable struct{}
 func (reachable) Doubt(client.ObjectKey, time.Time) {}
 
 func (reachable) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.Seen(workload.Up, toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)), nil
+	return workload.Seen(workload.Up, nil), nil
 }
 
 func (reachable) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {

@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
@@ -123,11 +122,7 @@ func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time
 	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
 		return workload.Seen(workload.Down, nil), nil
 	}
-	nodes := toolscache.NewStore(toolscache.MetaNamespaceKeyFunc)
-	for _, node := range c.snapshot.Nodes(cluster) {
-		_ = nodes.Add(node) // each has a key, which is its name
-	}
-	return workload.Seen(workload.Up, nodes), nil
+	return workload.Seen(workload.Up, c.snapshot.Nodes(cluster)), nil
 }
 
 // Doubt does nothing: what was seen is no newer if it is looked at again.
@@ -247,7 +242,7 @@ func (s *Snapshot) WorkloadReader(ctx context.Context, management client.Reader,
 	}
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
-	config.Wrap(workload.Bounded(longestAnswer, s.Clock.Now))
+	config.Wrap(workload.Bounded(longestAnswer))
 	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: inWorkloads()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)

@@ -2,7 +2,6 @@ package hosts
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"maps"
 	"reflect"
@@ -113,29 +112,6 @@ func slim(obj client.Object) error {
 		reflect.ValueOf(obj).Elem().Set(reflect.ValueOf(kept).Elem())
 	}
 	return err
-}
-
-// nodes is the cache of nodes that package workload reads.
-type nodes struct{ client.Reader }
-
-// GetByKey reads a node.
-func (n nodes) GetByKey(name string) (any, bool, error) {
-	node := &corev1.Node{}
-	err := n.Get(context.Background(), client.ObjectKey{Name: name}, node)
-	return node, err == nil, client.IgnoreNotFound(err)
-}
-
-// List reads all nodes.
-func (n nodes) List() []any {
-	list := &corev1.NodeList{}
-	if err := n.Reader.List(context.Background(), list); err != nil {
-		panic(err) // nodes are served
-	}
-	var found []any
-	for i := range list.Items {
-		found = append(found, &list.Items[i])
-	}
-	return found
 }
 
 // heard reports whether a change enqueues a reconcile. The controllers' own status writes do not. Nor do pods and volumes: the

@@ -23,11 +23,19 @@ type site struct {
 }
 
 // View is what ClusterCache's informers show.
-func (s site) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
+func (s site) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	if s.e.unreachable() {
 		return workload.View{Link: workload.Down}, nil
 	}
-	return workload.Seen(workload.Up, nodes{s.e.work.cache}), nil
+	list := &corev1.NodeList{}
+	if err := s.e.work.cache.List(ctx, list); err != nil {
+		return workload.View{}, err
+	}
+	var nodes []*corev1.Node
+	for i := range list.Items {
+		nodes = append(nodes, &list.Items[i])
+	}
+	return workload.Seen(workload.Up, nodes), nil
 }
 
 // GetUncachedClient is the way past all caches.

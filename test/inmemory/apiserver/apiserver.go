@@ -75,6 +75,7 @@ type Server struct {
 	lag      bool          // watches hear of nothing new
 	silence  chan struct{} // closed when it ends that nothing is answered; nil while there is none
 	refused  func(Call) bool
+	hostile  func(*http.Request) *http.Response
 }
 
 var (
@@ -179,6 +180,14 @@ func (s *Server) Refuse(chosen func(Call) bool) {
 	s.refused = chosen
 }
 
+// Answer makes the server answer requests by answer, unless that is nil: a hostile server answers as it likes, or blocks until the request
+// is given up.
+func (s *Server) Answer(answer func(*http.Request) *http.Response) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.hostile = answer
+}
+
 // roundTripper hands requests to the Servers.
 type roundTripper struct{}
 
@@ -213,9 +222,19 @@ func (s *Server) serve(r *http.Request, body []byte) (*http.Response, error) {
 		silence = nil
 	}
 	refused := s.refused != nil && call.Manager != Tester && s.refused(call)
-	nth := len(s.calls)
+	nth, hostile := len(s.calls), s.hostile
 	s.calls = append(s.calls, call)
 	s.mu.Unlock()
+	if hostile != nil && call.Manager != Tester {
+		answer := hostile(r)
+		if err := r.Context().Err(); err != nil {
+			return nil, err
+		}
+		if answer != nil {
+			answer.Request = r
+			return answer, nil
+		}
+	}
 	if silence != nil {
 		select {
 		case <-r.Context().Done():

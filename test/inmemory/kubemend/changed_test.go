@@ -164,6 +164,22 @@ func TestAWorkloadClusterThatCannotBeIdentifiedIsJudgedAllTheSame(t *testing.T) 
 	})
 }
 
+func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		defer e.start(t).Kill()
+		e.furnish(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		time.Sleep(time.Hour)
+		Expect(e.management.Calls(func(call apiserver.Call) bool { // the namespace is that of its lease
+			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" && call.Resource != "namespaces"
+		})).To(BeEmpty())
+
+		claim := []byte(`{"metadata":{"annotations":{"` + clusterv1.PausedAnnotation + `":"` + mendv1.Claim + `"}}}`)
+		Expect(e.here.Patch(ctx, e.check(ctx, "check"), client.RawPatch(client.Merge.Type(), claim))).To(Succeed())
+		Eventually(e.kept).WithArguments(ctx).WithTimeout(time.Minute).Should(Equal(string(e.cluster.UID) + "/uid-1"))
+	})
+}
+
 // told are the events with a reason.
 func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event {
 	list, all := &eventsv1.EventList{}, []eventsv1.Event(nil)

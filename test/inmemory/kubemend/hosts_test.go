@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/test/builders"
@@ -81,5 +82,32 @@ func TestARemediationHearsOfItsBareMetalHostAndOfTime(t *testing.T) {
 		Expect(is()).To(Equal(powercycle.MovingWorkload), "its node may live")
 		time.Sleep(30 * time.Minute)
 		Expect(is()).To(Equal(powercycle.PoweringOn), "its timeout is over, and there was no event")
+	})
+}
+
+func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, _ := e.powerCycled(ctx)
+		const mark = infrav1.PowerOffAnnotationPrefix + "gone"
+		patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"`+mark+`":"x"}}}`))
+		Expect(e.here.Patch(ctx, host, patch)).To(Succeed())
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fenced", Annotations: map[string]string{mendv1.FencedByAnnotation: "gone"}}}
+		node.Spec.Taints = []corev1.Taint{{
+			Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
+		}}
+		Expect(e.there.Create(ctx, node)).To(Succeed())
+		left := func() (marks map[string]string, taints []corev1.Taint) {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+			Expect(e.there.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+			return host.Annotations, node.Spec.Taints
+		}
+		time.Sleep(4 * time.Minute)
+		marks, taints := left()
+		Expect(marks).To(HaveKey(mark))
+		Expect(taints).To(HaveLen(1))
+		time.Sleep(3 * time.Minute)
+		marks, taints = left()
+		Expect(marks).NotTo(HaveKey(mark))
+		Expect(taints).To(BeEmpty())
 	})
 }

@@ -19,10 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -37,7 +35,9 @@ func installed() ([]remediation.Kind, error) {
 const holdOff = infrav1.PowerOffAnnotationPrefix
 
 // sweeperOf has one host with these annotations, and remediations of both kinds.
-func sweeperOf(t *testing.T, annotations map[string]string, remediations ...client.Object) (*Hosts, client.Client, *clocktesting.FakePassiveClock) {
+func sweeperOf(
+	t *testing.T, annotations map[string]string, remediations ...client.Object,
+) (*Sweep, client.Client, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	if err := errors.Join(
@@ -47,25 +47,24 @@ func sweeperOf(t *testing.T, annotations map[string]string, remediations ...clie
 	}
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: annotations}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
-	clock := clocktesting.NewFakePassiveClock(noon)
-	return &Hosts{
-		Sweep: &Sweep{Installed: installed, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute},
+	clock := clocktesting.NewFakeClock(noon)
+	return &Sweep{
+		Installed: installed, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
 		Hosts: &realhost.Hosts{Client: c, Live: c},
 	}, c, clock
 }
 
-func sweep(t *testing.T, s *Hosts, c client.Client) (left []string, again time.Duration) {
+// sweep lets s look once, and returns the annotations that are left on the host.
+func sweep(t *testing.T, s *Sweep, c client.Client) (left []string) {
 	t.Helper()
-	key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
-	result, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key})
-	if err != nil {
+	if err := s.sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	host := &bmov1alpha1.BareMetalHost{}
-	if err := c.Get(t.Context(), key, host); err != nil {
+	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, host); err != nil {
 		t.Fatal(err)
 	}
-	return slices.Sorted(maps.Keys(host.Annotations)), result.RequeueAfter
+	return slices.Sorted(maps.Keys(host.Annotations))
 }
 
 func TestW5OrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
@@ -82,18 +81,17 @@ func TestW5OrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
 	}
 	s, c, clock := sweeperOf(t, marks, metal3, moved, elsewhere)
 
-	left, again := sweep(t, s, c)
-	if len(left) != len(marks) || again != time.Minute {
-		t.Errorf("at once %d of %d are left, and it looks again after %s; want all, and the grace period", len(left), len(marks), again)
+	if left := sweep(t, s, c); len(left) != len(marks) {
+		t.Errorf("at once %d of %d are left", len(left), len(marks))
 	}
 	clock.SetTime(noon.Add(time.Minute))
-	left, again = sweep(t, s, c)
+	left := sweep(t, s, c)
 	want := []string{
 		infrav1.UnhealthyAnnotation, "note", "reboot.metal3.io/by-hand", holdOff + "metal3", holdOff + "new", holdOff + "old",
 	}
 	slices.Sort(want)
-	if !slices.Equal(left, want) || again != 0 {
-		t.Errorf("left are %v, want %v; again after %s", left, want, again)
+	if !slices.Equal(left, want) {
+		t.Errorf("left are %v, want %v", left, want)
 	}
 }
 
@@ -105,28 +103,11 @@ func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 		t.Fatal(err)
 	}
 	clock.SetTime(noon.Add(time.Hour))
-	if left, _ := sweep(t, s, c); len(left) != 1 {
+	if left := sweep(t, s, c); len(left) != 1 {
 		t.Error("the mark of a remediation that exists was swept")
 	}
 	if len(s.since) != 0 {
 		t.Error("it is still taken for an orphan: the next grace period would be short")
-	}
-}
-
-// Hosts and nodes share what is known of orphans: that one has none must not begin the grace period of another anew.
-func TestTheGracePeriodOfAHostIsItsOwn(t *testing.T) {
-	s, c, clock := sweeperOf(t, map[string]string{holdOff + "gone": "x"})
-	other := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-2", UID: "other-uid"}}
-	if err := c.Create(t.Context(), other); err != nil {
-		t.Fatal(err)
-	}
-	sweep(t, s, c)
-	clock.SetTime(noon.Add(time.Minute))
-	if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(other)}); err != nil {
-		t.Fatal(err)
-	}
-	if left, _ := sweep(t, s, c); len(left) != 0 {
-		t.Errorf("%v are left after the grace period", left)
 	}
 }
 
@@ -135,7 +116,7 @@ func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 		s, c, clock := sweeperOf(t, map[string]string{mendv1.RebootedForAnnotation: "gone/1", infrav1.RebootAnnotation: asked})
 		sweep(t, s, c)
 		clock.SetTime(noon.Add(time.Hour))
-		if got, _ := sweep(t, s, c); len(got) != left {
+		if got := sweep(t, s, c); len(got) != left {
 			t.Errorf("of a reboot asked for with %s these are left: %v", asked, got)
 		}
 	}
@@ -167,12 +148,11 @@ func TestARebootThatARemediationAsksForMeanwhileStays(t *testing.T) {
 			t.Fatal(err)
 		}
 	}}
-	left, again := sweep(t, s, c)
-	if want := []string{mendv1.RebootedForAnnotation, infrav1.RebootAnnotation}; !slices.Equal(left, want) || again == 0 {
-		t.Errorf("%v are left, and the host is checked again after %s; want %v, and soon", left, again, want)
+	if left, want := sweep(t, s, c), []string{mendv1.RebootedForAnnotation, infrav1.RebootAnnotation}; !slices.Equal(left, want) {
+		t.Errorf("%v are left, want %v", left, want)
 	}
 	s.Live = c
-	if left, _ := sweep(t, s, c); len(left) != 2 {
+	if left := sweep(t, s, c); len(left) != 2 {
 		t.Errorf("%v are left once the change is seen", left)
 	}
 }
@@ -220,7 +200,7 @@ func TestARequestIsWithdrawnWhenTheMachineIsHealthyAfterAll(t *testing.T) {
 				Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
 			})
 			s, c, _ := sweeperOf(t, marked, append(tc.others, m)...)
-			left, _ := sweep(t, s, c)
+			left := sweep(t, s, c)
 			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
 				t.Fatal(err)
 			}
@@ -270,32 +250,8 @@ func TestTeardownSweepsAlsoWhatARemediationHasForgotten(t *testing.T) {
 		s.Teardown = tc.leaving
 		sweep(t, s, c)
 		clock.SetTime(noon.Add(time.Minute))
-		if left, _ := sweep(t, s, c); !slices.Equal(left, tc.want) {
+		if left := sweep(t, s, c); !slices.Equal(left, tc.want) {
 			t.Errorf("%s: %v are left, want %v", name, left, tc.want)
-		}
-	}
-}
-
-func TestAHostThatLosesItsMarksIsLookedAtOnceMore(t *testing.T) {
-	hostWith := func(annotations ...string) *bmov1alpha1.BareMetalHost {
-		h := &bmov1alpha1.BareMetalHost{}
-		for _, key := range annotations {
-			metav1.SetMetaDataAnnotation(&h.ObjectMeta, key, "x")
-		}
-		return h
-	}
-	for name, tc := range map[string]struct {
-		was, is  *bmov1alpha1.BareMetalHost
-		enqueues bool
-	}{
-		"marked":         {hostWith(), hostWith(infrav1.LegacyUnhealthyAnnotation), true},
-		"still marked":   {hostWith(mendv1.MarkedForAnnotation), hostWith(mendv1.MarkedForAnnotation), true},
-		"repaired":       {hostWith(infrav1.UnhealthyAnnotation), hostWith(), true},
-		"released":       {hostWith(holdOff + "uid"), hostWith(), true},
-		"none of either": {hostWith("note"), hostWith(), false},
-	} {
-		if got := marked().Update(event.UpdateEvent{ObjectOld: tc.was, ObjectNew: tc.is}); got != tc.enqueues {
-			t.Errorf("%s: it is looked at: %t, want %t", name, got, tc.enqueues)
 		}
 	}
 }
@@ -337,7 +293,7 @@ func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
 			if err := errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := s.Reconcile(t.Context(), ctrl.Request{NamespacedName: key}); err != nil {
+			if err := s.sweep(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if got := exported(); len(got) != 0 {

@@ -12,7 +12,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -111,7 +110,7 @@ func TestAnotherWorkloadClusterStaysOneWhileItCannotBeReadAgain(t *testing.T) {
 	first := c.Verify(t.Context(), c1)
 	c.cache = connected{to: objects(t)}
 	second := c.Verify(t.Context(), c1)
-	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil) // of another connection
+	c.of(c1).connection++ // another one
 	if third := c.Verify(t.Context(), c1); first == nil || second == nil || third == nil {
 		t.Errorf("it was %v and %v, and is %v", first, second, third)
 	}
@@ -177,7 +176,7 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 					return w.Get(ctx, k, into, opts...)
 				},
 			})})
-			c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+			c.of(c1).connection++
 			c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
 				Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 					if failing == "keeping it" {
@@ -186,9 +185,14 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 					return m.Patch(ctx, o, p, opts...)
 				},
 			})
-			c.identified(t.Context(), c1, View{Link: Up}, noon.Time)
+			if v := c.identified(t.Context(), c1, View{Link: Up}, noon.Time); v.Keep != nil {
+				v.Keep(t.Context())
+			}
+			if v := c.identified(t.Context(), c1, View{Link: Up}, noon.Time); v.Keep != nil {
+				t.Error("it is tried again at once")
+			}
 			failing = ""
-			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Minute))
+			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Minute)).Keep(t.Context())
 			if got := stored(t, c.Management).Annotations[mendv1.WorkloadClusterAnnotation]; got != "c1/w1" {
 				t.Errorf("%q is kept", got)
 			}
@@ -199,7 +203,7 @@ func TestWhatFailedOnceIsTriedAgain(t *testing.T) {
 func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T) {
 	patches, without := 0, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`))
 	c := NewClusters(connected{to: answering(t, "w1")})
-	c.of(c1).nodes = toolscache.NewSharedIndexInformer(&toolscache.ListWatch{}, &corev1.Node{}, 0, nil)
+	c.of(c1).connection++
 	c.Management = interceptor.NewClient(objects(t, clusterOf("")), interceptor.Funcs{
 		Patch: func(ctx context.Context, m client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			patches++
@@ -209,7 +213,9 @@ func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T
 	})
 	for second := range 60 {
 		for range 10 {
-			c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Duration(second)*time.Second))
+			if v := c.identified(t.Context(), c1, View{Link: Up}, noon.Add(time.Duration(second)*time.Second)); v.Keep != nil {
+				v.Keep(t.Context())
+			}
 		}
 	}
 	if patches < 4 || patches > 8 { // after 1, 2, 4 ... seconds

@@ -1,0 +1,246 @@
+package workload
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validate/content"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	toolscache "k8s.io/client-go/tools/cache"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/enqueue"
+)
+
+const (
+	// byProviderID is the index of a cache of nodes by their provider IDs, in lower case.
+	byProviderID = "kubemend.providerID"
+	// singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
+	singly = 5
+	// nodesPerPage and mostPages are how nodes are listed live: so many to an answer, and so many answers. That is more nodes than Kubernetes
+	// supports.
+	nodesPerPage, mostPages = 500, 200
+)
+
+func providerIDs(obj any) ([]string, error) {
+	if node, ok := obj.(*corev1.Node); ok && node.Spec.ProviderID != "" {
+		return []string{strings.ToLower(node.Spec.ProviderID)}, nil
+	}
+	return nil, nil
+}
+
+// Node returns the node of that name, or nil if the cache has none. The node is
+// shared: it must not be changed. It is an error of the caller to ask while the link is not Up.
+func (v View) Node(name string) *corev1.Node {
+	obj, exists, err := v.nodes.GetByKey(name)
+	if err != nil || !exists {
+		return nil
+	}
+	return obj.(*corev1.Node)
+}
+
+// NodeOf returns the node of m, or what is in the way of knowing it: see health.NodeOf. Both are shared, as Node's are. A machine that
+// has named no node would have one of its own name.
+func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
+	var named *corev1.Node
+	if m.Status.NodeRef.Name != "" {
+		named = v.Node(m.Status.NodeRef.Name)
+	}
+	if named == nil {
+		named = v.Node(m.Name)
+	}
+	var provided []*corev1.Node
+	if m.Spec.ProviderID != "" {
+		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // there is that index
+		for _, obj := range objects {
+			provided = append(provided, obj.(*corev1.Node))
+		}
+		slices.SortFunc(provided, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
+	}
+	return health.NodeOf(m, named, provided)
+}
+
+// NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its
+// questions.
+func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
+	present := make(map[string]bool, len(names))
+	if len(names) > singly {
+		versions, err := c.nodeVersions(ctx, cluster)
+		for name := range versions {
+			present[name] = true
+		}
+		return present, err
+	}
+	live, err := c.cache.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
+	}
+	for _, name := range names {
+		if len(content.IsPathSegmentName(name)) > 0 { // no node can have it, and client-go asks for none: the others are asked for all the same
+			present[name] = false
+			continue
+		}
+		node := &metav1.PartialObjectMetadata{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		err := live.Get(ctx, client.ObjectKey{Name: name}, node)
+		if err != nil && !saysGone(err, name) {
+			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)
+		}
+		present[name] = err == nil
+	}
+	return present, nil
+}
+
+// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers
+// send it when there is no API server behind them, and the client takes it for one about what was asked for.
+func saysGone(err error, node string) bool {
+	var status apierrors.APIStatus
+	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
+		return false
+	}
+	about := status.Status().Details
+	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == node
+}
+
+// nodeVersions asks the workload cluster itself, past the cache, which nodes it has, and in what versions.
+func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (map[string]string, error) {
+	live, err := c.cache.GetUncachedClient(ctx, cluster)
+	if err != nil {
+		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
+	}
+	versions, page := map[string]string{}, ""
+	for range mostPages {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		if err := live.List(ctx, list, client.Limit(nodesPerPage), client.Continue(page)); err != nil {
+			return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
+		}
+		for i := range list.Items {
+			versions[list.Items[i].Name] = list.Items[i].ResourceVersion
+		}
+		if page = list.Continue; page == "" {
+			return versions, nil
+		}
+	}
+	return nil, fmt.Errorf("list the nodes of cluster %s: there are more than %d", cluster, nodesPerPage*mostPages)
+}
+
+// NodeWatch is a watch of a running controller on the nodes of one workload cluster. From the first view on that shows a node, the
+// controller hears of what happens to it; clustercache.NewWatcher gives one that begins to hear later (see enqueue.Informed).
+type NodeWatch struct {
+	// ID tells it from the other watches on the same cluster.
+	ID         string
+	Controller clustercache.SourceWatcher[reconcile.Request]
+	Hears      handler.TypedEventHandler[*corev1.Node, reconcile.Request]
+	Predicate  predicate.TypedPredicate[*corev1.Node]
+}
+
+// Name identifies the watch; ClusterCache adds one of a name only once to a connection.
+func (w NodeWatch) Name() string { return w.ID }
+
+// Object is the kind that is watched.
+func (NodeWatch) Object() client.Object { return &corev1.Node{} }
+
+// Watch begins the watch. It must not block: ClusterCache holds a lock meanwhile.
+func (w NodeWatch) Watch(nodes cache.Cache) error {
+	informer, err := nodes.GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("cache nodes for %s: %w", w.ID, err)
+	}
+	return w.Controller.Watch(enqueue.Informed(informer, w.Hears, w.Predicate))
+}
+
+// nodeStore remembers where the nodes of a cluster are cached. ClusterCache calls it once for every connection it makes, so after a
+// reconnect the new cache takes the place of the old one.
+type nodeStore struct {
+	clusters *Clusters
+	cluster  client.ObjectKey
+}
+
+// Name identifies the watch; ClusterCache adds one of a name only once to a connection.
+func (nodeStore) Name() string { return "kubemend-nodes" }
+
+// Object is the kind that is watched.
+func (nodeStore) Object() client.Object { return &corev1.Node{} }
+
+// Watch takes hold of the informer of nodes. It must not block: ClusterCache holds a lock meanwhile.
+func (s nodeStore) Watch(nodes cache.Cache) error {
+	informer, err := nodes.GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return fmt.Errorf("cache nodes of cluster %s: %w", s.cluster, err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
+	}
+	if shared.GetIndexer().GetIndexers()[byProviderID] == nil {
+		err = shared.GetIndexer().AddIndexers(toolscache.Indexers{byProviderID: providerIDs})
+	}
+	if err == nil {
+		s.clusters.keepNodes(s.cluster, shared)
+		_, err = shared.AddEventHandler(s.counted(nodes))
+	}
+	if err != nil {
+		return fmt.Errorf("watch nodes of cluster %s: %w", s.cluster, err)
+	}
+	return nil
+}
+
+func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dropStopped()
+	state := c.of(cluster)
+	state.nodes = nodes
+	state.connection++
+}
+
+// counted drops a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the
+// cluster is out of reach, until ClusterCache connects to it anew.
+func (s nodeStore) counted(nodes cache.Cache) toolscache.ResourceEventHandler {
+	var count atomic.Int64
+	return toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) {
+			if most := s.clusters.MostNodes; count.Add(1) == most+1 && most > 0 {
+				err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
+				log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
+					"Cluster", s.cluster, "most", most)
+			}
+		},
+		DeleteFunc: func(any) { count.Add(-1) },
+	}
+}
+
+// Fenced returns the nodes that a remediation has signed, by cluster, of clusters whose nodes are cached for others anyway. They are slim,
+// and shared: read only.
+func (c *Clusters) Fenced() map[client.ObjectKey][]*corev1.Node {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	fenced := map[client.ObjectKey][]*corev1.Node{}
+	for cluster, state := range c.states {
+		if state.nodes == nil || state.nodes.IsStopped() || !state.nodes.HasSynced() {
+			continue
+		}
+		for _, obj := range state.nodes.GetStore().List() {
+			if node := obj.(*corev1.Node); node.Annotations[mendv1.FencedByAnnotation] != "" {
+				fenced[cluster] = append(fenced[cluster], node)
+			}
+		}
+	}
+	return fenced
+}

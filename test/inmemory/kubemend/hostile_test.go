@@ -1,0 +1,178 @@
+package kubemend_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/inmemory/kubemend"
+)
+
+// another is a second Cluster of the same management cluster, with machines whose nodes are Ready, each with a check of its own, and a
+// check of all of them.
+func (e *environment) another(ctx context.Context, name string, machines int) *environment {
+	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name), cluster: builders.Cluster("ns", name)}
+	a.there = clientOf(a.workload)
+	Expect(a.there.Create(ctx, builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
+	Expect(a.here.Create(ctx, kubemend.KubeconfigOf("ns", name, name))).To(Succeed())
+	Expect(a.here.Create(ctx, a.cluster)).To(Succeed())
+	a.cluster.Status = builders.Standing()
+	Expect(a.here.Status().Update(ctx, a.cluster)).To(Succeed())
+	for i := range machines {
+		machine := fmt.Sprint(name, "-", i)
+		a.node(ctx, machine)
+		a.worker(ctx, machine)
+		labelled := a.machine(ctx, machine)
+		labelled.Labels["machine"] = machine
+		Expect(a.here.Update(ctx, labelled)).To(Succeed())
+		Expect(a.here.Create(ctx, builders.MachineHealthCheck(a.cluster, machine, func(check *clusterv1.MachineHealthCheck) {
+			check.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{"machine": machine}}
+		}))).To(Succeed())
+	}
+	Expect(a.here.Create(ctx, builders.MachineHealthCheck(a.cluster, name))).To(Succeed())
+	return a
+}
+
+// nodesGo deletes all nodes, so that each check asks the workload cluster itself.
+func (e *environment) nodesGo(ctx context.Context) {
+	list := &corev1.NodeList{}
+	Expect(e.there.List(ctx, list)).To(Succeed())
+	for i := range list.Items {
+		Expect(e.there.Delete(ctx, &list.Items[i])).To(Succeed())
+	}
+}
+
+// trickle is a body that sends a byte a second, and ends with its request.
+type trickle struct{ over <-chan struct{} }
+
+func (b trickle) Read(p []byte) (int, error) {
+	select {
+	case <-b.over:
+		return 0, context.DeadlineExceeded
+	case <-time.After(time.Second):
+		p[0] = ' '
+		return 1, nil
+	}
+}
+
+// endless is a body that sends as much as is read of it, and counts that.
+type endless struct{ read *atomic.Int64 }
+
+func (b endless) Read(p []byte) (int, error) {
+	b.read.Add(int64(len(p)))
+	return copy(p, bytes.Repeat([]byte(" "), len(p))), nil
+}
+
+func inJSON(body io.Reader) *http.Response {
+	return &http.Response{
+		StatusCode: http.StatusOK, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, ContentLength: -1,
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(body),
+	}
+}
+
+// asksNodes reports whether a request is one for nodes that a reconcile may wait for, or a list of a cache.
+func asksNodes(r *http.Request) bool {
+	return strings.HasPrefix(r.URL.Path, "/api/v1/nodes") && r.Method == http.MethodGet && !r.URL.Query().Has("watch")
+}
+
+func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
+	var taken, requests atomic.Int64
+	hostile := map[string]func(r *http.Request) *http.Response{
+		"dead": nil,
+		"silent": func(r *http.Request) *http.Response {
+			if !asksNodes(r) {
+				return nil // it answers probes, so that it stays connected
+			}
+			<-r.Context().Done()
+			return inJSON(http.NoBody)
+		},
+		"slow": func(r *http.Request) *http.Response {
+			if !asksNodes(r) {
+				return nil
+			}
+			return inJSON(trickle{r.Context().Done()})
+		},
+		"endless": func(r *http.Request) *http.Response {
+			if !asksNodes(r) {
+				return nil
+			}
+			requests.Add(1)
+			return inJSON(endless{&taken})
+		},
+		"huge": func(r *http.Request) *http.Response {
+			if !asksNodes(r) {
+				return nil
+			}
+			return inJSON(strings.NewReader(`{"kind":"NodeList","apiVersion":"v1","items":[{}` + strings.Repeat(",{}", 1<<20) + `]}`))
+		},
+	}
+	world(t, func(ctx context.Context, e *environment) {
+		defer e.start(t, "--unclaimed-machine-health-checks=act", "--machinehealthcheck-concurrency=10").Kill()
+		e.furnish(ctx)
+		var healthy, bad []*environment
+		for i := range 3 {
+			healthy = append(healthy, e.another(ctx, fmt.Sprint("healthy-", i), 1))
+		}
+		for _, name := range slices.Sorted(maps.Keys(hostile)) {
+			bad = append(bad, e.another(ctx, name, 12))
+		}
+		all := slices.Concat(healthy, bad)
+		defer func() {
+			for _, c := range all {
+				c.workload.Close()
+			}
+		}()
+		for _, c := range all {
+			Eventually(e.health(ctx, c.cluster.Name+"-0")).Should(Equal(metav1.ConditionTrue))
+		}
+		for _, c := range bad {
+			c.workload.Answer(hostile[c.cluster.Name])
+			c.nodesGo(ctx)
+			if c.cluster.Name == "dead" {
+				c.workload.Silence(true) // its watches end
+				c.workload.Close()
+			}
+		}
+		for round := range 10 {
+			for _, c := range healthy {
+				c.nodesGo(ctx)
+			}
+			began := time.Now()
+			for _, c := range healthy {
+				Eventually(e.health(ctx, c.cluster.Name+"-0")).WithPolling(100 * time.Millisecond).Should(Equal(metav1.ConditionFalse))
+			}
+			Expect(time.Since(began)).To(BeNumerically("<=", 5*time.Second), "round %d", round)
+			for _, c := range healthy {
+				c.node(ctx, c.cluster.Name+"-0")
+			}
+			time.Sleep(time.Duration(round+1) * 7 * time.Second)
+			for _, c := range bad { // what resyncs, and changes of their machines, would do
+				for i := range 12 {
+					annotated := c.machine(ctx, fmt.Sprint(c.cluster.Name, "-", i))
+					annotated.Annotations = map[string]string{"round": strconv.Itoa(round)}
+					Expect(c.here.Update(ctx, annotated)).To(Succeed())
+				}
+			}
+			for _, c := range healthy {
+				Eventually(e.health(ctx, c.cluster.Name+"-0")).Should(Equal(metav1.ConditionTrue))
+			}
+		}
+		Expect(requests.Load()).NotTo(BeZero())
+		Expect(taken.Load()).To(BeNumerically("<=", requests.Load()*(5<<20)), "of an answer in JSON no more is read than a quarter of 16 MiB")
+	})
+}
