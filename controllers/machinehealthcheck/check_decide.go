@@ -62,23 +62,7 @@ func (facts *Facts) pausedForAll() string {
 }
 
 // allowed is the condition RemediationAllowed. A number that is out of the range has the same reason, too many or too few. (Cluster API)
-//
-// A reader that has not counted all machines repeats the message of the manager, which has.
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
-	cond := allowedAsCounted(facts, plan)
-	if facts.Counted != nil {
-		if stored := ConditionOf(facts.Check, RemediationAllowed); stored != nil && stored.Status == cond.Status && stored.Reason == cond.Reason {
-			cond.Message = stored.Message
-		}
-		return cond
-	}
-	if left := leftToCycles(plan); cond.Status == metav1.ConditionTrue && left != "" {
-		cond.Message = strings.TrimPrefix(cond.Message+". "+left, ". ")
-	}
-	return cond
-}
-
-func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
 	not := func(why, message string) metav1.Condition {
 		return condition(RemediationAllowed, metav1.ConditionFalse, why, "Remediation is not allowed"+message)
 	}
@@ -103,6 +87,9 @@ func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
 	if plan.Grant.Reason == budget.AtWork {
 		message = queueText(facts, plan)
 	}
+	if left := leftToCycles(plan); left != "" {
+		message = strings.TrimPrefix(message+". "+left, ". ")
+	}
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
 }
 
@@ -110,10 +97,8 @@ func allowedAsCounted(facts *Facts, plan *Plan) metav1.Condition {
 func arithmetic(facts *Facts, plan *Plan) string {
 	population, spelled := &plan.Population, facts.Check.Spec.Remediation.TriggerIf.UnhealthyInRange
 	sum := fmt.Sprintf("%d of %d targets are not healthy", population.NotHealthy(), population.Total())
-	if population.Unread == 0 {
-		sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
-			population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
-	}
+	sum += fmt.Sprintf(": %d unhealthy, %d pending, %d starting, %d being deleted, %d unknown",
+		population.Unhealthy, population.Pending, population.Starting, population.Deleting, population.Unknown)
 	if spelled != "" {
 		return fmt.Sprintf("the number of not started or unhealthy machines does not fall within the range "+
 			"(total: %d, unhealthy: %d, unhealthyInRange: %s). %s; the range allows %d to %d",
@@ -229,15 +214,9 @@ func reachText(facts *Facts, cond metav1.Condition) string {
 }
 
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
-// is awaited, or a reader repeats what the manager reports of it.
+// is awaited.
 func (facts *Facts) ReachStands() bool {
-	switch {
-	case !facts.Initialized():
-		return false
-	case facts.Outage.Reported && facts.Reach.Status == metav1.ConditionFalse && facts.Reach.Message != "":
-		return true
-	}
-	return facts.Link == LinkUnsure && facts.Reach.Status != ""
+	return facts.Initialized() && facts.Link == LinkUnsure && facts.Reach.Status != ""
 }
 
 // exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not

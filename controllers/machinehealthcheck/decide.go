@@ -39,9 +39,6 @@ func Decide(facts Facts) Plan {
 	awaitSpares(&facts, &plan)
 	settle(&facts, &plan)
 	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
-	if facts.Counted != nil {
-		plan.Population = plan.Population.Complete(facts.Counted.Total, facts.Counted.Healthy)
-	}
 	grant(&facts, &plan)
 	queue(&facts, &plan)
 	plan.Allowed = allowed(&facts, &plan)
@@ -78,7 +75,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 		})
 	}
 	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
-	if !facts.Read.Spares && facts.Counted == nil {
+	if !facts.Read.Spares {
 		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
 	}
 	return needed
@@ -110,8 +107,6 @@ func isInFlight(facts *Facts, decision *Decision) bool {
 	switch {
 	case target.Ownership != NoRequest:
 		return target.Ownership != ForeignRequest
-	case facts.Template.Unread && announced(target.Machine):
-		return true
 	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
 		return false
 	case target.remediatedBy() != nil: // it counts for the check that asked
@@ -208,7 +203,7 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 // due for longest, and by name where that is the same.
 func queue(facts *Facts, plan *Plan) {
 	left := plan.Grant.Start
-	if facts.Mode != Active || facts.queueUnread() {
+	if facts.Mode != Active {
 		left = 0
 	}
 	for _, decision := range waiting(facts, plan) {
@@ -240,11 +235,6 @@ func waiting(facts *Facts, plan *Plan) []*Decision {
 		)
 	})
 	return queue
-}
-
-// queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
-func (facts *Facts) queueUnread() bool {
-	return facts.Counted != nil && facts.Limits.InFlight != budget.Unlimited
 }
 
 // last is 1 for a machine that comes after all others in the queue, else 0.

@@ -21,7 +21,7 @@ import (
 
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
 // such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
-// not know, but for what the checks that were explained before say of Machines that both select.
+// not know.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
 	state, err := r.find(ctx, key, now)
 	if err != nil || state == nil {
@@ -32,19 +32,13 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
-	plan := r.decide(ctx, state)
-	r.memory.tell(key, plan.Memory.Opinions)
-	return explained(state, plan), nil
+	return explained(state, r.decide(ctx, state)), nil
 }
 
 // explained explains p, with the conditions that the check would have.
 func explained(state *observed, plan *Plan) *explain.Check {
 	check := MachineHealthCheck(&state.Facts, plan)
-	if check.CountedByStatus {
-		check.StatusChanged, check.Conditions = cliv1.Moment(StatusChanged(state.Check)), state.Check.Status.Conditions
-	} else {
-		check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
-	}
+	check.Conditions = statusAfter(state, plan, result{}).Status.Conditions
 	// A reader has neither what kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
 	written := ConditionOf(state.Check, mendv1.Effective)
 	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
@@ -66,22 +60,10 @@ func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine)
 	}
 }
 
-// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the
-// check as it is, or not kept up to date: kubemend does not write it while the check is paused.
-func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *StatusCounts {
-	status := &check.Status
-	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active
-	if !current || status.ExpectedMachines == nil || status.CurrentHealthy == nil {
-		return nil
-	}
-	return &StatusCounts{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
-}
-
 // Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
 // remediating them.
 func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	counted := Counted(check, cluster)
-	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
+	if !Reported(check, cluster) || *check.Status.CurrentHealthy != *check.Status.ExpectedMachines {
 		return false
 	}
 	if template := ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
@@ -124,7 +106,7 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		check.Next = idleNext(facts)
 		return check
 	}
-	check.Counts, check.CountedByStatus = plan.Population, facts.Counted != nil
+	check.Counts = plan.Population
 	for _, err := range facts.Trouble {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
@@ -198,11 +180,7 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
 		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
 	} else if d.InFlight {
-		asked := ConditionOf(machine, OwnerRemediated)
-		if facts.Template.Unread && asked == nil {
-			asked = ConditionOf(machine, ExternallyRemediated)
-		}
-		target.InFlightSince = cliv1.Moment(Since(asked))
+		target.InFlightSince = cliv1.Moment(Since(ConditionOf(machine, OwnerRemediated)))
 	}
 	if target.InFlight && OwnerOf(machine.Machine) != NotAsked {
 		answer := OwnerAnswer(machine.Machine)
@@ -212,7 +190,7 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	setOwner(&target, facts, machine)
 	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
-			if d.Blockers[i].Reason != "" {
+			if d.Blockers[i].Text != "" {
 				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
 			}
 		}
@@ -223,7 +201,7 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 
 // setOwner adds what the owner of a machine has to do with its remediation.
 func setOwner(t *explain.Target, facts *Facts, machine *Target) {
-	t.OwnerAsked = t.InFlight && (machine.Request == nil && !facts.Template.Unread || OwnerOf(machine.Machine) != NotAsked)
+	t.OwnerAsked = t.InFlight && (machine.Request == nil || OwnerOf(machine.Machine) != NotAsked)
 	owner := metav1.GetControllerOf(machine)
 	if t.Owner = "its owner"; owner != nil {
 		t.Owner = owner.Kind + " " + owner.Name

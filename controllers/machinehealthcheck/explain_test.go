@@ -47,9 +47,6 @@ func dueIn(d time.Duration) func(*Target) {
 	}
 }
 
-// barred is a reader who may read neither templates nor requests.
-func barred(w *observed) { w.Template.Known, w.Template.Unread = false, true }
-
 // What blocks it is decided, and tested, in package machines; here it is what is read of the template and of requests, and may not be read.
 func TestWhatBlocksAMachine(t *testing.T) {
 	cases := map[string]struct {
@@ -63,17 +60,6 @@ func TestWhatBlocksAMachine(t *testing.T) {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
 				w.remediation.templateErr = errors.New("it is odd")
 			}), []string{clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason}},
-		"what the reader may not read says nothing about the manager": {
-			aCheck(a("m", health.Unhealthy)).external().with(barred), []string{explain.MissingPermission}},
-		"a reader who may not read requests goes by the conditions of the machine": {
-			aCheck(a("m", health.Unhealthy, withCondition(clusterv1.MachineExternallyRemediatedCondition, "False", "WaitingForRemediation"))).external().with(barred), nil},
-		"and goes by what the check says of its template": {
-			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) {
-				barred(w)
-				w.Check.Status.Conditions = []metav1.Condition{{
-					Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
-				}}
-			}), []string{mendv1.TemplateNotFoundReason}},
 		"what cannot be read holds up": {
 			aCheck(a("m", health.Unhealthy)).external().with(func(w *observed) { w.Template.Known = false }), []string{NotRead}},
 	}

@@ -101,9 +101,9 @@ func contradicted(facts *Facts, decision *Decision) bool {
 }
 
 // oneByOne lets one of those machines wait for its turn, once the capacity of the one before is back: no remediation goes on, and all
-// machines have nodes. After one that does not come back a person has to see why. A reader of one machine does not know whose turn it is.
+// machines have nodes. After one that does not come back a person has to see why.
 func oneByOne(facts *Facts, plan *Plan) {
-	turn := facts.Capacity.Missing == 0 && facts.Counted == nil
+	turn := facts.Capacity.Missing == 0
 	for _, i := range plan.Open {
 		decision := plan.Decisions[i]
 		turn = turn && !decision.InFlight && !Deleting(decision.Target.Machine) && decision.Target.Health.Node != health.NodeAwaited

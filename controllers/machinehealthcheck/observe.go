@@ -113,7 +113,7 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 func (state *observed) decide() *Plan {
 	state.stateLink()
 	state.Storm = StormOf(state.Check)
-	state.Settings = SettingsOf(state.Check, state.total())
+	state.Settings = SettingsOf(state.Check, len(state.Targets))
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
@@ -129,7 +129,7 @@ func (state *observed) stateLink() {
 	if cond := ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
 		state.Reach = *cond
 	}
-	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent, Reported: state.view.Reported}
+	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent}
 	state.ClockAhead = state.view.ClockAhead
 	if state.view.Refused != nil {
 		state.Outage.Refused = state.view.Refused.Error()
@@ -148,14 +148,6 @@ func (state *observed) stateLink() {
 		Began: state.before.contact.lost, Ended: state.ReachedAgain(),
 		Now: state.Link == LinkUp && state.Reach.Status == metav1.ConditionFalse,
 	}
-}
-
-// total is how many targets there are.
-func (state *observed) total() int {
-	if state.Counted != nil {
-		return max(state.Counted.Total, len(state.Targets))
-	}
-	return len(state.Targets)
 }
 
 var links = map[workload.Link]Link{workload.Unsure: LinkUnsure, workload.Up: LinkUp, workload.Down: LinkDown}
@@ -183,9 +175,6 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	}
 	if err := r.observeMachines(ctx, state); err != nil {
 		return err
-	}
-	if r.CountByStatus {
-		state.Counted = Counted(state.Check, state.Cluster)
 	}
 	r.observeRemediation(ctx, state)
 	r.observeNodes(asking, state)

@@ -37,10 +37,8 @@ const (
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"
 	CoolingDown                Reason = "CoolingDown"
 	NoneAtOnce                 Reason = "NoneAtOnce"
-	QueueUnread                Reason = explain.QueueUnread
 	RemediationsInProgress     Reason = explain.RemediationsInProgress
 	RequestInTheWay            Reason = "RequestInTheWay"
-	TemplateUnread             Reason = "TemplateUnread"
 	TemplateRefused            Reason = "TemplateRefused"
 	TemplateMissing            Reason = "TemplateMissing"
 	RequestsUnread             Reason = "RequestsUnread"

@@ -23,10 +23,8 @@ const (
 // Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
 // of the facts; how many machines may count on the same host is decided here.
 type Spares struct {
-	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the
-	// manager reports.
-	Unread   string
-	Reported bool
+	// Unread is why the hosts could not be read; empty if they were.
+	Unread string
 	// Free is how many hosts of the namespace no machine has.
 	Free int
 	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
@@ -76,9 +74,6 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	return since.Add(*facts.SpareWait)
 }
 
-// sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
-func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
-
 // awaitSpares finds out which of the machines that wait would be replaced by one that finds no host. These wait for nothing else any more:
 // they take no place from others, and no host is counted for two of them.
 //
@@ -106,13 +101,6 @@ func awaitSpares(facts *Facts, plan *Plan) {
 
 // spareFor is what the machine of decision finds while those who expect a host have not taken it.
 func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
-	if facts.sparesReported() {
-		spare := &Spare{}
-		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
-			spare.Lacks = Reason(stored.Reason)
-		}
-		return spare
-	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
 	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
@@ -183,8 +171,6 @@ func (s *Spare) deadline() string {
 func (facts *Facts) spareText(decision *Decision) string {
 	spare := decision.Spare
 	switch {
-	case facts.sparesReported(): // the manager has counted what was not read; the deadline is said beside it
-		return strings.TrimSuffix(ConditionOf(decision.Target, mendv1.SpareHostAvailable).Message, spare.deadline())
 	case spare.Lacks == SpareHostsUnread:
 		return "Whether a spare host fits its replacement is not known: " + cmp.Or(facts.Spares.Unread, facts.Spares.Failed[decision.Target.UID])
 	case spare.Free == 0:
@@ -233,11 +219,9 @@ func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 		return metav1.Condition{Type: mendv1.SpareHostAvailable}
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
-	switch {
-	case facts.sparesReported():
-	case facts.Spares.Unread != "":
+	if facts.Spares.Unread != "" {
 		message += ". Which hosts are free is not known: " + facts.Spares.Unread
-	default:
+	} else {
 		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
 	}
 	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)

@@ -281,11 +281,6 @@ func providerReports(machine *clusterv1.Machine) bool {
 	return cond != nil && !requestFailed(cond)
 }
 
-// announced reports whether machine says that there is a request for it, which a check made: for readers who may not read requests.
-func announced(machine *clusterv1.Machine) bool {
-	return providerReports(machine) && ConditionOf(machine, ExternallyRemediated).Status == metav1.ConditionFalse
-}
-
 // RequestFailed reports whether the conditions of machine say that no request could be made for it.
 func RequestFailed(machine *clusterv1.Machine) bool {
 	return requestFailed(ConditionOf(machine, ExternallyRemediated))

@@ -102,8 +102,6 @@ type View struct {
 	Silent bool
 	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
 	Changed error
-	// Reported says that the cluster was not read: it is Down because the manager reports it.
-	Reported bool
 	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that error is
 	// larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.
 	ClockAhead time.Duration

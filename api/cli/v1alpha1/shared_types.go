@@ -295,6 +295,8 @@ type Target struct {
 	// Requests are the remediation requests that exist, also those of other makers.
 	Requests []Reference `json:"requests,omitempty"`
 	Next     *Step       `json:"next,omitempty"`
+	// Written is the condition of the Machine by which the manager says how it is; absent if the target was judged here.
+	Written *metav1.Condition `json:"written,omitempty"`
 	// Message is what the remediator reports.
 	Message string `json:"message,omitempty"`
 }

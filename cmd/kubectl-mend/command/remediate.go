@@ -54,7 +54,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	if err != nil {
 		return err
 	}
-	scope.AllMachines = true // the limits are to be counted
+	scope.Judge = true // what follows from the mark no manager has written yet
 	a, err := o.asker(ctx, scope)
 	if err != nil {
 		return err

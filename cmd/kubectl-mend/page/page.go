@@ -260,8 +260,12 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if t.Told != nil {
-		p.line("  Written by the manager: ", told(t.Told, p.moment)+".")
+	if cond := t.Written; cond != nil {
+		written := *cond
+		if cond.Type != mendv1.Remediation || len(t.Blockers) > 0 && !t.BlockedBy(explain.WithinTimeout) {
+			written.Message = "" // which the findings, or the blockers, have
+		}
+		p.line("  Written by the manager: ", told(&written, p.moment)+".")
 	}
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
@@ -290,6 +294,9 @@ func (p *page) again(sentence string) bool {
 func (p *page) findings(t *explain.Target) {
 	for _, f := range t.Findings {
 		p.line("  - ", f.Observed)
+		if t.Written != nil && f.Expired { // the sentence has the timeout
+			continue
+		}
 		since, expires := f.Timing(p.moment)
 		if f.Expired || f.Expires.IsZero() {
 			p.line("    ", since+p.Paint.Bad(expires))
