@@ -167,6 +167,9 @@ func reportOf(w *observed, step powercycle.Step, message string) remediation.Rep
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
 		r.Phase = infrav1.PhaseRunning
 	}
+	if step.Reason == powercycle.RemediationLoopReason {
+		r.BlockedUntil = moment(w.loopUntil)
+	}
 	return r
 }
 
