@@ -146,6 +146,10 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(facts.machine)); err != nil {
 		return nil, err
 	}
+	if len(facts.before.Checks) > 0 && facts.before.Checks[0].NodesNotReadable() && a.Judges {
+		a.Judges = false // as the manager has written it, which may read the nodes
+		return b.observeRemediation(ctx, a, named, cluster)
+	}
 	if facts.after, err = marked(ctx, a, facts.machine); err != nil {
 		return nil, err
 	}
