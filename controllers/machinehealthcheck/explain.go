@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -73,23 +72,6 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	return allowed != nil && allowed.Message == "" && ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
-// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not
-// say.
-func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
-	for _, entry := range check.ManagedFields {
-		if WritesStatus(entry) && entry.Time != nil {
-			return entry.Time.Time
-		}
-	}
-	return time.Time{}
-}
-
-// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the
-// time of an entry when its writer changes a value.
-func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
-}
-
 // MachineHealthCheck explains the plan for facts.
 func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	check := &explain.Check{Check: cliv1.Check{
@@ -121,7 +103,7 @@ func MachineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
-		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
+		check.Targets = append(check.Targets, machineTarget(facts, d))
 	}
 	for _, machine := range facts.Skipped {
 		check.Targets = append(check.Targets, leftAlone(facts, machine))
@@ -166,16 +148,13 @@ func idleNext(facts *Facts) explain.Step {
 }
 
 // machineTarget explains the decision about one machine.
-func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
+func machineTarget(facts *Facts, d *Decision) explain.Target {
 	machine, verdict := d.Target, d.Verdict
 	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), Action: machineAction(facts, machine), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
 	}}
-	if verdict.State == health.Starting {
-		target.Startup = startup(facts, plan, machine)
-	}
 	if request := machine.Request; request != nil {
 		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
 		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
@@ -262,39 +241,4 @@ func remediatorsReport(facts *Facts, machine *Target) string {
 		texts = append(texts, strings.TrimSuffix(text, "."))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
-func startup(facts *Facts, plan *Plan, machine *Target) []cliv1.Milestone {
-	var reached time.Time
-	if plan.Reach.Reason == mendv1.ReachableAgainReason {
-		reached = plan.Reach.LastTransitionTime.Time
-	}
-	happened := make([]cliv1.Milestone, 0, 6)
-	for _, start := range []struct {
-		what string
-		at   time.Time
-	}{
-		{"the machine was created", machine.CreationTimestamp.Time},
-		{"the control plane was initialized", Since(ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
-		{"the infrastructure of the cluster became ready",
-			Since(ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
-		{"the infrastructure of the machine became ready", Since(ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
-		{"the workload cluster could be reached again", reached},
-		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
-	} {
-		if !start.at.IsZero() {
-			happened = append(happened, cliv1.Milestone{Time: metav1.NewTime(start.at), Message: start.what})
-		}
-	}
-	last := 0
-	for i := range happened {
-		if happened[i].Time.After(happened[last].Time.Time) {
-			last = i
-		}
-	}
-	if len(happened) > 0 {
-		happened[last].Latest = true
-	}
-	return happened
 }

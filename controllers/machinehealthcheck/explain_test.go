@@ -153,25 +153,6 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	}
 }
 
-func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
-	w := aCheck(a("m", health.Starting, dueIn(time.Minute)))
-	m := w.Targets[0].Machine
-	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
-	w.Cluster.Status.Conditions = []metav1.Condition{
-		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
-		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
-	}
-	var counts []string
-	for _, start := range explanationOf(w).Targets[0].Startup {
-		if start.Latest && start.Time.Time.Equal(ago(3*time.Minute)) {
-			counts = append(counts, start.Message)
-		}
-	}
-	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
-		t.Errorf("these count: %q", counts)
-	}
-}
-
 func TestWhyAMachineIsNotSelected(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.ClusterName, m.Labels = "c1", map[string]string{"pool": "a"}

@@ -85,7 +85,6 @@ func Written(
 	}
 	explained := MachineHealthCheck(facts, plan)
 	explained.Conditions, explained.CountedByStatus = check.Status.Conditions, !read
-	explained.StatusChanged = cliv1.Moment(StatusChanged(check))
 	for i := range explained.Targets {
 		target := &explained.Targets[i]
 		target.Written = told[target.Name]

@@ -47,24 +47,6 @@ func TestWhichStatusTellsOfTheMachines(t *testing.T) {
 	}
 }
 
-func TestWhenTheStatusChangedIsKnownFromItsWriter(t *testing.T) {
-	at := func(d time.Duration) *metav1.Time { return ptr.To(metav1.NewTime(ago(d))) }
-	numbers := &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)}
-	paused := &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:conditions":{}}}`)}
-	w := aCheck().reported(5, 5)
-	w.Check.ManagedFields = []metav1.ManagedFieldsEntry{
-		{Manager: "kubectl", Time: at(time.Hour), FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:spec":{}}`)}},
-		{Manager: "core", Time: at(time.Second), Subresource: "status", FieldsV1: paused},
-		{Manager: "kubemend", Time: at(time.Minute), Subresource: "status", FieldsV1: numbers},
-	}
-	if changed := StatusChanged(w.Check); !changed.Equal(ago(time.Minute)) {
-		t.Errorf("changed at %s", changed)
-	}
-	if w.Check.ManagedFields = nil; !StatusChanged(w.Check).IsZero() {
-		t.Error("it is known without managed fields")
-	}
-}
-
 // What a page reads in the condition of a machine is what the manager has decided about it.
 func TestAPageReadsWhatTheManagerHasDecided(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -129,10 +129,6 @@ func counting(expected, healthy int32, edits ...func(*scene)) *scene {
 	s := aScene(silent(6*time.Minute, "w1"))
 	s.only = "w1"
 	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
-	s.check.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: ptr.To(at(12 * time.Second)),
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{}}}`)},
-	}}
 	for _, edit := range edits {
 		edit(s)
 	}
@@ -149,10 +145,6 @@ func TestOneMachineOfThousands(t *testing.T) {
 		"there is a queue": counting(5000, 4998, reported, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" },
 			wrote("False", "RemediationsInProgress", "* It waits for its turn: other remediations are in flight (kubemend.io/max-in-flight of "+
 				"MachineHealthCheck workers)\n* No request can be made: HostRemediationTemplate default/reboot does not exist. To do: Make it")),
-		"it is not known since when": counting(5000, 4998, reported, func(s *scene) {
-			s.check.ManagedFields = nil
-			s.ready("w1", "True", "KubeletReady", time.Hour)
-		}),
 		"it waits for a spare host": counting(5000, 4998, waitsForSpare(0), reported, wrote("False", "NoSpareHost", "It waits until a free host fits "+
 			"its replacement: the condition SpareHostAvailable says what is free. This ends at 2026-01-01T12:59:00Z at the latest")),
 		"it has no owner": counting(5000, 4998, ownedBy("w1", "", ""), reported, wrote("False", "NoOwner", "Its owner is to remediate it, and it has "+

@@ -226,11 +226,7 @@ func (p *page) arithmetic(c *explain.Check) {
 		p.line("  ", explain.Sum(c.Counts)+"; "+c.Allowance()+".")
 	}
 	if c.CountedByStatus {
-		changed := ""
-		if c.StatusChanged != nil {
-			changed = ", last changed " + p.moment(c.StatusChanged.Time)
-		}
-		p.line("  ", "Numbers from the check's status"+changed+"; the other machines were not read.")
+		p.line("  ", "Numbers from the check's status; the other machines were not read.")
 	}
 }
 
@@ -307,13 +303,6 @@ func (p *page) findings(t *explain.Target) {
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
 		p.line("    ", p.Paint.Waits("does not count")+": "+d.Why)
-	}
-	for _, s := range t.Startup {
-		counts := ""
-		if s.Latest {
-			counts = p.Paint.Strong(" <- counts")
-		}
-		p.line("  - ", s.Message+": "+p.moment(s.Time.Time)+counts)
 	}
 }
 

@@ -23,7 +23,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -37,10 +36,6 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "a"}
 	check.Status.ObservedGeneration, check.Status.ExpectedMachines, check.Status.CurrentHealthy = 2, ptr.To[int32](4), ptr.To[int32](3)
-	check.ManagedFields = []metav1.ManagedFieldsEntry{{
-		Manager: "kubemend", Operation: metav1.ManagedFieldsOperationUpdate, Subresource: "status", Time: ptr.To(metav1.NewTime(noon)), FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:status":{"f:currentHealthy":{},"f:targets":{}}}`)},
-	}}
 	objs := []client.Object{check, aMachine("plane", func(m *clusterv1.Machine) {
 		m.Labels["pool"], m.Labels[clusterv1.MachineControlPlaneLabel] = "plane", ""
 	})}
@@ -172,19 +167,6 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	}
 	if read := All[bmov1alpha1.BareMetalHost](w, "ns"); len(read) != 1 {
 		t.Errorf("%d hosts were read", len(read))
-	}
-}
-
-func TestOfAStatusItIsKeptWhenItChanged(t *testing.T) {
-	w := readAll(t, aLargeCluster(t), Scope{Namespace: "ns", Cluster: "c1"})
-	for name, w := range map[string]*Snapshot{"as it was read": w, "as it was recorded": again(t, w)} {
-		check := &clusterv1.MachineHealthCheck{}
-		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
-			t.Fatal(err)
-		}
-		if got := machinehealthcheck.StatusChanged(check); !got.Equal(noon) {
-			t.Errorf("%s: the status changed at %s", name, got)
-		}
 	}
 }
 
@@ -332,9 +314,6 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 		inCluster := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineDeploymentNameLabel: "md"}
 		going := aMachine("w1", labelled, func(m *clusterv1.Machine) {
 			m.DeletionTimestamp, m.Finalizers = ptr.To(metav1.NewTime(noon)), []string{"example.com/hold"}
-			m.ManagedFields = []metav1.ManagedFieldsEntry{{
-				Manager: "holder", FieldsType: "FieldsV1", FieldsV1: &metav1.FieldsV1{Raw: []byte(`{"f:metadata":{"f:finalizers":{"v:\"example.com/hold\"":{}},"f:labels":{}}}`)},
-			}}
 		})
 		put(t, w, going, aMachine("w2", labelled),
 			&clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "md-a", Labels: inCluster}},
@@ -348,8 +327,5 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	)
 	if machines, _ := machinesOf(t, w); err != nil || len(siblings.Items) != 2 || len(sets.Items) != 1 || len(machines) != 2 {
 		t.Errorf("%d machines of the owner, %d sets and the machines %v: %v", len(siblings.Items), len(sets.Items), machines, err)
-	}
-	if is := One[clusterv1.Machine](w, key("w1")); is != nil && (len(is.ManagedFields) != 1 || is.ManagedFields[0].Manager != "holder") {
-		t.Errorf("of who added the finalizer %v is known", is.ManagedFields)
 	}
 }
