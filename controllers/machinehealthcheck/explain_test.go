@@ -164,8 +164,8 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 		"it is":                    {"c1", map[string]string{"pool": "a"}, ""},
 		"it is of another cluster": {"c2", map[string]string{"pool": "a"}, "it is about cluster c2, and the machine is of cluster c1"},
 		"the selector is empty":    {"c1", nil, "its spec.selector is empty, which selects nothing"},
-		"the label is another one": {"c1", map[string]string{"pool": "b"}, "label pool is a, and has to be b"},
-		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack, which has to be 1"},
+		"the label is another one": {"c1", map[string]string{"pool": "b"}, `label pool is "a": needs pool=b`},
+		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack: needs rack=1"},
 	} {
 		check := &clusterv1.MachineHealthCheck{}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = tc.cluster, tc.labels
