@@ -20,9 +20,13 @@ import (
 )
 
 // Reported reports whether the status of check has the numbers of its targets, and is about the check as it is: kubemend does not write it
-// while the check is paused.
+// while the check is paused. Where an older check, on which kubemend does not act, may act on some of its machines, their conditions are
+// not those of this one.
 func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	status := &check.Status
+	if shared := ConditionOf(check, mendv1.TargetsExclusive); shared != nil && shared.Status == metav1.ConditionFalse {
+		return false
+	}
 	return status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active && check.DeletionTimestamp.IsZero() &&
 		status.ExpectedMachines != nil && status.CurrentHealthy != nil
 }
@@ -47,24 +51,7 @@ func Written(
 		plan.Conditions = []metav1.Condition{*spares}
 	}
 	plan.Grant.Remaining = int(ptr.Deref(check.Status.RemediationsAllowed, 0))
-	selector, _ := selectorOf(check) // one that cannot be parsed is not Reported
-	for i := range machines {
-		machine := &machines[i]
-		if machine.Spec.ClusterName != check.Spec.ClusterName || !selector.Matches(labels.Set(machine.Labels)) {
-			continue
-		}
-		known := health.NodeUnseen
-		if machine.Status.NodeRef.Name == "" && (plan.Reach.Status == metav1.ConditionTrue || !facts.Initialized()) {
-			known = health.NodeAwaited
-		}
-		state := healthOf(check.Spec.Checks, machine, known, nil)
-		target := &Target{Machine: machine, Health: &state}
-		if len(LeftAloneBy(machine)) > 0 {
-			facts.Skipped = append(facts.Skipped, target)
-		} else {
-			facts.Targets = append(facts.Targets, target)
-		}
-	}
+	facts.addMachines(machines)
 	told := map[string]*metav1.Condition{}
 	for i, verdict := range Judge(facts) {
 		decision := &Decision{Target: facts.Targets[i], Verdict: verdict}
@@ -87,15 +74,36 @@ func Written(
 	explained.Conditions, explained.CountedByStatus = check.Status.Conditions, !read
 	for i := range explained.Targets {
 		target := &explained.Targets[i]
-		target.Written = told[target.Name]
-		if target.InFlight && target.InFlightSince == nil {
+		if target.Written = told[target.Name]; target.InFlight && target.InFlightSince == nil {
 			target.InFlightSince = &target.Written.LastTransitionTime
 		}
-		if place, found := place(facts.Targets, target.Name); found {
-			target.Findings = append(target.Findings, failures(facts.Targets[place].Machine)...)
+		if selected := find(target.Name, facts.Targets); selected != nil {
+			target.Findings = append(target.Findings, failures(selected.Machine)...)
 		}
 	}
 	return explained
+}
+
+// addMachines adds those machines that the check selects, with what is known of them without their nodes.
+func (facts *Facts) addMachines(machines []clusterv1.Machine) {
+	selector, _ := selectorOf(facts.Check) // one that cannot be parsed is not Reported
+	for i := range machines {
+		machine := &machines[i]
+		if machine.Spec.ClusterName != facts.Check.Spec.ClusterName || !selector.Matches(labels.Set(machine.Labels)) {
+			continue
+		}
+		known := health.NodeUnseen
+		if machine.Status.NodeRef.Name == "" && (facts.Reach.Status == metav1.ConditionTrue || !facts.Initialized()) {
+			known = health.NodeAwaited
+		}
+		state := healthOf(facts.Check.Spec.Checks, machine, known, nil)
+		target := &Target{Machine: machine, Health: &state}
+		if len(LeftAloneBy(machine)) > 0 {
+			facts.Skipped = append(facts.Skipped, target)
+		} else {
+			facts.Targets = append(facts.Targets, target)
+		}
+	}
 }
 
 // failures are the findings for which the manager has marked machine unhealthy, in the words of the condition HealthCheckSucceeded.

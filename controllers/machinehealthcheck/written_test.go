@@ -35,7 +35,10 @@ func TestWhichStatusTellsOfTheMachines(t *testing.T) {
 		"not that of a check that is paused":     {func(w *observed) { w.Check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
 		"not that of a check that goes":          {func(w *observed) { w.Check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
 		"not that of a cluster that is paused":   {func(w *observed) { w.Cluster.Spec.Paused = ptr.To(true) }, false},
-		"not that of a cluster that goes":        {func(w *observed) { w.Cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+		"not that of one that shares machines with a check that kubemend does not act on": {func(w *observed) {
+			has(w.Check, condition(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason, ""))
+		}, false},
+		"not that of a cluster that goes": {func(w *observed) { w.Cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := aCheck().reported(5, 3)

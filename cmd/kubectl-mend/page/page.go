@@ -256,13 +256,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if cond := t.Written; cond != nil {
-		written := *cond
-		if cond.Type != mendv1.Remediation || len(t.Blockers) > 0 && !t.BlockedBy(explain.WithinTimeout) {
-			written.Message = "" // which the findings, or the blockers, have
-		}
-		p.line("  Written by the manager: ", told(&written, p.moment)+".")
-	}
+	p.written(t)
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
 	}
@@ -277,6 +271,18 @@ func (p *page) target(c *Check, t *explain.Target) {
 	if listed && !slices.ContainsFunc(p.last, t.Next.Same) && !p.again(t.Next.At.String()+t.Next.Text) {
 		p.step("  ", t.Next)
 	}
+}
+
+// written is the condition by which the manager says how t is. Its message is left out where the findings, or the blockers, have it.
+func (p *page) written(t *explain.Target) {
+	if t.Written == nil {
+		return
+	}
+	cond := *t.Written
+	if cond.Type != mendv1.Remediation || len(t.Blockers) > 0 && !t.BlockedBy(explain.WithinTimeout) {
+		cond.Message = ""
+	}
+	p.line("  Written by the manager: ", told(&cond, p.moment)+".")
 }
 
 // again reports whether a sentence about a target was printed before.
