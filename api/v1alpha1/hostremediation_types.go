@@ -89,6 +89,10 @@ type HostRemediationStatus struct {
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 
+	// blockedUntil is when time alone ends what the power cycle waits for before it begins.
+	// +optional
+	BlockedUntil *metav1.Time `json:"blockedUntil,omitempty"`
+
 	// conditions say what has been reached in the present attempt, each with a reason.
 	// +optional
 	// +listType=map

@@ -99,6 +99,10 @@ func (in *HostRemediationStatus) DeepCopyInto(out *HostRemediationStatus) {
 		in, out := &in.Deadline, &out.Deadline
 		*out = (*in).DeepCopy()
 	}
+	if in.BlockedUntil != nil {
+		in, out := &in.BlockedUntil, &out.BlockedUntil
+		*out = (*in).DeepCopy()
+	}
 	if in.Conditions != nil {
 		in, out := &in.Conditions, &out.Conditions
 		*out = make([]v1.Condition, len(*in))

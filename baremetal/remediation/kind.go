@@ -59,7 +59,9 @@ type Report struct {
 	Host     string
 	Started  *metav1.Time
 	Deadline *metav1.Time
-	Message  string
+	// BlockedUntil is when time alone ends what blocks it; only a HostRemediation has it.
+	BlockedUntil *metav1.Time
+	Message      string
 }
 
 // Kind is one of the two kinds of remediations.
@@ -173,7 +175,7 @@ func (o own) Strategy() *Strategy {
 func (o own) Report(r Report) {
 	s := &o.Status
 	s.Phase, s.Step, s.Attempt, s.Host, s.Message = r.Phase, r.Step, r.Attempt, r.Host, r.Message
-	s.Started, s.Deadline = r.Started, r.Deadline
+	s.Started, s.Deadline, s.BlockedUntil = r.Started, r.Deadline, r.BlockedUntil
 }
 
 // Wrap returns an Object of either kind.

@@ -290,8 +290,8 @@ func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	switch {
 	case t.BlockedBy(AwaitsClusterAPI):
 		a.Reason = AwaitsClusterAPI
-	case t.Told != nil:
-		a.Reason = t.Told.Reason
+	case t.BlockedBy(WithinTimeout) && !t.Blocker(WithinTimeout).Until.IsZero():
+		a.Reason, a.Implied, a.Expires, a.Unless = WithinTimeout, true, t.Blocker(WithinTimeout).Until, "it recovers"
 	default:
 		a.Detail = "no start-up timeout"
 	}
@@ -355,14 +355,6 @@ func (t *Target) NotInCharge() string {
 		return "not in charge (" + b.Detail + ")"
 	}
 	return ""
-}
-
-// SilentToYou is a, the answer about a Cluster, where it answers the manager alone.
-func (a Answer) SilentToYou() Answer {
-	if a.State == CapacityComplete {
-		a.Rest += ", but the cluster does not answer you"
-	}
-	return a
 }
 
 // OutOfReach is the answer in place of a where a workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.

@@ -56,15 +56,7 @@ func (c *Check) targetDocument(t *Target) cliv1.Target {
 		document.Findings = append(document.Findings, t.Findings[i].Finding)
 	}
 	for i := range t.Blockers {
-		b := &t.Blockers[i]
-		blocker := b.Document()
-		if c.PartOf(b) == SameAsLimit || b.Reason == RemediationsInProgress {
-			blocker.Limit = &cliv1.LimitUse{
-				Total: c.Counts.Total(), NotHealthy: c.Counts.NotHealthy(), AtMost: c.Limits.AtMost, AtLeast: c.Limits.AtLeast,
-				InFlight: c.Counts.InFlight, MaxInFlight: c.Limits.MaxInFlight,
-			}
-		}
-		document.Blockers = append(document.Blockers, blocker)
+		document.Blockers = append(document.Blockers, t.Blockers[i].Document())
 	}
 	return document
 }

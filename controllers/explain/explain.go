@@ -78,9 +78,6 @@ type Target struct {
 	OwnerReason string
 	// Cycle is the power cycle that remediates the target, if there is one that was read and has not requested owner remediation.
 	Cycle *Remediation
-	// Told is the condition of the Machine by which the manager says how it is, where the reader may not see its node; nil if its
-	// state was judged.
-	Told *metav1.Condition
 	// Next is the next thing that happens to the target.
 	Next Step
 }

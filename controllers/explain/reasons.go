@@ -15,9 +15,10 @@ const (
 	RemediationUnderWay    = "RemediationUnderWay"
 	RemediationsInProgress = "RemediationsInProgress"
 	OtherCheckRemediates   = "OtherCheckRemediates"
-	QueueUnread            = "QueueUnread"
-	NotRead                = "NotRead"
-	MissingPermission      = rule.MissingPermission
+	// NotJudged is that the manager has written nothing on a machine yet.
+	NotJudged         = "NotJudged"
+	NotRead           = "NotRead"
+	MissingPermission = rule.MissingPermission
 )
 
 // The reasons of steps that are not reasons of blockers, conditions or power cycles.

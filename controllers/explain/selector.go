@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -35,36 +34,14 @@ func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
 	return strings.Join(failed, "; ")
 }
 
-// failing says how a requirement fails on the labels.
+// failing is the requirement that fails on the labels, and what these have.
 func failing(r *labels.Requirement, is map[string]string) string {
-	wants := r.Values().UnsortedList()
-	slices.Sort(wants)
-	for i := range wants {
-		wants[i] = value(wants[i])
-	}
-	wanted := strings.Join(wants, ", ")
-	if len(wants) > 1 {
-		wanted = "one of " + wanted
-	}
 	had, has := is[r.Key()]
 	switch {
 	case r.Operator() == selection.DoesNotExist:
-		return fmt.Sprintf("has label %s, which it must not have", r.Key())
-	case r.Operator() == selection.Exists:
-		return "has no label " + r.Key()
-	case r.Operator() == selection.NotIn:
-		return fmt.Sprintf("label %s is %s, and must not be %s", r.Key(), value(had), wanted)
+		return "has label " + r.Key() + ", which it must not have"
 	case !has:
-		return fmt.Sprintf("has no label %s, which has to be %s", r.Key(), wanted)
-	default:
-		return fmt.Sprintf("label %s is %s, and has to be %s", r.Key(), value(had), wanted)
+		return "has no label " + r.Key() + ": needs " + r.String()
 	}
-}
-
-// value is that of a label for people: the labels of roles have none.
-func value(v string) string {
-	if v == "" {
-		return "empty"
-	}
-	return v
+	return fmt.Sprintf("label %s is %q: needs %s", r.Key(), had, r)
 }

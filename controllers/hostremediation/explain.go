@@ -56,7 +56,11 @@ func Explain(kind remediation.Kind, rem remediation.Object) *explain.Remediation
 	rule := powercycle.RuleOf(powercycle.Reason(cond.Reason))
 	if memory.State == "" || rule.Blocks && !state.Final() {
 		text := strings.TrimPrefix(cond.Message, fmt.Sprintf("Attempt %d of %d: ", memory.Attempt, policy.Attempts()))
-		explained.Blockers = []explain.Blocker{{Reason: cond.Reason, Text: text, Fix: rule.Fix}}
+		blocker := explain.Blocker{Reason: cond.Reason, Text: text, Fix: rule.Fix}
+		if own, ok := rem.Unwrapped().(*mendv1.HostRemediation); ok && own.Status.BlockedUntil != nil {
+			blocker.Until = own.Status.BlockedUntil.Time
+		}
+		explained.Blockers = []explain.Blocker{blocker}
 	}
 	explained.Next = nextOf(explained, memory, policy)
 	return explained
@@ -79,6 +83,9 @@ func evidenceOf(written []metav1.Condition) []string {
 
 // nextOf is what comes when the state of a power cycle times out; else what a person has to do.
 func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy powercycle.Policy) explain.Step {
+	if len(explained.Blockers) > 0 && !explained.Blockers[0].Until.IsZero() {
+		return explain.Step{At: explained.Blockers[0].Until, Reason: explained.Reason, Text: "kubemend begins the power cycle if nothing else blocks it"}
+	}
 	begins := memory.State == powercycle.Pending || memory.State == powercycle.Preparing
 	fixed := len(explained.Blockers) > 0 && explained.Blockers[0].Fix != ""
 	if at := deadlineOf(memory, policy); !at.IsZero() && !(begins && fixed) {

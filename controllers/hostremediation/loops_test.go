@@ -45,9 +45,15 @@ func TestAHostThatFailsSoonAfterEachPowerCycleWaits(t *testing.T) {
 	if got := k.remediation().Annotations[mendv1.WaitsForAnnotation]; got != "RemediationLoop" {
 		t.Errorf("for its check it waits for %q", got)
 	}
+	if next := k.explained().Next; !next.At.Equal(noon.Add(4*time.Minute)) || next.Manual {
+		t.Errorf("a page says that next is, at %s: %s", next.At, next.Text)
+	}
 	k.expects(powersOff)
 	if status := k.wait(4 * time.Minute); status.Step != string(powercycle.PoweringOff) {
 		t.Errorf("after that it is in %s: %s", status.Step, status.Message)
+	}
+	if until := k.remediation().Status.BlockedUntil; until != nil {
+		t.Errorf("it is blocked until %s", until)
 	}
 }
 

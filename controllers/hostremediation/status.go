@@ -171,6 +171,9 @@ func reportOf(obs *observed, step powercycle.Step, message string) remediation.R
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
 		r.Phase = infrav1.PhaseRunning
 	}
+	if step.Reason == powercycle.RemediationLoopReason {
+		r.BlockedUntil = moment(obs.loopUntil)
+	}
 	return r
 }
 

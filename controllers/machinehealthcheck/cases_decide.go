@@ -79,9 +79,6 @@ func (r *Rule) blocker(c *Case) Blocker {
 		blocker.Blocker = r.Words(c)
 		blocker.Reason = cmp.Or(blocker.Reason, string(r.Reason))
 	}
-	if r.asked == ofLimits {
-		blocker.Text = c.counted(metav1.ConditionFalse, blocker.Reason, blocker.Text)
-	}
 	return blocker
 }
 
@@ -206,12 +203,8 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host. The words of the manager are repeated where it has counted what a reader has
-// not read.
+// awaitsSpare is a remediation that waits for a spare host.
 func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
-	if stored := ConditionOf(c.Target, mendv1.SpareHostAvailable); c.sparesReported() && stored != nil {
-		text = strings.TrimSuffix(stored.Message, c.Spare.deadline())
-	}
 	return rule.Blocker{
 		Text: text, Until: c.Spare.Until, EndsWhen: endsWhen,
 		Brief: "It waits until " + endsWhen + ": the condition " + mendv1.SpareHostAvailable + " says what is free",

@@ -68,15 +68,6 @@ func limit(facts *Facts, plan *Plan) *Blocker {
 	return &blocker
 }
 
-// counted is message, or for a reader that has not counted all machines that of the manager, which has.
-func (facts *Facts) counted(status metav1.ConditionStatus, reason, message string) string {
-	stored := ConditionOf(facts.Check, RemediationAllowed)
-	if facts.Counted == nil || stored == nil || stored.Status != status || stored.Reason != reason {
-		return message
-	}
-	return stored.Message
-}
-
 func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if blocker := limit(facts, plan); blocker != nil {
 		return condition(RemediationAllowed, metav1.ConditionFalse, blocker.Reason, blocker.Text)
@@ -88,7 +79,6 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if left := leftToCycles(plan); left != "" {
 		message = strings.TrimPrefix(message+". "+left, ". ")
 	}
-	message = facts.counted(metav1.ConditionTrue, RemediationAllowed, message)
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
 }
 
@@ -185,15 +175,9 @@ func reachText(facts *Facts, cond metav1.Condition) string {
 }
 
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
-// is awaited, or a reader repeats what the manager reports of it.
+// is awaited.
 func (facts *Facts) ReachStands() bool {
-	switch {
-	case !facts.Initialized():
-		return false
-	case facts.Outage.Reported && facts.Reach.Status == metav1.ConditionFalse && facts.Reach.Message != "":
-		return true
-	}
-	return facts.Link == LinkUnsure && facts.Reach.Status != ""
+	return facts.Initialized() && facts.Link == LinkUnsure && facts.Reach.Status != ""
 }
 
 // exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not

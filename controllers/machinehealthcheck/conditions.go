@@ -68,6 +68,9 @@ const (
 	longestV1Beta1Message = 10240
 )
 
+// healthCheckFailedBegin begins the message of a failed health check. (Cluster API)
+const healthCheckFailedBegin = "Health check failed:"
+
 // healthCheckFailed is the message of a failed health check in both flavours of the condition. Due are its findings in order of precedence.
 // (Cluster API; the wording, the order and the empty v1beta1 message of a deleted node are its own.)
 func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
@@ -75,10 +78,10 @@ func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 		return "", ""
 	}
 	texts := health.Texts(due)
-	bulleted := short("Health check failed:\n  * "+strings.Join(texts, "\n  * "), longestMessage)
+	bulleted := short(healthCheckFailedBegin+"\n  * "+strings.Join(texts, "\n  * "), longestMessage)
 	switch due[0].Reason {
 	case health.MarkedByHand:
-		return "Health check failed: " + texts[0], "Marked for remediation via remediate-machine annotation"
+		return healthCheckFailedBegin + " " + texts[0], "Marked for remediation via remediate-machine annotation"
 	case health.NodeDeleted:
 		return bulleted, ""
 	default:

@@ -67,8 +67,6 @@ type Reconciler struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for
 	// kinds that are not installed, again and again while a machine on a host is unhealthy.
 	Installed func(ctx context.Context, crd string) (bool, error)
-	// CountByStatus says that Client does not have all machines of a check: its status counts them. It is for explanations alone.
-	CountByStatus bool
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 

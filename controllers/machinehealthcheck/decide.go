@@ -36,9 +36,6 @@ func Decide(facts Facts) Plan {
 	}
 	holdBack(&facts, &plan)
 	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
-	if facts.Counted != nil {
-		plan.Population = plan.Population.Complete(facts.Counted.Total, facts.Counted.Healthy)
-	}
 	grant(&facts, &plan)
 	queue(&facts, &plan)
 	for _, i := range plan.Open {
@@ -72,7 +69,7 @@ func needs(facts *Facts, plan *Plan) Needs {
 		})
 	}
 	needed.Hosts = !facts.Read.Hosts && some(func(decision *Decision) bool { return decision.NeedsHost(facts) })
-	if !facts.Read.Spares && facts.Counted == nil {
+	if !facts.Read.Spares {
 		needed.Spares = some(func(decision *Decision) bool { return decision.Spare != nil })
 	}
 	return needed
@@ -104,8 +101,6 @@ func isInFlight(facts *Facts, decision *Decision) bool {
 	switch {
 	case target.Ownership != NoRequest:
 		return target.Ownership != ForeignRequest
-	case facts.Template.Unread && announced(target.Machine):
-		return true
 	case decision.Verdict.State == health.Healthy && !Deleting(target.Machine) || OwnerOf(target.Machine) == NotAsked:
 		return false
 	case target.remediatedBy() != nil: // it counts for the check that asked
@@ -188,7 +183,7 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 // due for longest, and by name where that is the same.
 func queue(facts *Facts, plan *Plan) {
 	left := plan.Grant.Start
-	if facts.Mode != Active || facts.queueUnread() {
+	if facts.Mode != Active {
 		left = 0
 	}
 	for _, decision := range waiting(facts, plan) {
@@ -220,11 +215,6 @@ func waiting(facts *Facts, plan *Plan) []*Decision {
 		)
 	})
 	return queue
-}
-
-// queueUnread reports whether the queue of remediations matters and is not known, as not all machines were read.
-func (facts *Facts) queueUnread() bool {
-	return facts.Counted != nil && facts.Limits.InFlight != budget.Unlimited
 }
 
 // last is 1 for a machine that comes after all others in the queue, else 0.
@@ -269,10 +259,9 @@ func holdBack(facts *Facts, plan *Plan) {
 }
 
 // oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no
-// remediation goes on, and all machines have nodes. After one that does not come back a person has to see why. A reader of one machine does
-// not know whose turn it is.
+// remediation goes on, and all machines have nodes. After one that does not come back a person has to see why.
 func (facts *Facts) oneMay(plan *Plan) bool {
-	return facts.Capacity.Missing == 0 && facts.Counted == nil && !slices.ContainsFunc(plan.Open, func(i int) bool {
+	return facts.Capacity.Missing == 0 && !slices.ContainsFunc(plan.Open, func(i int) bool {
 		decision := plan.Decisions[i]
 		return decision.InFlight || Deleting(decision.Target.Machine) || decision.Target.Health.Node == health.NodeAwaited
 	})

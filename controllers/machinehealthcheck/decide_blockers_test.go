@@ -143,7 +143,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a template that can be none":            {facts(bad()).with(refused), []Reason{TemplateRefused}},
 		"a template of no use":                   {facts(bad(unusable)).with(external), []Reason{TemplateUnusable}},
 		"requests that are not known":            {facts(bad()).with(unknown), []Reason{RequestsUnread}},
-		"a template that may not be read":        {facts(bad()).with(unread), []Reason{TemplateUnread}},
 		"a change that may be the first of many": {facts(bad()).with(limitsMatter), []Reason{JustSeen}},
 		"all that has to change is said": {
 			facts(bad(olderActs, updatingNow)).with(tooMany), []Reason{OlderCheckActs, MachineUpdating, TooManyUnhealthy},

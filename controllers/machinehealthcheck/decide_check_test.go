@@ -171,9 +171,6 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
 		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
 		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"nor one to which it reports nothing":                        {metav1.Condition{Status: "False", Reason: "KubeconfigRefused", LastTransitionTime: metav1.NewTime(ago(time.Hour))}, true, LinkDown, Outage{Reported: true}, "False/Unreachable", ago(time.Hour)},
-		"a reader repeats what the manager reports":                  {was("False", "KubeconfigRefused"), true, LinkDown, Outage{Reported: true}, "False/KubeconfigRefused", ago(time.Hour)},
-		"or concludes it from another check":                         {was("True", "Reachable"), true, LinkDown, Outage{Reported: true}, "False/Unreachable", noon},
 		"another one in its place is not it": {
 			was("True", "Reachable"), true, LinkDown, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
 		},
@@ -220,7 +217,6 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"for one of several that wait":                     {facts(bad(), bad()).with(external, atOnce(1)), Needs{Template: true}},
 		"not for owners":                                   {facts(bad()), Needs{}},
 		"not for a check that is only observed":            {facts(bad()).with(external, observe), Needs{}},
-		"nor for one machine of which the queue is unread": {facts(bad()).with(external, atOnce(1), func(f *Facts) { f.Counted = &StatusCounts{Total: 3, Healthy: 2} }), Needs{}},
 		"nor to explain a remediation that is in progress": {facts(bad(hasRequest(OwnRequest))).with(external, explainedFacts), Needs{}},
 		"nor to explain a machine that is healthy":         {facts(is(health.Healthy)).with(external, explainedFacts), Needs{}},
 		"nor to explain one while requests are not known":  {facts(bad()).with(unknown, explainedFacts), Needs{}},

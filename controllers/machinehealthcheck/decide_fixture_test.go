@@ -258,7 +258,6 @@ func uninitialized(f *Facts) {
 func external(f *Facts)         { f.Template.External = true }
 func unknown(f *Facts)          { f.Template.External, f.Template.Known = true, false }
 func missing(f *Facts)          { f.Template.External, f.Template.Missing = true, "it is gone" }
-func unread(f *Facts)           { f.Template = Template{External: true, Unread: true} }
 func explainedFacts(f *Facts)   { f.Explains = true }
 func observe(f *Facts)          { f.Mode = Observed }
 func tooMany(f *Facts)          { f.Limits.AtMost = 0 }

@@ -73,10 +73,7 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 		"one that is marked by hand alone, from now": {facts(bad(onHost, func(t *givenMachine) {
 			t.Verdict.Findings = []health.Finding{{Reason: health.MarkedByHand}}
 		})).with(waitsFor(wait, none)), blockerEnd{NoSpareHost, noon.Add(wait)}},
-		"what is in flight goes on":             {facts(bad(onHost, asked)).with(waitsFor(wait, none)), nothing},
-		"a reader repeats what the manager has": {facts(bad(onHost, toldToWait)).with(waitsFor(wait), counted(1)), blockerEnd{NoSpareHost, until}},
-		"also if that is nothing":               {facts(bad(onHost)).with(waitsFor(wait), counted(1)), nothing},
-		"and one that may not read the hosts":   {facts(bad(onHost, toldToWait)).with(waitsFor(wait), func(f *Facts) { f.Spares.Reported = true }), blockerEnd{NoSpareHost, until}},
+		"what is in flight goes on": {facts(bad(onHost, asked)).with(waitsFor(wait, none)), nothing},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
@@ -101,8 +98,6 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 	}
 }
 
-func counted(n int) func(*Facts) { return func(f *Facts) { f.Counted = &StatusCounts{Total: n} } }
-
 // Whether hosts are read depends on nothing but whether they are needed.
 func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 	unread := func(f *Facts) { f.Read.Spares = false }
@@ -120,7 +115,6 @@ func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 		"not while all machines are healthy":                    {facts(is(health.Healthy, onHost)).with(waitsFor(time.Hour), unread), Needs{}},
 		"not of one that is pending":                            {facts(is(health.Pending, onHost)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
 		"not once more":                                         {facts(bad(onHost)).with(waitsFor(time.Hour), cyclesRead), Needs{}},
-		"not for a reader that repeats what the manager has":    {facts(bad(onHost)).with(waitsFor(time.Hour), unread, cyclesRead, counted(1)), Needs{Hosts: true}},
 		"not of what is in flight":                              {facts(bad(onHost, asked)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
 	} {
 		t.Run(name, func(t *testing.T) {

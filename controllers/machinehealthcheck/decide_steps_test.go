@@ -203,19 +203,23 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		askedOwner   = "Its owner, MachineSet ms, was asked to remediate it"
 		ownerAsked   = "True OwnerAsked: " + askedOwner
 		ownerRefuses = "False CannotBeRemediated: Its owner, MachineSet ms, cannot remediate it: the condition OwnerRemediated says why"
-		ownerMissing = "False NoOwner: Its owner is to remediate it, and it has none: see to it by hand"
-		requestMade  = "True RemediationRequested: Metal3Remediation a is under way for the machine"
-		inWay        = "False RequestInTheWay: Metal3Remediation req exists and was not made by this MachineHealthCheck"
-		byAnother    = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
-		manyFailed   = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
-		inQueue      = "False RemediationsInProgress: It waits for its turn: other remediations are in flight " +
+		ownerMissing = "False NoOwner: Its owner is to remediate it, and it has none: see to it by hand" +
+			". To do: Delete it by hand, or give the check a template"
+		requestMade = "True RemediationRequested: Metal3Remediation a is under way for the machine"
+		inWay       = "False RequestInTheWay: Metal3Remediation req exists and was not made by this MachineHealthCheck" +
+			". To do: Find out who made it and whether it is still needed; when it is gone, one is made"
+		byAnother  = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
+		manyFailed = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
+		inQueue    = "False RemediationsInProgress: It waits for its turn: other remediations are in flight " +
 			"(kubemend.io/max-in-flight of MachineHealthCheck check)"
 		updates = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
 			"it is left alone, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
 		noSpare = "False NoSpareHost: It waits until a free host fits its replacement: the condition SpareHostAvailable says what is free" +
 			". This ends at 2026-01-01T12:59:00Z at the latest"
-		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone"
-		noUse      = "False RemediationRequestCreationFailed: it is odd"
+		noTemplate = "False RemediationTemplateNotFound: No request can be made: it is gone" +
+			". To do: Make it, or name another template in spec.remediation.templateRef"
+		noUse = "False RemediationRequestCreationFailed: it is odd" +
+			". To do: Fix the template, or name another one in spec.remediation.templateRef"
 	)
 	named := func(f *Facts) { f.Check.Name, f.Template.Kind = "check", "Metal3Remediation" }
 	older := func(t *givenMachine) {

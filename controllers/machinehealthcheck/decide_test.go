@@ -96,7 +96,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 			so   func(*Facts)
 		}{
 			{"external", external}, {"missing", missing}, {"unknown", unknown}, {"syncing", func(f *Facts) { f.Template.Known, f.Template.Syncing = false, true }},
-			{"refused", refused}, {"unread", unread},
+			{"refused", refused},
 		} {
 			if is.name == "external" || seldom.Draw(t, is.name) {
 				is.so(&f)
@@ -158,7 +158,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"too many are not healthy":       p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":        p.Population.NotHealthy() < f.Limits.AtLeast,
 				"it cools down":                  f.Cooldown != nil && f.Storm.Active,
-				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused || f.Template.Unread),
+				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused),
 				"no request can be made for it":  is.Unusable != nil,
 				"power cycles are not known":     OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
 				"it may be the first of many":    f.Limited,
@@ -223,7 +223,7 @@ func TestARemediationEndsWhenItsMachineIsHealthy(t *testing.T) {
 			if is.Ownership == OwnRequest && d.Step != DeleteRequest || is.Ownership == AdoptableRequest && is.OlderCheck == "" && d.Step != AdoptRequest {
 				t.Fatalf("machine %s is healthy, and the step about its request is %q", is.Name, d.Step)
 			}
-			if is.Request == nil && d.InFlight && !announced(is.Machine) {
+			if is.Request == nil && d.InFlight {
 				t.Fatalf("machine %s is healthy, has no request, and its remediation is in flight", is.Name)
 			}
 		}

@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -21,7 +20,7 @@ import (
 
 // Explain returns what a reconcile of the check called key would find at now and what it would do, and does none of it; nil if there is no
 // such check. The machines of a check that is paused, or that others act on, are read too. What reconciles remember of each other it does
-// not know, but for what the checks that were explained before say of Machines that both select.
+// not know.
 func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time.Time) (*explain.Check, error) {
 	state, err := r.find(ctx, key, now)
 	if err != nil || state == nil {
@@ -32,9 +31,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
-	plan := r.decide(ctx, state)
-	r.memory.tell(key, plan.Memory.Opinions)
-	return explained(state, plan), nil
+	return explained(state, r.decide(ctx, state)), nil
 }
 
 // Unselected says why check does not select machine, as a clause that follows "because": of another cluster, or which label; empty if it
@@ -50,22 +47,10 @@ func Unselected(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine)
 	}
 }
 
-// Counted are the numbers of check's targets in its status, for a reader that does not read them all; nil where the status is not about the
-// check as it is, or not kept up to date: kubemend does not write it while the check is paused.
-func Counted(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) *StatusCounts {
-	status := &check.Status
-	current := status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active
-	if !current || status.ExpectedMachines == nil || status.CurrentHealthy == nil {
-		return nil
-	}
-	return &StatusCounts{Total: int(*status.ExpectedMachines), Healthy: int(*status.CurrentHealthy)}
-}
-
 // Calm reports whether the manager says in the status of check that all targets are healthy, and that nothing keeps it from seeing or
 // remediating them.
 func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	counted := Counted(check, cluster)
-	if counted == nil || counted.Healthy != counted.Total || !check.DeletionTimestamp.IsZero() {
+	if !Reported(check, cluster) || *check.Status.CurrentHealthy != *check.Status.ExpectedMachines {
 		return false
 	}
 	if template := ConditionOf(check, mendv1.RemediationTemplateAvailable); template != nil && template.Status != metav1.ConditionTrue {
@@ -75,30 +60,23 @@ func Calm(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool 
 	return allowed != nil && allowed.Message == "" && ConditionTrue(check, mendv1.WorkloadClusterReachable) != nil
 }
 
-// StatusChanged is when the numbers in the status of check last changed, by what the API server notes of its writers; zero if it does not
-// say.
-func StatusChanged(check *clusterv1.MachineHealthCheck) time.Time {
-	for _, entry := range check.ManagedFields {
-		if WritesStatus(entry) && entry.Time != nil {
-			return entry.Time.Time
-		}
-	}
-	return time.Time{}
-}
-
-// WritesStatus reports whether an entry of a check's managed fields is of the writer of the numbers in its status. The API server moves the
-// time of an entry when its writer changes a value.
-func WritesStatus(entry metav1.ManagedFieldsEntry) bool {
-	return entry.Subresource == "status" && entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:currentHealthy"`))
-}
-
+// explained explains plan, with the conditions that the check would have. A reader has neither what kubectl applied nor the templates of
+// machines: it repeats what the manager wrote of the check as it is.
 func explained(state *observed, plan *Plan) *explain.Check {
-	facts := &state.Facts
+	check := machineHealthCheck(&state.Facts, plan)
+	check.Conditions = statusAfter(state, plan, nil).Status.Conditions
+	written := ConditionOf(state.Check, mendv1.Effective)
+	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
+		meta.SetStatusCondition(&check.Conditions, *written)
+	}
+	return check
+}
+
+func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	check := &explain.Check{Check: cliv1.Check{
 		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
 		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
-	check.Conditions = explainedConditions(state, plan)
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == explain.Acting {
 		check.ModeDetail = ""
 	}
@@ -109,9 +87,7 @@ func explained(state *observed, plan *Plan) *explain.Check {
 		check.Next = idleNext(facts, plan)
 		return check
 	}
-	if check.Counts = plan.Population; facts.Counted != nil {
-		check.CountedByStatus, check.StatusChanged = true, cliv1.Moment(StatusChanged(facts.Check))
-	}
+	check.Counts = plan.Population
 	for _, err := range facts.Trouble {
 		check.ReadErrors = append(check.ReadErrors, err.Error())
 	}
@@ -129,7 +105,7 @@ func explained(state *observed, plan *Plan) *explain.Check {
 		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
-		check.Targets = append(check.Targets, machineTarget(facts, plan, d))
+		check.Targets = append(check.Targets, machineTarget(facts, d))
 	}
 	for _, machine := range facts.Skipped {
 		check.Targets = append(check.Targets, leftAlone(facts, machine))
@@ -138,20 +114,6 @@ func explained(state *observed, plan *Plan) *explain.Check {
 	outageFirst(check)
 	check.Next = explain.Soonest(check.Targets)
 	return check
-}
-
-// explainedConditions are those that the check would have, or for a reader that has not counted all machines has. A reader has neither what
-// kubectl applied nor the templates of machines: it repeats what the manager wrote of the check as it is.
-func explainedConditions(state *observed, plan *Plan) []metav1.Condition {
-	if state.Counted != nil && !state.Idle() {
-		return state.Check.Status.Conditions
-	}
-	conditions := statusAfter(state, plan, nil).Status.Conditions
-	written := ConditionOf(state.Check, mendv1.Effective)
-	if written != nil && written.Status == metav1.ConditionFalse && state.Check.Status.ObservedGeneration == state.Check.Generation {
-		meta.SetStatusCondition(&conditions, *written)
-	}
-	return conditions
 }
 
 // outageFirst has a person see to the outage that keeps c from judging machines, before what the limit makes of those that nobody can see.
@@ -184,7 +146,7 @@ func idleNext(facts *Facts, plan *Plan) explain.Step {
 	return explain.Step{}
 }
 
-func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
+func machineTarget(facts *Facts, d *Decision) explain.Target {
 	machine, verdict, namespace := d.Target, d.Verdict, facts.Check.Namespace
 	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Owner: "its owner", Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Machine", Namespace: namespace, Name: machine.Name}, Node: machine.Health.NodeName,
@@ -192,9 +154,6 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
 		Action: &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)},
 	}}
-	if verdict.State == health.Starting {
-		target.Startup = startup(facts, plan, machine)
-	}
 	owner := metav1.GetControllerOf(machine)
 	if owner != nil {
 		target.Owner = owner.Kind + " " + owner.Name
@@ -208,7 +167,7 @@ func machineTarget(facts *Facts, plan *Plan, d *Decision) explain.Target {
 	explainFlight(facts, d, &target)
 	if verdict.State != health.Healthy || Deleting(machine.Machine) { // else nothing is to start
 		for i := range d.Blockers {
-			if d.Blockers[i].Reason != "" {
+			if d.Blockers[i].Text != "" {
 				target.Blockers = append(target.Blockers, d.Blockers[i].Blocker)
 			}
 		}
@@ -223,14 +182,11 @@ func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
 	if request := machine.Request; request != nil {
 		target.Requests = []explain.Ref{{Kind: facts.Template.Kind, Namespace: facts.Check.Namespace, Name: request.Name}}
 		target.InFlightSince = cliv1.Moment(request.CreationTimestamp.Time)
-	} else if since := asked; d.InFlight {
-		if facts.Template.Unread && since == nil {
-			since = ConditionOf(machine, ExternallyRemediated)
-		}
-		target.InFlightSince = cliv1.Moment(Since(since))
+	} else if d.InFlight {
+		target.InFlightSince = cliv1.Moment(Since(asked))
 	}
 	waits := d.InFlight && OwnerOf(machine.Machine) != NotAsked
-	if target.OwnerAsked = waits || d.InFlight && machine.Request == nil && !facts.Template.Unread; target.OwnerAsked && asked != nil {
+	if target.OwnerAsked = waits || d.InFlight && machine.Request == nil; target.OwnerAsked && asked != nil {
 		target.OwnerReason = asked.Reason
 	}
 	if waits {
@@ -275,39 +231,4 @@ func remediatorsReport(facts *Facts, machine *Target) string {
 		texts = append(texts, strings.TrimSuffix(text, "."))
 	}
 	return strings.Join(texts, "; ")
-}
-
-// startup are the moments that have happened of those of which the latest is from when on the first node is waited for.
-func startup(facts *Facts, plan *Plan, machine *Target) []cliv1.Milestone {
-	var reached time.Time
-	if plan.Reach.Reason == mendv1.ReachableAgainReason {
-		reached = plan.Reach.LastTransitionTime.Time
-	}
-	happened := make([]cliv1.Milestone, 0, 6)
-	for _, start := range []struct {
-		what string
-		at   time.Time
-	}{
-		{"the machine was created", machine.CreationTimestamp.Time},
-		{"the control plane was initialized", Since(ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition))},
-		{"the infrastructure of the cluster became ready",
-			Since(ConditionTrue(facts.Cluster, clusterv1.ClusterInfrastructureReadyCondition))},
-		{"the infrastructure of the machine became ready", Since(ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))},
-		{"the workload cluster could be reached again", reached},
-		{"Cluster API took the machine up again after a pause", machine.Health.Resumed},
-	} {
-		if !start.at.IsZero() {
-			happened = append(happened, cliv1.Milestone{Time: metav1.NewTime(start.at), Message: start.what})
-		}
-	}
-	last := 0
-	for i := range happened {
-		if happened[i].Time.After(happened[last].Time.Time) {
-			last = i
-		}
-	}
-	if len(happened) > 0 {
-		happened[last].Latest = true
-	}
-	return happened
 }

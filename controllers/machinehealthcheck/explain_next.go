@@ -58,8 +58,6 @@ func remediationNext(facts *Facts, machine *Target, target *explain.Target) expl
 	switch {
 	case target.StartsNow:
 		return explain.Step{At: facts.Now, Reason: explain.RemediationStarts, Text: "kubemend " + target.Action.Message}
-	case facts.Template.Unread && !ownerAsked:
-		return explain.Step{Reason: explain.RemediatorActs, Text: fmt.Sprintf("its %s goes on, which could not be read with your rights", facts.Template.Kind)}
 	case machine.Request == nil || ownerAsked: // if there is a request, the owner was asked after it
 		return ownerNext(machine)
 	}

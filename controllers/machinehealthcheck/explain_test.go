@@ -46,19 +46,6 @@ func dueIn(d time.Duration) func(*Target) {
 	}
 }
 
-// barred is a reader who may read neither templates nor requests.
-func barred(w *observed) { w.Template.Known, w.Template.Unread = false, true }
-
-func TestAReaderOfNoTemplateGoesByWhatTheCheckSaysOfIt(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy)).external().with(barred)
-	w.Check.Status.Conditions = []metav1.Condition{{
-		Type: mendv1.RemediationTemplateAvailable, Status: metav1.ConditionFalse, Reason: mendv1.TemplateNotFoundReason,
-	}}
-	if got := reasonsOf(explanationOf(w).Targets[0].Blockers); !slices.Equal(got, []string{mendv1.TemplateNotFoundReason}) {
-		t.Errorf("blocked by %q", got)
-	}
-}
-
 func ownedBy(kind string) func(*Target) {
 	return func(t *Target) {
 		t.Machine.OwnerReferences = []metav1.OwnerReference{{Kind: kind, Name: "owner", Controller: ptr.To(true)}}
@@ -139,25 +126,6 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	}
 }
 
-func TestOfTheStartUpTimesTheLatestCounts(t *testing.T) {
-	w := aCheck(a("m", health.Starting, dueIn(time.Minute)))
-	m := w.Targets[0].Machine
-	m.CreationTimestamp = metav1.NewTime(ago(time.Hour))
-	w.Cluster.Status.Conditions = []metav1.Condition{
-		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(3 * time.Minute))},
-		{Type: clusterv1.ClusterInfrastructureReadyCondition, Status: metav1.ConditionTrue, LastTransitionTime: metav1.NewTime(ago(2 * time.Hour))},
-	}
-	var counts []string
-	for _, start := range explanationOf(w).Targets[0].Startup {
-		if start.Latest && start.Time.Time.Equal(ago(3*time.Minute)) {
-			counts = append(counts, start.Message)
-		}
-	}
-	if !slices.Equal(counts, []string{"the control plane was initialized"}) {
-		t.Errorf("these count: %q", counts)
-	}
-}
-
 func TestWhyAMachineIsNotSelected(t *testing.T) {
 	m := &clusterv1.Machine{}
 	m.Spec.ClusterName, m.Labels = "c1", map[string]string{"pool": "a"}
@@ -169,8 +137,8 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 		"it is":                    {"c1", map[string]string{"pool": "a"}, ""},
 		"it is of another cluster": {"c2", map[string]string{"pool": "a"}, "it is about cluster c2, and the machine is of cluster c1"},
 		"the selector is empty":    {"c1", nil, "its spec.selector is empty, which selects nothing"},
-		"the label is another one": {"c1", map[string]string{"pool": "b"}, "label pool is a, and has to be b"},
-		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack, which has to be 1"},
+		"the label is another one": {"c1", map[string]string{"pool": "b"}, `label pool is "a": needs pool=b`},
+		"the label is not there":   {"c1", map[string]string{"rack": "1"}, "has no label rack: needs rack=1"},
 	} {
 		check := &clusterv1.MachineHealthCheck{}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = tc.cluster, tc.labels

@@ -63,8 +63,6 @@ type Facts struct {
 	Verdicts []health.Verdict
 	// Skipped are those that their users want left alone.
 	Skipped []*Target
-	// Counted are the numbers of all targets for a reader that has read some of them; nil for one that has read all.
-	Counted *StatusCounts
 	Memory  Memory
 	// Former are the records of Machines that never had a Node, by the UIDs of their owners; of owners that have another such Machine.
 	// FormerAwaited is until when they are not known, after a start; zero if they are.
@@ -146,9 +144,8 @@ type Outage struct {
 	Refused string
 	// Changed says that another workload cluster answers; empty if none does.
 	Changed string
-	// Silent says that the API server answers probes and nothing else, Reported that a reader has this from the manager and has not tried
-	// the cluster.
-	Silent, Reported bool
+	// Silent says that the API server answers probes and nothing else.
+	Silent bool
 }
 
 // Overlap is another check of the cluster that is not paused: Shared is how many targets of this one it selects too, Older that it is older
@@ -176,9 +173,6 @@ const (
 	LinkDown
 )
 
-// StatusCounts are the targets of a check as its status counts them.
-type StatusCounts struct{ Total, Healthy int }
-
 // Template is what is known of the remediation template of a check, and of the requests that are made from it.
 type Template struct {
 	// External says that the check has a template; without one the owners of the machines remediate them.
@@ -192,8 +186,6 @@ type Template struct {
 	// it is since the check names what can be no template.
 	Missing, Fix string
 	Refused      bool
-	// Unread says that the reader may not read the template or the requests, which kubemend may.
-	Unread bool
 }
 
 // Memory is what a decision must know of those before it. A process that has none waits for as long as it would after a change.

@@ -114,11 +114,7 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 func (state *observed) decide() *Plan {
 	state.stateLink()
 	state.Storm = StormOf(state.Check)
-	total := len(state.Targets)
-	if state.Counted != nil {
-		total = max(total, state.Counted.Total)
-	}
-	state.Settings = SettingsOf(state.Check, total)
+	state.Settings = SettingsOf(state.Check, len(state.Targets))
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
@@ -134,7 +130,7 @@ func (state *observed) stateLink() {
 	if cond := ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
 		state.Reach = *cond
 	}
-	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent, Reported: state.view.Reported}
+	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent}
 	state.ClockAhead = state.view.ClockAhead
 	if state.view.Refused != nil {
 		state.Outage.Refused = state.view.Refused.Error()
@@ -188,9 +184,6 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 	}
 	if err := r.observeMachines(ctx, state); err != nil {
 		return err
-	}
-	if r.CountByStatus {
-		state.Counted = Counted(state.Check, state.Cluster)
 	}
 	r.observeRemediation(ctx, state)
 	r.observeNodes(asking, state)

@@ -10,7 +10,6 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
@@ -141,9 +140,10 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 
 func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
 	found, err := r.Metal.Of(ctx, target.Machine)
-	if errors.Is(err, explain.ErrUnread) {
-		return writtenHost(target), nil
-	} else if err != nil {
+	if err != nil {
+		if errors.Is(err, explain.ErrUnread) { // the manager may read it
+			err = nil
+		}
 		return Host{}, err
 	}
 	read := Host{Paused: found.Paused}
@@ -151,15 +151,4 @@ func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
 		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
 	}
 	return read, nil
-}
-
-// writtenHost is the host of target for a reader who may not read it: as what the manager wrote on the Machine has it.
-func writtenHost(target *Target) Host {
-	cond := ConditionOf(target, mendv1.Remediation)
-	if cond == nil || cond.Status != metav1.ConditionFalse {
-		return Host{}
-	}
-	return Host{
-		Name: "of the machine", External: cond.Reason == string(HostExternal), Paused: cond.Reason == string(HostPaused),
-	}
 }

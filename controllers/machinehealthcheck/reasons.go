@@ -41,10 +41,8 @@ const (
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"
 	CoolingDown                Reason = mendv1.CoolingDownReason
 	NoneAtOnce                 Reason = mendv1.NoneAtOnceReason
-	QueueUnread                Reason = explain.QueueUnread
 	RemediationsInProgress     Reason = explain.RemediationsInProgress
 	RequestInTheWay            Reason = "RequestInTheWay"
-	TemplateUnread             Reason = "TemplateUnread"
 	TemplateRefused            Reason = "TemplateRefused"
 	TemplateMissing            Reason = "TemplateMissing"
 	RequestsUnread             Reason = "RequestsUnread"

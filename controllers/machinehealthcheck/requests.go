@@ -56,10 +56,10 @@ func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	ref := state.Check.Spec.Remediation.TemplateRef
 	if ref.IsDefined() {
 		err := r.observeTemplate(ctx, state, ref)
-		if state.Template.Unread = errors.Is(err, explain.ErrUnread); err != nil {
+		if err != nil {
 			state.Template.Known = false
 		}
-		if err != nil && !state.Template.Unread {
+		if err != nil && !errors.Is(err, explain.ErrUnread) {
 			state.Trouble = append(state.Trouble, err)
 		}
 	}

@@ -209,7 +209,7 @@ var rules = []Rule{
 	},
 	{
 		Reason: FailureContradicted, asked: ofAll,
-		When: func(c *Case) bool { return c.AwaitsTurn && c.Counted == nil },
+		When: func(c *Case) bool { return c.AwaitsTurn },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				Detail: "Node " + c.Target.Health.NodeName + " is Ready",
@@ -305,14 +305,6 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: QueueUnread, asked: ofAll, Else: true, // by a reader that has not read the other machines
-		When: func(c *Case) bool { return c.queueUnread() || c.AwaitsTurn && c.Counted != nil },
-		Words: says(rule.Blocker{
-			Text: "Its place in the queue of remediations is not known, as the other machines were not read",
-			Fix:  "Ask again: explain the check itself, which reads them all",
-		}),
-	},
-	{
 		Reason: RemediationsInProgress, asked: ofAll, Else: true, // one that is not due yet comes after those that wait
 		When: func(c *Case) bool {
 			ahead := c.plan.Population.InFlight + c.plan.Population.Waiting
@@ -335,19 +327,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: TemplateUnread, asked: unlessBegun, // by the reader, while kubemend may
-		When: func(c *Case) bool { return c.Template.Unread },
-		Words: func(c *Case) rule.Blocker {
-			if stored := ConditionOf(c.Check, mendv1.RemediationTemplateAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
-				return rule.Blocker{
-					Reason: stored.Reason, Text: stored.Message, Fix: "See to that, or name another template in spec.remediation.templateRef",
-				}
-			}
-			return rule.Unreadable(c.Template.Kind)
-		},
-	},
-	{
-		Reason: TemplateRefused, asked: unlessBegun, Else: true,
+		Reason: TemplateRefused, asked: unlessBegun,
 		When: func(c *Case) bool { return c.Template.Refused },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{Text: c.noTemplate(), Fix: c.Template.Fix, Detail: c.template(), Object: c.templateRef()}
@@ -365,8 +345,13 @@ var rules = []Rule{
 	},
 	{
 		Reason: RequestsUnread, asked: unlessBegun, Else: true,
-		When:  func(c *Case) bool { return !c.Template.Known },
-		Words: says(rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}),
+		When: func(c *Case) bool { return !c.Template.Known },
+		Words: func(c *Case) rule.Blocker {
+			if c.Explains { // the reader may not read them, or could not
+				return rule.Unreadable(c.Template.Kind)
+			}
+			return rule.Blocker{Reason: NotRead, Text: "Which remediation requests exist is not known"}
+		},
 	},
 	{
 		Reason: TemplateUnusable, asked: ofAll, // for this machine

@@ -23,7 +23,6 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/spare"
-	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -129,7 +128,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 	state.sparesAsked = r.spares.read(state)
 	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
-		state.Spares.Unread, state.Spares.Reported = err.Error(), state.Explains && errors.Is(err, explain.ErrUnread)
+		state.Spares.Unread = err.Error()
 		if errors.Is(err, errListing) {
 			state.lookAgainIn(syncingRequests)
 		} else {

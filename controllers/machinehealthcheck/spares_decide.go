@@ -24,10 +24,8 @@ const (
 // Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
 // of the facts; how many machines may count on the same host is decided here.
 type Spares struct {
-	// Unread is why the hosts could not be read; empty if they were. Reported says that a reader who may not read them repeats what the
-	// manager reports.
-	Unread   string
-	Reported bool
+	// Unread is why the hosts could not be read; empty if they were.
+	Unread string
 	// Free is how many hosts of the namespace no machine has.
 	Free int
 	// Fits are the names of the hosts that the replacement of a machine could take, by its UID. Of a machine that is not in it, Failed may
@@ -77,9 +75,6 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	return since.Add(*facts.SpareWait)
 }
 
-// sparesReported reports whether a reader that has not read the other machines, or the hosts, repeats what the manager reports.
-func (facts *Facts) sparesReported() bool { return facts.Counted != nil || facts.Spares.Reported }
-
 // spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any
 // host that fits, so a machine counts on none as long as others could take all that fit it.
 func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
@@ -93,13 +88,6 @@ func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 }
 
 func (facts *Facts) hostsFor(decision *Decision, expected [][]string) *Spare {
-	if facts.sparesReported() {
-		spare := &Spare{}
-		if stored := ConditionOf(decision.Target, mendv1.SpareHostAvailable); stored != nil && stored.Status == metav1.ConditionFalse {
-			spare.Lacks = Reason(stored.Reason)
-		}
-		return spare
-	}
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
 	// One more machine that may take these hosts could leave another one without any, which has no other host then. One that may find none
 	// anyway does not count.
@@ -177,11 +165,9 @@ func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 		return metav1.Condition{Type: mendv1.SpareHostAvailable}
 	}
 	message := "Wait for a spare host, at most: " + firstOf(machines)
-	switch {
-	case facts.sparesReported():
-	case facts.Spares.Unread != "":
+	if facts.Spares.Unread != "" {
 		message += ". Which hosts are free is not known: " + facts.Spares.Unread
-	default:
+	} else {
 		message += fmt.Sprintf(". Free hosts: %d", facts.Spares.Free)
 	}
 	return condition(mendv1.SpareHostAvailable, metav1.ConditionFalse, string(reason), message)

@@ -320,12 +320,8 @@ func blockedCondition(decision *Decision) metav1.Condition {
 		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
 			continue
 		}
-		line := cmp.Or(blocker.Brief, blocker.Text)
-		if !blocker.Until.IsZero() {
-			line += ". This ends at " + stamp(blocker.Until) + " at the latest"
-		}
 		cond.Reason = cmp.Or(cond.Reason, blocker.Reason)
-		lines = append(lines, line)
+		lines = append(lines, line(&blocker.Blocker))
 	}
 	switch len(lines) {
 	case 0:

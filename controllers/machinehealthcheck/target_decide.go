@@ -285,11 +285,6 @@ func providerReports(machine *clusterv1.Machine) bool {
 	return ConditionOf(machine, ExternallyRemediated) != nil && !RequestFailed(machine)
 }
 
-// announced reports whether machine says that there is a request for it, which a check made: for readers who may not read requests.
-func announced(machine *clusterv1.Machine) bool {
-	return providerReports(machine) && ConditionOf(machine, ExternallyRemediated).Status == metav1.ConditionFalse
-}
-
 const (
 	// CyclesUnreadFor is for how long no remediation starts for a machine on a host while it is not known which power cycles are in
 	// progress, and how long a power cycle counts as under way before anybody has put a finalizer on it.

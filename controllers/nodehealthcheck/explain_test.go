@@ -227,7 +227,7 @@ func TestWhyANodeIsNotSelected(t *testing.T) {
 		want     string
 	}{
 		"an empty selector selects all": {},
-		"a label that is another one":   {metav1.LabelSelector{MatchLabels: map[string]string{"pool": "y"}}, "label pool is x, and has to be y"},
+		"a label that is another one":   {metav1.LabelSelector{MatchLabels: map[string]string{"pool": "y"}}, `label pool is "x": needs pool=y`},
 		"a selector that cannot be read is reported as the check reports it": {
 			metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Like"}}},
 			`spec.selector is invalid: "Like" is not a valid label selector operator`,

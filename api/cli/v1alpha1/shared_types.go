@@ -119,28 +119,12 @@ type Blocker struct {
 	Cause string `json:"cause,omitempty"`
 	// Object is what blocks, if that is one object: an older check, a request.
 	Object *Reference `json:"object,omitempty"`
-	// Limit are the numbers of a blocker that is a limit.
-	Limit *LimitUse `json:"limit,omitempty"`
 	// Until is when time alone ends the blocker.
 	Until *metav1.Time `json:"until,omitempty"`
 	// Fix is what a user has to do to end it, for people; absent if it ends without that.
 	Fix string `json:"fix,omitempty"`
 	// Message is the blocker for people.
 	Message string `json:"message"`
-}
-
-// LimitUse are the numbers that a limit is compared with.
-type LimitUse struct {
-	// Total is how many targets there are, NotHealthy how many of them are not healthy.
-	Total      int `json:"total"`
-	NotHealthy int `json:"notHealthy"`
-	// AtMost is how many may be not healthy, AtLeast how many have to be. AtMost is absent if the limit cannot be parsed.
-	AtMost  *int `json:"atMost,omitempty"`
-	AtLeast int  `json:"atLeast"`
-	// InFlight is how many remediations are in progress.
-	InFlight int `json:"inFlight"`
-	// MaxInFlight is how many may be; absent if any number may.
-	MaxInFlight *int `json:"maxInFlight,omitempty"`
 }
 
 // Finding is a rule that a target matches.
@@ -164,15 +148,6 @@ type IgnoredFinding struct {
 	// Message is the finding, Why is why it does not count, for people.
 	Message string `json:"message"`
 	Why     string `json:"why"`
-}
-
-// Milestone is a moment of a machine's start-up.
-type Milestone struct {
-	Time metav1.Time `json:"time"`
-	// Latest marks the one that the startup timeout is counted from.
-	Latest bool `json:"latest"`
-	// Message is what has happened, for people.
-	Message string `json:"message"`
 }
 
 // Population counts the targets of a check. Each is counted in exactly one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting, Unknown and
@@ -235,9 +210,8 @@ type Check struct {
 	// Population is absent if the targets could not be counted.
 	Population *Population `json:"population,omitempty"`
 	Limits     Limits      `json:"limits"`
-	// CountedByStatus reports that not all targets were read: the status of the check, which last changed at StatusChanged, counts the others.
+	// CountedByStatus reports that not all targets were read: the status of the check counts the others.
 	CountedByStatus bool          `json:"countedByStatus"`
-	StatusChanged   *metav1.Time  `json:"statusChanged,omitempty"`
 	NodesUnknown    *NodesUnknown `json:"nodesUnknown,omitempty"`
 	// Conditions are those that the check has after a reconcile at this moment.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
@@ -277,8 +251,6 @@ type Target struct {
 	Reason   string           `json:"reason,omitempty"`
 	Findings []Finding        `json:"findings,omitempty"`
 	Ignored  []IgnoredFinding `json:"ignoredFindings,omitempty"`
-	// Startup are the moments that the startup timeout is counted from, as long as the machine has no node.
-	Startup []Milestone `json:"startup,omitempty"`
 	// Skipped is why the target is not judged, for people.
 	Skipped string  `json:"skipped,omitempty"`
 	Action  *Action `json:"action,omitempty"`
@@ -295,6 +267,8 @@ type Target struct {
 	// Requests are the remediation requests that exist, also those of other makers.
 	Requests []Reference `json:"requests,omitempty"`
 	Next     *Step       `json:"next,omitempty"`
+	// Written is the condition of the Machine by which the manager says how it is; absent if the target was judged here.
+	Written *metav1.Condition `json:"written,omitempty"`
 	// Message is what the remediator reports.
 	Message string `json:"message,omitempty"`
 }
@@ -321,9 +295,7 @@ type HostRemediation struct {
 	Blockers []Blocker    `json:"blockers,omitempty"`
 	// Evidence are the steps that were done, or given up, in the order in which the manager wrote that, for people.
 	Evidence []string `json:"evidence,omitempty"`
-	// ReadErrors are what could not be read of it: nothing, since only the remediation itself is read.
-	ReadErrors []string `json:"readErrors,omitempty"`
-	Next       *Step    `json:"next,omitempty"`
+	Next     *Step    `json:"next,omitempty"`
 	// Message is the step for people.
 	Message string `json:"message"`
 }

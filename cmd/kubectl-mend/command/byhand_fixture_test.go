@@ -57,6 +57,7 @@ type place struct {
 	client client.Client
 	// workload is what answers by the kubeconfig of c1, and unreached why nothing does.
 	workload  client.Reader
+	blind     bool // alice may not read the nodes
 	unreached error
 }
 
@@ -204,6 +205,9 @@ func (p *place) options(out *bytes.Buffer) *Options {
 			nodes = append(nodes, n)
 		}
 		w.SetNodes(client.ObjectKey{Namespace: "metal", Name: "c1"}, nodes)
+		if p.blind {
+			w.SetUnseen(client.ObjectKey{Namespace: "metal", Name: "c1"}, "forbidden", time.Time{})
+		}
 		for _, o := range p.objects {
 			now := o.DeepCopyObject().(client.Object)
 			if err := p.client.Get(ctx, client.ObjectKeyFromObject(o), now); err != nil {
@@ -323,6 +327,19 @@ func cycling(p *place) {
 		APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
 	}
 	p.objects = append(p.objects, &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "reboot"}})
+}
+
+// written hides the nodes from alice, and has the manager say that its machines are healthy, and how many more may be unhealthy.
+func written(remaining int32) func(*place) {
+	return func(p *place) {
+		p.blind, p.check.Status.RemediationsAllowed = true, &remaining
+		p.check.Status.ExpectedMachines, p.check.Status.CurrentHealthy = ptr.To[int32](5), ptr.To[int32](5)
+		for _, machine := range p.machines {
+			machine.Status.Conditions = append(machine.Status.Conditions, metav1.Condition{
+				Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: "HealthCheckSucceeded",
+			})
+		}
+	}
 }
 
 // silent makes nodes silent for an hour.

@@ -73,6 +73,7 @@ func TestAHostIsPowerCycledByARequestOfItsOwn(t *testing.T) {
 		"a node of a check that asks for cycles":     {"node/node-w1", []func(*place){cycling}},
 		"a host of no check":                         {"host/host-w1", []func(*place){func(p *place) { p.machines["w1"].Labels["pool"] = "other" }}},
 		"a host of a check that Cluster API acts on": {"host/host-w1", []func(*place){func(p *place) { p.check.Annotations = nil }}},
+		"a host whose nodes alice may not read":      {"host/host-w1", []func(*place){written(1)}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := aPlace(t, tc.edits...)
@@ -121,9 +122,12 @@ func TestNothingIsRequestedThatHarmsOrThatNoControllerActsOn(t *testing.T) {
 		"a host whose machine is left alone": {"host/host-w1", "The machine has the annotation cluster.x-k8s.io/skip-remediation", []func(*place){func(p *place) {
 			p.machines["w1"].Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
 		}}},
-		"a host of a check that is paused":   {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
-		"a machine without an owner":         {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
-		"a host whose check is at its limit": {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
+		"a host of a check that is paused":           {"host/host-w1", "The check has the annotation cluster.x-k8s.io/paused", []func(*place){paused}},
+		"a machine without an owner":                 {"machine/w1", "has no owner that could replace it", []func(*place){func(p *place) { p.machines["w1"].OwnerReferences = nil }}},
+		"a host whose check is at its limit":         {"host/host-w2", "a power cycle by hand waits for no limit", []func(*place){silentNodes("w1")}},
+		"one whose nodes alice may not read":         {"host/host-w1", "a power cycle by hand waits for no limit", []func(*place){written(0)}},
+		"a machine whose check is, as it is written": {"machine/w1", "would be one too many", []func(*place){written(0)}},
+		"a host of which nothing is written":         {"host/host-w1", "is not known with your rights", []func(*place){func(p *place) { p.blind = true }}},
 		"a host of no check, of a Cluster that is paused": {"host/host-w1", "Cluster c1 is paused", []func(*place){func(p *place) {
 			p.machines["w1"].Labels["pool"] = "other"
 			p.objects[len(p.objects)-3].(*clusterv1.Cluster).Spec.Paused = ptr.To(true)

@@ -162,17 +162,11 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 	if err != nil {
 		return nil, err
 	}
-	for {
-		a, err := o.asker(ctx, scope)
-		if err != nil {
-			return nil, err
-		}
-		e, err := settled(ctx, a, func() (*page.Explanation, error) { return pageOf(ctx, a, named, cluster) })
-		if err != nil || scope.AllMachines || !e.QueueUnread() {
-			return e, err
-		}
-		scope.AllMachines = true // all machines that wait have to be read to tell which is first
+	a, err := o.asker(ctx, scope)
+	if err != nil {
+		return nil, err
 	}
+	return settled(ctx, a, func() (*page.Explanation, error) { return pageOf(ctx, a, named, cluster) })
 }
 
 // settled makes a page of what a reads, and again if more than before could not be read meanwhile: a page says all of that.
@@ -253,6 +247,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	if err != nil {
 		return nil, err
 	}
+	a.Judges = scope.Judge
 	return a, nil
 }
 

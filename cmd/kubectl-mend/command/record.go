@@ -74,6 +74,7 @@ func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
 	if err != nil {
 		return err
 	}
+	a.Judges = true
 	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
 	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 	return ctx.Err()

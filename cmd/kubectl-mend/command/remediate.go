@@ -54,7 +54,7 @@ func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, 
 	if err != nil {
 		return err
 	}
-	scope.AllMachines = true // the limits are to be counted
+	scope.Judge = true // what follows from the mark no manager has written yet
 	a, err := o.asker(ctx, scope)
 	if err != nil {
 		return err
@@ -143,10 +143,7 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 	if err != nil || machine == nil {
 		return facts, err
 	}
-	if facts.before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(facts.machine)); err != nil {
-		return nil, err
-	}
-	if facts.after, err = marked(ctx, a, facts.machine); err != nil {
+	if facts.before, facts.after, err = standings(ctx, a, facts.machine); err != nil {
 		return nil, err
 	}
 	target := targetOf(facts.before)
@@ -161,6 +158,21 @@ func (b *byHand) observeRemediation(ctx context.Context, a *inspect.Asker, named
 		err = facts.observeCycle(ctx, a)
 	}
 	return facts, err
+}
+
+// standings are how a machine stands, and how it would with the mark: where its nodes are hidden from the user, both as the manager has
+// written, which may read them.
+func standings(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (before, after *page.Explanation, err error) {
+	before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
+	if err == nil && len(before.Checks) > 0 && before.Checks[0].NodesNotReadable() {
+		a.Judges = false
+		before, err = page.Machine(ctx, a, client.ObjectKeyFromObject(machine))
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	after, err = marked(ctx, a, machine)
+	return before, after, err
 }
 
 // marked is how a machine would stand with the annotation that marks it unhealthy. The snapshot has the machine without it afterwards.

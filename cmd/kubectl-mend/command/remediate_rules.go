@@ -84,8 +84,9 @@ func planByCheck(facts *remediationFacts) plan {
 func planMark(facts *remediationFacts) plan {
 	check, target, machine := &facts.after.Checks[0], targetOf(facts.before), facts.machine
 	const tooMany = clusterv1.MachineHealthCheckTooManyUnhealthyReason
-	switch {
-	case target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany && check.Reason == tooMany:
+	healthy := target != nil && target.State == cliv1.StateHealthy && facts.before.Checks[0].Reason != tooMany
+	switch { // what a manager has written does not have the mark
+	case healthy && (check.Reason == tooMany || target.Written != nil && check.Limits.Remaining < 1):
 		return refuse(fmt.Sprintf("Machine %s is healthy, and to mark it unhealthy would be one too many: "+
 			"%s would remediate nothing any more (%s)", machine.Name, check.String(), check.Allowance()), beyondLimits)
 	case facts.template == "" && metav1.GetControllerOf(machine) == nil:
@@ -143,7 +144,8 @@ func blockedBy(check *page.Check, target *explain.Target) string {
 	if blocker := blockerOf(check, target); blocker != nil {
 		return blocker.Text
 	}
-	if check.Kind == string(nodeCheckKind) && (check.Message != "" || target.State == cliv1.StateHealthy && check.Limits.Remaining < 1) {
+	undecided := check.Kind == string(nodeCheckKind) || target.Written != nil // what the mark changes
+	if undecided && (check.Message != "" || target.State == cliv1.StateHealthy && check.Limits.Remaining < 1) {
 		return cmp.Or(check.Message, check.Allowance())
 	}
 	return ""

@@ -120,7 +120,7 @@ func (s *simulation) verdict(answer *cliv1.Simulation) error {
 }
 
 func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulation, error) {
-	scope := snapshot.Scope{Cluster: s.Cluster}
+	scope := snapshot.Scope{Cluster: s.Cluster, Judge: true}
 	if s.file != "" {
 		m, err := o.manifest(s.file)
 		if err != nil {

@@ -40,8 +40,8 @@ func (o *Options) status() *cobra.Command {
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
 		"those that a controller acts on, with all targets healthy.")
 	addWatch(c, &again)
-	c.Flags().BoolVar(&scope.AllMachines, "full", false,
-		"Read and judge the machines and nodes also of checks whose status says that all targets are healthy.")
+	c.Flags().BoolVar(&scope.Judge, "full", false,
+		"Read and judge the machines and nodes also where a manager acts, in place of printing what it has written.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
 	c.MarkFlagsMutuallyExclusive("watch", "from")

@@ -15,12 +15,11 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -30,7 +29,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // Asker explains the objects of one snapshot at one moment.
@@ -38,8 +36,11 @@ type Asker struct {
 	Snapshot *snapshot.Snapshot
 	Now      time.Time
 	Managers Managers
+	// Judges says that machines are judged here also where the manager has written how they are.
+	Judges bool
 
 	reader   client.Client
+	written  func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
 }
@@ -50,6 +51,7 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, erro
 		return nil, err
 	}
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
+	a.written = w.WrittenBy(a.Managers.All)
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a, nil
 }
@@ -65,8 +67,9 @@ func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthc
 func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	w, requests := a.Snapshot, &remediationrequest.Requests{Client: c, Live: c}
 	machines := &machinehealthcheck.Reconciler{
-		Client: c, Clusters: a.clusters(), Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
-		Kinds: snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
+		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
+		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
+		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
@@ -91,9 +94,6 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			continue
 		}
 		check, err := a.machineCheck(ctx, &list.Items[i])
-		if err == nil && check != nil && shares(check) {
-			check, err = a.besideOthers(ctx, &list.Items[i], list.Items)
-		}
 		switch {
 		case err != nil:
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
@@ -105,36 +105,54 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 	return checks, nil
 }
 
-// shares reports whether other checks select Machines of a check: the message of its condition names them.
-func shares(check *explain.Check) bool {
-	exclusive := meta.FindStatusCondition(check.Conditions, mendv1.TargetsExclusive)
-	return exclusive != nil && exclusive.Message != ""
-}
-
-// besideOthers explains a check that selects Machines which others select too, after these have said which of them they remediate.
-func (a *Asker) besideOthers(ctx context.Context, check *clusterv1.MachineHealthCheck, among []clusterv1.MachineHealthCheck) (*explain.Check, error) {
-	for i := range among {
-		other := &among[i]
-		if other.Namespace == check.Namespace && other.Spec.ClusterName == check.Spec.ClusterName && other.Name != check.Name {
-			_, _ = a.machineCheck(ctx, other) // one that cannot be explained says nothing
-		}
-	}
-	return a.machineCheck(ctx, check)
-}
-
-// machineCheck explains check with the flags of the manager that reconciles it; nil if it is gone.
+// machineCheck explains check by what the manager that acts on it has written or, if there is none, as a manager would judge its machines;
+// nil if it is gone.
 func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealthCheck) (*explain.Check, error) {
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
 	cluster := a.cluster(key)
+	why, _, unseen := a.Snapshot.Unseen(key)
+	unseen = unseen && conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition) // before, managers read none either
+	// Of managers that may run unseen no more is known than of nodes which the user may not read: then what one has written goes first.
+	mayWrite := unseen && len(a.Managers.All) == 0 && a.Managers.Unknown != "" && machinehealthcheck.Claimed(check) &&
+		machinehealthcheck.Reported(check, cluster)
+	if !a.Judges && (mayWrite || a.written(check, cluster)) {
+		list := &clusterv1.MachineList{}
+		if err := a.reader.List(ctx, list, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return nil, fmt.Errorf("list Machines in %s: %w", check.Namespace, err)
+		}
+		return machinehealthcheck.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
+	}
 	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
-	a.machines.CountByStatus = a.Snapshot.Counted(key)
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || explained == nil {
 		return nil, err
 	}
-	a.blind(explained, check, cluster)
+	if unseen && explained.NodesUnknown != nil {
+		nodesUnread(explained, why)
+	}
 	a.Managers.Attend(explained, check, cluster)
 	return explained, nil
+}
+
+// nodesUnread replaces what explained says of nodes that the user may not see, or that do not answer the user: the manager may see them,
+// and numbers without them would be wrong.
+func nodesUnread(explained *explain.Check, why string) {
+	unread := explain.Blocker{
+		Reason: explain.MissingPermission, Cause: explain.NodesUnread, Detail: "nodes of cluster " + explained.Cluster,
+		Text: fmt.Sprintf("The nodes of cluster %s could not be read with your rights: %s", explained.Cluster, why),
+		Fix:  "Ask as a user who may read its kubeconfig, and can reach it",
+	}
+	if explain.Silent(why) { // which says nothing about rights
+		unread.Reason, unread.Text = explain.ClusterSilent, fmt.Sprintf("Cluster %s does not answer you: %s", explained.Cluster, why)
+		unread.Fix = "See to its API server, load balancer and network; if it does not answer the manager either, the check says so"
+	}
+	explained.NodesUnknown = &cliv1.NodesUnknown{Reason: unread.Reason, Message: unread.Text}
+	explained.Reason, explained.Message = "", ""
+	for i := range explained.Targets {
+		if target := &explained.Targets[i]; target.State == cliv1.StateUnknown && target.Node != "" {
+			target.Blockers, target.Next = []explain.Blocker{unread}, explain.Step{Reason: unread.Reason, Text: unread.Fix, Manual: true}
+		}
+	}
 }
 
 // NodeChecks explains the NodeHealthChecks that are wanted, sorted by name. There are none where the kind is not installed. The error is
@@ -167,40 +185,4 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 // cluster is the Cluster of a name; an empty one if there is none.
 func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
 	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
-}
-
-// asTheManager are the workload clusters as the manager reaches them: one that it reports as unreachable is unreachable, although the user
-// may reach it. By the clock of the manager, if that is wrong, nothing is judged here either.
-type asTheManager struct {
-	*snapshot.Clusters
-	asker *Asker
-}
-
-func (a *Asker) clusters() asTheManager { return asTheManager{a.Snapshot.Clusters(), a} }
-
-// View implements machinehealthcheck.Clusters.
-func (c asTheManager) View(ctx context.Context, key client.ObjectKey, now time.Time, _ ...clustercache.Watcher) (workload.View, error) {
-	list := &clusterv1.MachineHealthCheckList{}
-	if err := c.asker.reader.List(ctx, list, client.InNamespace(key.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return workload.View{}, fmt.Errorf("list the MachineHealthChecks in %s: %w", key.Namespace, err)
-	}
-	cluster := c.asker.cluster(key)
-	for i := range list.Items {
-		if check := &list.Items[i]; check.Spec.ClusterName == key.Name && c.asker.Managers.sayUnseen(check, cluster) {
-			view := workload.Seen(workload.Down, nil)
-			view.Reported = true
-			return view, nil
-		}
-	}
-	view, err := c.Clusters.View(ctx, key, now)
-	view.ClockAhead = c.asker.Managers.clockAhead()
-	return view, err
-}
-
-// sayUnseen reports whether the manager reports, in a check that it acts on, that it cannot reach the workload cluster. The
-// condition of another check may be old.
-func (m Managers) sayUnseen(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-	by, annotated := check.Annotations[clusterv1.PausedAnnotation]
-	acts := by == mendv1.Claim || !annotated && unclaimed(m.of(check, cluster)) == machinehealthcheck.Act
-	return acts && check.DeletionTimestamp.IsZero() && conditions.IsFalse(check, mendv1.WorkloadClusterReachable)
 }

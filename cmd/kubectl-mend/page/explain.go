@@ -178,13 +178,6 @@ func (e *Explanation) target() *explain.Target {
 	return &e.Checks[0].Targets[0]
 }
 
-// QueueUnread reports whether the explanation lacks a place in the queue of remediations, which all machines of a check are needed for.
-func (e *Explanation) QueueUnread() bool {
-	return slices.ContainsFunc(e.Checks, func(c Check) bool {
-		return slices.ContainsFunc(c.Targets, func(t explain.Target) bool { return t.BlockedBy(explain.QueueUnread) })
-	})
-}
-
 // next is what the remediation of the host does next, if one is in progress, else what the check does.
 func (e *Explanation) next() explain.Step {
 	if next := e.capacityNext(); next != (explain.Step{}) {

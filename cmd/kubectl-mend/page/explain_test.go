@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -124,20 +125,23 @@ func TestExplanations(t *testing.T) {
 		"a machine to be skipped":                        {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.MachineSkipRemediationAnnotation)), machine("w1")},
 		"a machine that is paused":                       {aScene(silent(6*time.Minute, "w1"), annotated("w1", clusterv1.PausedAnnotation)), machine("w1")},
 		"a machine that no check selects":                {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.machines["w1"].Labels["pool"] = "gpu" }), machine("w1")},
-		"a machine that two checks select":               {aScene(silent(6*time.Minute, "w1"), secondCheck), machine("w1")},
-		"a machine of a check that is not claimed":       {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
-		"a machine of a check that is paused":            {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "" }), machine("w1")},
-		"a machine of a cluster that is paused":          {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
-		"a control plane that is not initialized":        {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
-		"an infrastructure that is not ready":            {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
-		"a cluster out of the manager's sight":           {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
-		"a check that counts what nobody sees":           {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation), outOfSight), check("workers")},
-		"a cluster that answers probes alone":            {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
-		"a cluster out of the user's sight":              {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
-		"an unseen machine that is healthy":              {aScene(unseen), machine("w1")},
-		"an unseen machine that is blocked":              {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
-		"an unseen machine within its timeout":           {aScene(unseen, wrote("False", "WithinTimeout", "This ends at 2026-01-01T12:04:00Z")), machine("w1")},
-		"an unseen machine that is remediated":           {aScene(unseen, wrote("True", "Requested", "Reboot w1 is under way for the machine")), machine("w1")},
+		"a machine that two checks select": {aScene(silent(6*time.Minute, "w1"), secondCheck, reported,
+			askedOwner("w1", "WaitingForRemediation", ""), wrote("True", mendv1.OwnerAskedReason, "Its owner, MachineSet md-0, was asked to remediate it")), machine("w1")},
+		"a machine of a check that is not claimed": {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations = nil }), machine("w1")},
+		"a machine of a check that is paused":      {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "" }), machine("w1")},
+		"a machine of a cluster that is paused":    {aScene(silent(6*time.Minute, "w1"), func(s *scene) { s.cluster.Spec.Paused = ptr.To(true) }), machine("w1")},
+		"a control plane that is not initialized":  {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[0].Status = metav1.ConditionFalse }), machine("w1")},
+		"an infrastructure that is not ready":      {aScene(awaiting("w1"), func(s *scene) { s.cluster.Status.Conditions[1].Status = metav1.ConditionFalse }), machine("w1")},
+		"a cluster out of the manager's sight":     {aScene(silent(6*time.Minute, "w1"), outOfSight), machine("w1")},
+		"a check that counts what nobody sees": {aScene(annotated("w1", clusterv1.RemediateMachineAnnotation), outOfSight,
+			wrote("False", "TooManyUnhealthy", "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck workers has the numbers")), check("workers")},
+		"a cluster that answers probes alone": {aScene(silent(6*time.Minute, "w1"), outOfSight, answersProbesAlone), machine("w1")},
+		"a cluster out of the user's sight":   {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), machine("w1")},
+		"an unseen machine that is healthy":   {aScene(unseen), machine("w1")},
+		"an unseen machine that is blocked":   {aScene(unseen, wrote("False", "TooManyUnhealthy", "Too many are unhealthy")), machine("w1")},
+		"an unseen machine within its timeout": {aScene(unseen, wrote("False", "WithinTimeout",
+			"Its timeout of 5m0s has not expired: Node condition Ready is Unknown (NodeStatusUnknown). This ends at 2026-01-01T12:04:00Z at the latest")), machine("w1")},
+		"an unseen machine that is remediated": {aScene(unseen, byTemplate, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
 		"a machine whose timeout is 0": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds = ptr.To[int32](0)
 		}), machine("w1")},
@@ -219,16 +223,34 @@ func TestExplanations(t *testing.T) {
 	golden.Stories(t, "stories", stories, answered)
 }
 
-// unseen hides the nodes from the user, and has the manager say that all machines are healthy.
-func unseen(s *scene) {
-	s.unseen = `secrets "c1-kubeconfig" is forbidden`
-	for name := range s.machines {
-		s.said(name, clusterv1.MachineHealthCheckSucceededCondition, "True", clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
+// reported has the manager say that all machines with a node are healthy.
+func reported(s *scene) {
+	s.reports = true
+	for name, m := range s.machines {
+		if m.Status.NodeRef.Name != "" {
+			s.said(name, clusterv1.MachineHealthCheckSucceededCondition, "True", clusterv1.MachineHealthCheckSucceededReason, "", time.Hour)
+		}
 	}
 }
 
+// unseen hides the nodes from the user, and has the manager say that all machines are healthy.
+func unseen(s *scene) {
+	s.unseen = `secrets "c1-kubeconfig" is forbidden`
+	reported(s)
+}
+
+// wrote has the manager say so of w1.
 func wrote(status metav1.ConditionStatus, reason, message string) func(*scene) {
-	return func(s *scene) { s.said("w1", mendv1.Remediation, status, reason, message, time.Minute) }
+	return func(s *scene) {
+		s.said("w1", mendv1.Remediation, status, reason, message, time.Minute)
+		if i := slices.IndexFunc(s.machines["w1"].Status.Conditions, func(cond metav1.Condition) bool {
+			return cond.Type == clusterv1.MachineHealthCheckSucceededCondition && reason != "WithinTimeout"
+		}); i >= 0 {
+			cond := &s.machines["w1"].Status.Conditions[i]
+			cond.Status, cond.Reason, cond.LastTransitionTime = metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason, at(time.Minute)
+			cond.Message = "Health check failed:\n  * Condition Ready on Node is reporting status Unknown for more than 5m0s"
+		}
+	}
 }
 
 func askedOwner(name, reason, message string) func(*scene) {
@@ -255,14 +277,21 @@ func secondCheck(s *scene) {
 }
 
 func outOfSight(s *scene) {
+	reported(s)
+	s.check.Status.ExpectedMachines, s.check.Status.CurrentHealthy = ptr.To(int32(len(s.machines))), ptr.To[int32](0)
 	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
 		Type: mendv1.WorkloadClusterReachable, Status: metav1.ConditionFalse, Reason: mendv1.UnreachableReason, LastTransitionTime: at(4 * time.Minute),
+		Message: "The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines cannot be judged as far as their nodes are " +
+			"concerned, and nothing is started or ended because of them",
+	}, metav1.Condition{
+		Type: clusterv1.MachineHealthCheckRemediationAllowedCondition, Status: metav1.ConditionFalse,
+		Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Message: "Remediation is not allowed, as the manager wrote",
 	})
 }
 
 // answersProbesAlone is what the manager says of a cluster out of its sight that leaves requests unanswered.
 func answersProbesAlone(s *scene) {
-	s.check.Status.Conditions[len(s.check.Status.Conditions)-1].Message = "The API server answers probes, and leaves other requests unanswered or answers " +
+	s.check.Status.Conditions[0].Message = "The API server answers probes, and leaves other requests unanswered or answers " +
 		"them without end, so it is asked one at a time, after pauses. The workload cluster has been out of reach since 2026-01-01T11:56:00Z; machines are " +
 		"unknown as far as their nodes are concerned, and nothing is started or ended because of them"
 }

@@ -62,7 +62,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
 		return nil, err
 	}
-	if e.Notes = notes(a); e.target() != nil {
+	e.Notes = notes(a)
+	if slices.ContainsFunc(e.Checks, func(c Check) bool { return c.NodesNotReadable() }) {
 		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {

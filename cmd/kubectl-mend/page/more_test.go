@@ -115,7 +115,6 @@ func moreChecks() map[string]story {
 		},
 		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
 		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
-		"a machine whose spare hosts the user may not read":          {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), toldToWait("w1"), barred(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))), machine("w1")},
 		"a machine on a host that is externally provisioned": {aScene(silent(6*time.Minute, "w1"), hosted(func(h *bmov1alpha1.BareMetalHost) {
 			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
 		})), machine("w1")},
@@ -126,10 +125,11 @@ func moreChecks() map[string]story {
 		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
 		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
 		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
-		"a machine that the other of two checks remediates":  {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1), machine("w1")},
-		"the status of checks that do nothing":               {aScene(secondCheck, selectsNothing), nil},
-		"a healthy machine and no manager":                   {aScene(managerGone), machine("w1")},
-		"a check that cannot be explained":                   {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
+		"a machine that the other of two checks remediates": {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1, reported,
+			wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+		"the status of checks that do nothing": {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":     {aScene(managerGone), machine("w1")},
+		"a check that cannot be explained":     {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
 		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
 			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {

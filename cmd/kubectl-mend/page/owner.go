@@ -139,9 +139,6 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
 		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
-			if explain.Silent(why) {
-				e.answer(e.Answer.SilentToYou())
-			}
 			return // the manager sees the nodes, and says how they are
 		}
 	}

@@ -226,11 +226,7 @@ func (p *page) arithmetic(c *explain.Check) {
 		p.line("  ", explain.Sum(c.Counts)+"; "+c.Allowance()+".")
 	}
 	if c.CountedByStatus {
-		changed := ""
-		if c.StatusChanged != nil {
-			changed = ", last changed " + p.moment(c.StatusChanged.Time)
-		}
-		p.line("  ", "Numbers from the check's status"+changed+"; the other machines were not read.")
+		p.line("  ", "Numbers from the check's status; the other machines were not read.")
 	}
 }
 
@@ -260,9 +256,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 		return
 	}
 	p.findings(t)
-	if t.Told != nil {
-		p.line("  Written by the manager: ", told(t.Told, p.moment)+".")
-	}
+	p.written(t)
 	if t.State == cliv1.StateHealthy && !t.InFlight && len(t.Blockers) == 0 {
 		return
 	}
@@ -279,6 +273,18 @@ func (p *page) target(c *Check, t *explain.Target) {
 	}
 }
 
+// written is the condition by which the manager says how t is. Its message is left out where the findings, or the blockers, have it.
+func (p *page) written(t *explain.Target) {
+	if t.Written == nil {
+		return
+	}
+	cond := *t.Written
+	if cond.Type != mendv1.Remediation || len(t.Blockers) > 0 && !t.BlockedBy(explain.WithinTimeout) {
+		cond.Message = ""
+	}
+	p.line("  Written by the manager: ", told(&cond, p.moment)+".")
+}
+
 // again reports whether a sentence about a target was printed before.
 func (p *page) again(sentence string) bool {
 	said := slices.Contains(p.said, sentence)
@@ -290,6 +296,9 @@ func (p *page) again(sentence string) bool {
 func (p *page) findings(t *explain.Target) {
 	for _, f := range t.Findings {
 		p.line("  - ", f.Observed)
+		if t.Written != nil && f.Expired { // the sentence has the timeout
+			continue
+		}
 		since, expires := f.Timing(p.moment)
 		if f.Expired || f.Expires.IsZero() {
 			p.line("    ", since+p.Paint.Bad(expires))
@@ -300,13 +309,6 @@ func (p *page) findings(t *explain.Target) {
 	for _, d := range t.Ignored {
 		p.line("  - ", d.Message)
 		p.line("    ", p.Paint.Waits("does not count")+": "+d.Why)
-	}
-	for _, s := range t.Startup {
-		counts := ""
-		if s.Latest {
-			counts = p.Paint.Strong(" <- counts")
-		}
-		p.line("  - ", s.Message+": "+p.moment(s.Time.Time)+counts)
 	}
 }
 

@@ -73,6 +73,9 @@ func (p *page) blocker(c *Check, b *explain.Blocker) string {
 	if !b.Until.IsZero() {
 		why += ", until " + p.moment(b.Until)
 	}
+	if b.Reason == "" { // of what a manager has written the text alone is known
+		return why
+	}
 	return b.Name() + ": " + why
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -52,6 +53,7 @@ type scene struct {
 	barred   []schema.GroupVersionKind // may not be read
 	only     string                    // the machine that was read, of all
 	leasesIn []string                  // where leases were read; everywhere if empty
+	reports  bool                      // the manager has written the status of the check
 }
 
 func aScene(edits ...func(*scene)) *scene {
@@ -139,6 +141,17 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	t.Helper()
 	w := snapshot.New()
 	w.Taken = noon
+	healthy := int32(0)
+	for _, m := range s.machines {
+		if conditions.IsTrue(m, clusterv1.MachineHealthCheckSucceededCondition) && conditions.Get(m, mendv1.Remediation) == nil {
+			healthy++
+		}
+	}
+	for _, obj := range append([]client.Object{s.check}, s.others...) {
+		if check, ok := obj.(*clusterv1.MachineHealthCheck); ok && s.reports && check.Status.ExpectedMachines == nil {
+			check.Status.ExpectedMachines, check.Status.CurrentHealthy = ptr.To(int32(len(s.machines))), &healthy
+		}
+	}
 	objs := append([]client.Object{s.cluster, s.check}, s.others...)
 	if s.set != nil {
 		objs = append(objs, s.set)

@@ -93,7 +93,9 @@ func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 			"--full reads the machines and nodes")
 	}
 	for _, key := range a.Snapshot.Workloads() {
-		if slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Cluster == key.Name && r.Namespace == key.Namespace }) {
+		if slices.ContainsFunc(s.Checks, func(r Row) bool {
+			return r.Cluster == key.Name && r.Namespace == key.Namespace && r.NodesNotReadable()
+		}) {
 			s.Notes = nodesNoted(a, key, s.Notes)
 		}
 	}

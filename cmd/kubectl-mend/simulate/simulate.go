@@ -140,6 +140,7 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 	if s.asker, err = inspect.New(ctx, s.snapshot, s.From); err != nil {
 		return err
 	}
+	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
 	s.machines, s.nodes = s.asker.Acting(s.state, s.clock)

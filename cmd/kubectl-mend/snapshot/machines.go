@@ -1,7 +1,6 @@
 package snapshot
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -26,90 +24,88 @@ const recordsKept = 7 * 24 * time.Hour
 // as it was.
 const firstLook = 2 * time.Minute
 
-// aroundMachine reads one machine with those of its control plane, whose hosts are power-cycled one at a time. The status of the check
-// counts the others. Where that does not do, or a node is asked for, all are read. It returns of which clusters the nodes are: of those
-// with a machine that was read, or that has the node.
-func (r *source) aroundMachine(ctx context.Context) func(client.ObjectKey) bool {
+// aroundMachine reads one machine, and the others of its cluster unless the manager has written how it is. All are read for a node as well.
+// It returns of which clusters the nodes are: of those with a machine that was read, or that has the node.
+func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) func(client.ObjectKey) bool {
 	key := client.ObjectKey{Namespace: r.Namespace, Name: r.Machine}
-	if r.one = r.Machine != "" && !r.AllMachines; r.one {
-		members := labels.Set{clusterv1.ClusterNameLabel: r.Cluster}.String() + "," + clusterv1.MachineControlPlaneLabel
-		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace, Name: r.Machine}, {Namespace: r.Namespace, Labels: members}}})
+	if r.one = r.Machine != "" && !r.AllMachines && !r.Judge; r.one {
+		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace, Name: r.Machine}}})
 		machine := One[clusterv1.Machine](r.snapshot, key)
-		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster && r.countedByChecks(ctx, machine)
+		r.one = machine != nil && machine.Spec.ClusterName == r.Cluster &&
+			!slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
+				return machinehealthcheck.Unselected(check, machine) == "" && !written(check)
+			})
 	}
 	if r.one {
-		r.snapshot.SetCounted(client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}, 0)
+		cluster := client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}
+		r.snapshot.SetCounted(cluster, 0)
 		if machine := One[clusterv1.Machine](r.snapshot, key); r.snapshot.Taken.Sub(machine.CreationTimestamp.Time) > recordsKept {
 			r.target = string(machine.UID)
 		}
-	} else {
-		r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
+		return func(client.ObjectKey) bool { return false }
 	}
+	r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
 	clusters := map[client.ObjectKey]bool{}
 	for _, machine := range All[clusterv1.Machine](r.snapshot, "") {
-		if r.one || machine.Status.NodeRef.Name == r.Node {
+		if machine.Status.NodeRef.Name == r.Node {
 			clusters[clusterOf(machine)] = true
 		}
 	}
 	return func(cluster client.ObjectKey) bool { return clusters[cluster] || r.Node == "" && r.reads(cluster) }
 }
 
+// written tells of which checks a manager has written how their machines are.
+func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
+	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
+	writes := r.snapshot.WrittenBy(managers)
+	return func(check *clusterv1.MachineHealthCheck) bool {
+		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})
+		return !r.Judge && cluster != nil && writes(check, cluster)
+	}
+}
+
+// checksOf are the checks of a cluster.
+func (r *source) checksOf(cluster client.ObjectKey) []*clusterv1.MachineHealthCheck {
+	checks := All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace)
+	return slices.DeleteFunc(checks, func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != cluster.Name })
+}
+
 func clusterOf(machine *clusterv1.Machine) client.ObjectKey {
 	return client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}
 }
 
-// countedByChecks reports whether the status of all checks that select a machine counts the others. It does not where no manager keeps the
-// status of a claimed check up to date.
-func (r *source) countedByChecks(ctx context.Context, machine *clusterv1.Machine) bool {
-	acting := r.acting(ctx)
-	cluster := cmp.Or(One[clusterv1.Cluster](r.snapshot, clusterOf(machine)), &clusterv1.Cluster{})
-	return !slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, ""), func(check *clusterv1.MachineHealthCheck) bool {
-		return machinehealthcheck.Unselected(check, machine) == "" &&
-			(machinehealthcheck.Counted(check, cluster) == nil || claimed(check) && !acting(check, cluster))
-	})
-}
-
-func claimed(check *clusterv1.MachineHealthCheck) bool {
-	return check.Annotations[clusterv1.PausedAnnotation] == mendv1.Claim
-}
-
-// restless leaves out the machines and nodes of clusters of which nothing is to be said but that all are healthy. In a fleet these are
-// nearly all, and their machines and nodes nearly all of what there is to read. It returns of which clusters the nodes are.
-func (r *source) restless(ctx context.Context) func(client.ObjectKey) bool {
+// restless leaves out the machines of clusters of which nothing is to be said but that all are healthy. In a fleet these are nearly all,
+// and their machines nearly all of what there is to read.
+func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHealthCheck) bool) {
 	unselected, unreported, err := r.metadataOfMachines(ctx)
 	if err != nil {
-		return r.reads
+		return
 	}
-	acting, remediated := r.acting(ctx), r.remediated()
-	wanted, calm := map[client.ObjectKey]bool{}, false
+	remediated := r.remediated()
+	var machines []question
 	for _, cluster := range All[clusterv1.Cluster](r.snapshot, "") {
 		key := client.ObjectKeyFromObject(cluster)
-		judged := func(check *clusterv1.MachineHealthCheck) bool {
-			return check.Spec.ClusterName == cluster.Name && !(acting(check, cluster) && machinehealthcheck.Calm(check, cluster))
+		said := func(check *clusterv1.MachineHealthCheck) bool {
+			return !written(check) || !machinehealthcheck.Calm(check, cluster)
 		}
 		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
-			slices.ContainsFunc(All[clusterv1.MachineHealthCheck](r.snapshot, key.Namespace), judged) {
-			wanted[key] = true
+			slices.ContainsFunc(r.checksOf(key), said) {
+			selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
+			machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 			continue
 		}
-		calm = true
+		r.calm = true
 		r.snapshot.SetCounted(key, unselected[key])
 		r.snapshot.SetNodes(key, nil)
 	}
-	if !calm {
-		return r.reads
-	}
-	var machines []question
-	for key := range wanted {
-		selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
-		machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
+	if !r.calm {
+		return
 	}
 	kind := r.snapshot.served(machineGVK.GroupKind())
 	inParallel(machines, func(q question) { _ = r.ask(ctx, machineGVK, kind, q) }) // the snapshot remembers why one was not read
-	if r.calm = true; r.Namespace == "" {
+	if r.Namespace == "" {
 		r.snapshot.remember(kind, question{}, nil)
 	}
-	return func(cluster client.ObjectKey) bool { return wanted[cluster] }
 }
 
 // metadataOfMachines counts the machines that no MachineHealthCheck selects, and tells of which Clusters Cluster API does not say soon that
@@ -160,18 +156,17 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 	return true
 }
 
-// acting tells whether a manager keeps the status of a check up to date. It does not if the check is unclaimed, unless its mode for these
-// is act, nor before it has connected to all clusters: then Cluster API core wrote the status, or a manager long before.
-func (r *source) acting(ctx context.Context) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
-	managers = slices.DeleteFunc(managers, func(manager managerlease.Manager) bool {
+// WrittenBy tells whether one of managers acts on a check and has written how its machines are. It does not act if the check is unclaimed,
+// unless its mode for these is act, and not before it has connected to all clusters: then Cluster API core wrote the status, or a manager
+// long before.
+func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
+	managers = slices.DeleteFunc(slices.Clone(managers), func(manager managerlease.Manager) bool {
 		said := manager.Announcement
-		return said == nil || said.Teardown || r.snapshot.Taken.Sub(said.Started.Time) < firstLook ||
-			manager.Unserved(crdgate.MachineCheckCRD) != nil
+		return said == nil || said.Teardown || s.Taken.Sub(said.Started.Time) < firstLook || manager.Unserved(crdgate.MachineCheckCRD) != nil
 	})
 	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
-		return slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
-			acts := claimed(check) || machinehealthcheck.Unclaimed(manager.Announcement.Unclaimed) == machinehealthcheck.Act
+		return machinehealthcheck.Reported(check, cluster) && slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
+			acts := machinehealthcheck.Claimed(check) || machinehealthcheck.Unclaimed(manager.Announcement.Unclaimed) == machinehealthcheck.Act
 			return acts && manager.StandsOff(check, cluster).Reason == ""
 		})
 	}

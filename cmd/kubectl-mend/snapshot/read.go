@@ -37,14 +37,15 @@ type Scope struct {
 	Cluster string
 	// Node leaves out the nodes of clusters in which no Machine names a node of that name.
 	Node string
-	// Machine is the one that is explained, of Cluster. The other machines are left out, and counted by the status of its check; where that
-	// does not do, all of the cluster are read.
+	// Machine is the one that is explained, of Cluster. The others are left out where the manager has written how it is.
 	Machine string
-	// Restless leaves out the machines and nodes of clusters whose checks say that all are healthy: a manager that runs has written that.
-	// It leaves out closed RemediationRecords as well.
+	// Restless leaves out the machines of clusters whose checks say that all are healthy: a manager that runs has written that. It leaves
+	// out closed RemediationRecords as well.
 	Restless bool
 	// AllMachines says that the machines of the cluster are read whatever is in the status of their checks.
 	AllMachines bool
+	// Judge says that the machines are judged here whatever the manager has written: all of them and their nodes are read.
+	Judge bool
 	// Records says that RemediationRecords are read at once.
 	Records bool
 	// Everything says that all is read at once that a page may ask for beside what the controllers do: of a file nothing can be asked later.
@@ -187,16 +188,22 @@ func (r *source) readScope(ctx context.Context) {
 		requests[gvk] = []question{{Namespace: r.Namespace}}
 	}
 	r.all(ctx, requests)
-	wanted := r.reads
+	wanted, written := r.reads, r.written(ctx)
 	switch {
 	case r.Machine != "" || r.Node != "":
-		wanted = r.aroundMachine(ctx)
-	case r.Restless && !r.AllMachines:
-		wanted = r.restless(ctx)
+		wanted = r.aroundMachine(ctx, written)
+	case r.Restless && !r.AllMachines && !r.Judge:
+		r.restless(ctx, written)
 	}
 	inParallel([]func(){
 		func() { r.all(ctx, r.rest()) },
-		func() { r.readNodes(ctx, wanted) },
+		func() {
+			r.readNodes(ctx, func(cluster client.ObjectKey) bool {
+				checks := r.checksOf(cluster)
+				unwritten := slices.DeleteFunc(slices.Clone(checks), written)
+				return wanted(cluster) && (r.Everything || (len(checks) == 0 || len(unwritten) > 0) && !r.snapshot.Counted(cluster))
+			})
+		},
 	}, func(read func()) { read() })
 }
 

@@ -1,14 +1,12 @@
 package snapshot
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -17,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -112,28 +109,6 @@ func onlyFields(content map[string]any, fields []string) map[string]any {
 		}
 	}
 	return kept
-}
-
-// slimManagedFields keeps who wrote the status of a check and its paused annotation, and who added the finalizers of a machine that is
-// being deleted. No more is read of managed fields, which are half of an object.
-func slimManagedFields(obj client.Object) {
-	var kept []metav1.ManagedFieldsEntry
-	for _, entry := range obj.GetManagedFields() {
-		sets := func(field string) bool {
-			return entry.FieldsV1 != nil && bytes.Contains(entry.FieldsV1.GetRawBytes(), []byte(`"f:`+field+`"`))
-		}
-		switch obj.(type) {
-		case *clusterv1.Machine:
-			if obj.GetDeletionTimestamp() != nil && sets("finalizers") {
-				kept = append(kept, entry)
-			}
-		case *clusterv1.MachineHealthCheck:
-			if sets(clusterv1.PausedAnnotation) || machinehealthcheck.WritesStatus(entry) {
-				kept = append(kept, entry)
-			}
-		}
-	}
-	obj.SetManagedFields(kept)
 }
 
 // annotationsOf are the beginnings of the annotations that are looked at. What others keep in theirs may be anything.

@@ -159,7 +159,7 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		own = converted
 	}
 	own.GetObjectKind().SetGroupVersionKind(gvk)
-	slimManagedFields(own)
+	own.SetManagedFields(nil) // half of an object
 	if annotations := own.GetAnnotations(); annotations[corev1.LastAppliedConfigAnnotation] != "" {
 		delete(annotations, corev1.LastAppliedConfigAnnotation)
 		own.SetAnnotations(annotations)

@@ -180,11 +180,11 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 	w.SetNodes(key("lost"), []corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "a"}}})
 	w.SetUnseen(key("lost"), "its API server does not answer", noon)
 	for _, name := range []string{"lost", "never"} {
-		view, err := w.Clusters().View(t.Context(), key(name), noon)
+		view, err := (Clusters{Snapshot: w}).View(t.Context(), key(name), noon)
 		if err != nil || view.Link != workload.Down {
 			t.Errorf("%s: link %d (%v)", name, view.Link, err)
 		}
-		if _, err := w.Clusters().NodesExist(t.Context(), key(name), []string{"a"}); err == nil {
+		if _, err := (Clusters{Snapshot: w}).NodesExist(t.Context(), key(name), []string{"a"}); err == nil {
 			t.Errorf("%s: nodes are said to be there or not", name)
 		}
 	}

@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -111,31 +110,36 @@ func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	return s.known(cluster).Nodes[name]
 }
 
-// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters.
-type Clusters struct{ snapshot *Snapshot }
+// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters. One of which nothing was read counts
+// as down.
+type Clusters struct {
+	*Snapshot
 
-// Clusters are the workload clusters. One of which nothing was read counts as down.
-func (s *Snapshot) Clusters() *Clusters { return &Clusters{s} }
+	// ClockAhead is how far the clock of the manager is ahead.
+	ClockAhead time.Duration
+}
 
 // View is what was seen of a workload cluster. Nothing is watched.
-func (c *Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
-	if _, _, unseen := c.snapshot.Unseen(cluster); unseen {
-		return workload.Seen(workload.Down, nil), nil
+func (c Clusters) View(_ context.Context, cluster client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
+	view := workload.Seen(workload.Up, c.Nodes(cluster))
+	if _, _, unseen := c.Unseen(cluster); unseen {
+		view = workload.Seen(workload.Down, nil)
 	}
-	return workload.Seen(workload.Up, c.snapshot.Nodes(cluster)), nil
+	view.ClockAhead = c.ClockAhead
+	return view, nil
 }
 
 // Doubt does nothing: what was seen is no newer if it is looked at again.
-func (c *Clusters) Doubt(client.ObjectKey, time.Time) {}
+func (c Clusters) Doubt(client.ObjectKey, time.Time) {}
 
 // NodesExist says which of the named nodes a workload cluster has.
-func (c *Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
-	if why, _, unseen := c.snapshot.Unseen(cluster); unseen {
+func (c Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
+	if why, _, unseen := c.Unseen(cluster); unseen {
 		return nil, unseenError(cluster, why)
 	}
 	present := make(map[string]bool, len(names))
 	for _, name := range names {
-		present[name] = c.snapshot.Node(cluster, name) != nil
+		present[name] = c.Node(cluster, name) != nil
 	}
 	return present, nil
 }
@@ -181,12 +185,11 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 
 // nodes reads the nodes of a workload cluster.
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
-	key := client.ObjectKeyFromObject(cluster)
+	key, list := client.ObjectKeyFromObject(cluster), &corev1.NodeList{}
 	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		err = reader.List(ctx, list, fromMemory())
 	}
-	list, err := r.nodesWith(ctx, reader, key)
 	if err != nil {
 		return nil, err
 	}
@@ -195,39 +198,7 @@ func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev
 			return nil, &workload.ChangedError{Cluster: key, Kept: kept, Found: found}
 		}
 	}
-	return list, nil
-}
-
-// nodesWith reads the nodes of a workload cluster: those of the machines that were read, or all if one of these is not Ready, for another
-// node may have its provider ID.
-func (r *source) nodesWith(ctx context.Context, reader client.Reader, cluster client.ObjectKey) ([]corev1.Node, error) {
-	var nodes []corev1.Node
-	known := r.one
-	for _, machine := range All[clusterv1.Machine](r.snapshot, cluster.Namespace) {
-		if !known || machine.Spec.ClusterName != cluster.Name {
-			continue
-		}
-		node := corev1.Node{}
-		if machine.Status.NodeRef.Name != "" {
-			err := reader.Get(ctx, client.ObjectKey{Name: machine.Status.NodeRef.Name}, &node)
-			if client.IgnoreNotFound(err) != nil {
-				return nil, err
-			}
-			if err == nil {
-				nodes = append(nodes, node)
-			}
-		}
-		ready := func(cond corev1.NodeCondition) bool {
-			return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
-		}
-		known = machine.Spec.ProviderID == "" || health.IsNodeOf(machine, &node) && slices.ContainsFunc(node.Status.Conditions, ready)
-	}
-	if known {
-		return nodes, nil
-	}
-	list := &corev1.NodeList{}
-	err := reader.List(ctx, list, fromMemory())
-	return list.Items, err
+	return list.Items, nil
 }
 
 // WorkloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.

@@ -1,0 +1,255 @@
+package machinehealthcheck
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+)
+
+// Reported reports whether the status of check has the numbers of its targets, and is about the check as it is: kubemend does not write it
+// while the check is paused. Where an older check, on which kubemend does not act, may act on some of its machines, their conditions are
+// not those of this one.
+func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
+	status := &check.Status
+	if shared := ConditionOf(check, mendv1.TargetsExclusive); shared != nil && shared.Status == metav1.ConditionFalse {
+		return false
+	}
+	return status.ObservedGeneration == check.Generation && modeFor(check, cluster, Act) == Active && check.DeletionTimestamp.IsZero() &&
+		status.ExpectedMachines != nil && status.CurrentHealthy != nil
+}
+
+// Written explains check by what the manager wrote: its status, which is Reported, and the conditions of those of its machines that were
+// read. What the manager does not write is taken from the objects themselves: that a machine has no node yet, or cannot be judged.
+// ClockAhead is how far the clock of the manager is ahead.
+func Written(
+	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machines []clusterv1.Machine, now time.Time, clockAhead time.Duration,
+) *explain.Check {
+	facts := &Facts{
+		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: LinkUp, ClockAhead: clockAhead,
+		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: Template{Known: true},
+	}
+	if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
+		kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+		facts.Template = Template{External: true, Known: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
+	}
+	plan := &Plan{Allowed: writtenOr(check, RemediationAllowed), Reach: writtenOr(check, mendv1.WorkloadClusterReachable)}
+	facts.Reach = plan.Reach
+	if spares := ConditionOf(check, mendv1.SpareHostAvailable); spares != nil && spares.Status != metav1.ConditionTrue {
+		plan.Conditions = []metav1.Condition{*spares}
+	}
+	plan.Grant.Remaining = int(ptr.Deref(check.Status.RemediationsAllowed, 0))
+	facts.addMachines(machines)
+	told := map[string]*metav1.Condition{}
+	for i, verdict := range Judge(facts) {
+		decision := &Decision{Target: facts.Targets[i], Verdict: verdict}
+		told[decision.Target.Name] = decision.written(facts, plan)
+		plan.Decisions = append(plan.Decisions, decision)
+		plan.Population.Count(decision.Class())
+		if decision.InFlight {
+			plan.Population.InFlight++
+		}
+	}
+	total, healthy := int(*check.Status.ExpectedMachines), int(*check.Status.CurrentHealthy)
+	read := len(facts.Targets) >= total
+	if !read {
+		plan.Population = plan.Population.Complete(total, healthy)
+	}
+	for _, decision := range plan.Decisions {
+		decision.endTooMany(facts, plan)
+	}
+	explained := machineHealthCheck(facts, plan)
+	explained.Conditions, explained.CountedByStatus = check.Status.Conditions, !read
+	for i := range explained.Targets {
+		target := &explained.Targets[i]
+		if target.Written = told[target.Name]; target.InFlight && target.InFlightSince == nil {
+			target.InFlightSince = &target.Written.LastTransitionTime
+		}
+		if selected := find(target.Name, facts.Targets); selected != nil {
+			target.Findings = append(target.Findings, failures(selected.Machine)...)
+		}
+	}
+	return explained
+}
+
+// addMachines adds those machines that the check selects, with what is known of them without their nodes.
+func (facts *Facts) addMachines(machines []clusterv1.Machine) {
+	selector, _ := selectorOf(facts.Check) // one that cannot be parsed is not Reported
+	for i := range machines {
+		machine := &machines[i]
+		if machine.Spec.ClusterName != facts.Check.Spec.ClusterName || !selector.Matches(labels.Set(machine.Labels)) {
+			continue
+		}
+		known := health.NodeUnseen
+		if machine.Status.NodeRef.Name == "" && (facts.Reach.Status == metav1.ConditionTrue || !facts.Initialized()) {
+			known = health.NodeAwaited
+		}
+		state := healthOf(facts.Check.Spec.Checks, machine, known, nil)
+		target := &Target{Machine: machine, Health: &state}
+		if len(LeftAloneBy(machine)) > 0 {
+			facts.Skipped = append(facts.Skipped, target)
+		} else {
+			facts.Targets = append(facts.Targets, target)
+		}
+	}
+}
+
+// failures are the findings for which the manager has marked machine unhealthy, in the words of the condition HealthCheckSucceeded.
+func failures(machine *clusterv1.Machine) []explain.Finding {
+	cond := Failed(machine)
+	if cond == nil || cond.Message == "" {
+		return nil
+	}
+	var findings []explain.Finding
+	for text := range strings.SplitSeq(strings.TrimSpace(strings.TrimPrefix(cond.Message, healthCheckFailedBegin)), "\n") {
+		text = oneLine(strings.TrimPrefix(strings.TrimSpace(text), "* "))
+		findings = append(findings, explain.Finding{Observed: text, Finding: cliv1.Finding{
+			Reason: cond.Reason, Since: &cond.LastTransitionTime, Expired: true, Message: text,
+		}})
+	}
+	return findings
+}
+
+// writtenOr is a condition of check; one that is True if it has none.
+func writtenOr(check *clusterv1.MachineHealthCheck, kind string) metav1.Condition {
+	if cond := ConditionOf(check, kind); cond != nil {
+		return *cond
+	}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionTrue}
+}
+
+// written makes decision what the manager wrote on its machine, and returns the condition that says it; nil if none does. Its verdict is
+// that on a machine whose node was not read: it counts where the manager writes nothing, as the machine has no node, or cannot be judged.
+func (decision *Decision) written(facts *Facts, plan *Plan) *metav1.Condition {
+	machine := decision.Target.Machine
+	cond, succeeded := ConditionOf(machine, mendv1.Remediation), ConditionOf(machine, HealthCheckSucceeded)
+	verdict := &decision.Verdict
+	unknown := verdict.State == health.Unknown &&
+		(verdict.Gate != "" || verdict.Doubted(health.NotSincePause) || plan.Reach.Status != metav1.ConditionTrue)
+	switch {
+	case unknown && !Deleting(machine): // what was written before says nothing of now
+		decision.InFlight = cond != nil && cond.Status == metav1.ConditionTrue
+		ask(facts, plan, decision)
+		decision.Blockers = slices.DeleteFunc(decision.Blockers, func(blocker Blocker) bool { return !blocker.Rule.Unjudged() })
+		return cond
+	case cond != nil:
+		decision.remediation(facts, plan, cond)
+	case succeeded != nil && succeeded.Status == metav1.ConditionTrue:
+		decision.Verdict = health.Verdict{State: health.Healthy}
+	case succeeded != nil:
+		decision.Verdict = health.Verdict{State: health.Unhealthy}
+		decision.Blockers = []Blocker{{Blocker: rule.Blocker{
+			Reason: succeeded.Reason, Text: "The manager has marked the machine unhealthy, and not written yet what it does about it",
+			EndsWhen: "the manager has written it",
+		}}}
+	case decision.Target.Health.Node == health.NodeAwaited:
+		ask(facts, plan, decision)
+	default:
+		decision.Verdict = health.Verdict{State: health.Unknown}
+		decision.Blockers = []Blocker{{Blocker: rule.Blocker{
+			Reason: explain.NotJudged, Text: "The manager has not judged the machine yet", EndsWhen: "the manager has judged it",
+		}}}
+	}
+	if Deleting(machine) {
+		decision.Blockers = nil
+		ask(facts, plan, decision)
+		decision.Blockers = slices.DeleteFunc(decision.Blockers, func(blocker Blocker) bool { return blocker.Rule != MachineDeleting })
+	}
+	return cmp.Or(cond, succeeded)
+}
+
+// remediation makes decision what the condition kubemend.io/Remediation of its machine says.
+func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Condition) {
+	machine := decision.Target.Machine
+	decision.Verdict = health.Verdict{State: health.Unhealthy}
+	progress := OwnerOf(machine)
+	switch blockers := readBlockers(cond); {
+	case cond.Status == metav1.ConditionTrue && cond.Reason == string(PowerCycleInProgress):
+		decision.Blockers = blockers
+	case cond.Status == metav1.ConditionTrue && cond.Reason == mendv1.RequestedReason && !facts.Template.External:
+		decision.Blockers = blockers
+		decision.Blockers[0].Rule, decision.Blockers[0].Reason = OtherCheckRemediates, string(OtherCheckRemediates)
+	case cond.Status == metav1.ConditionTrue:
+		decision.InFlight = true
+		if cond.Reason == mendv1.RequestedReason {
+			decision.Target.Request = &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{
+				Name: machine.Name, CreationTimestamp: cond.LastTransitionTime, // a request has the name of its Machine
+			}}
+		}
+	case cond.Reason == mendv1.OwnerSilentReason, progress == CannotRemediate && cond.Reason == OwnerAnswer(machine):
+		decision.InFlight = true
+	case cond.Reason == string(WithinTimeout):
+		decision.Verdict.State, decision.Blockers = health.Pending, blockers
+		if plan.Allowed.Status != metav1.ConditionTrue {
+			decision.Blockers = append(decision.Blockers, Blocker{Blocker: rule.Blocker{Reason: plan.Allowed.Reason, Text: plan.Allowed.Message}})
+		}
+	default:
+		decision.Blockers = blockers
+		if cond.Reason == string(RemediationsInProgress) {
+			plan.Population.Waiting++
+		}
+	}
+}
+
+// endTooMany adds to a blocker that is a limit how many machines end it, which a condition of a machine does not say.
+func (decision *Decision) endTooMany(facts *Facts, plan *Plan) {
+	for i := range decision.Blockers {
+		if blocker := &decision.Blockers[i]; blocker.Reason == string(TooManyUnhealthy) {
+			c := &Case{Facts: facts, Decision: decision, plan: plan}
+			blocker.EndsWhen = "at most " + c.notHealthy(max(facts.Limits.AtMost, 0))
+			if plan.Population.NotHealthy() < facts.Limits.AtLeast {
+				blocker.Cause, blocker.EndsWhen = string(TooFewUnhealthy), "at least "+c.notHealthy(facts.Limits.AtLeast)
+			}
+		}
+	}
+}
+
+// How the message of the condition kubemend.io/Remediation continues a blocker: with the moment that ends it, and what a person can do.
+const (
+	endsBegin, endsEnd = ". This ends at ", " at the latest"
+	toDoBegin          = ". To do: "
+)
+
+// line is blocker as one line of the message of a condition.
+func line(blocker *rule.Blocker) string {
+	text := cmp.Or(blocker.Brief, blocker.Text)
+	if !blocker.Until.IsZero() {
+		text += endsBegin + stamp(blocker.Until) + endsEnd
+	}
+	if blocker.Fix != "" {
+		text += toDoBegin + blocker.Fix
+	}
+	return text
+}
+
+// readBlockers are the blockers that cond lists, one in each line as line wrote it. Of all but the first no more is known than the text.
+func readBlockers(cond *metav1.Condition) []Blocker {
+	var blockers []Blocker
+	for text := range strings.SplitSeq(strings.TrimPrefix(cond.Message, "* "), "\n* ") {
+		blocker := Blocker{}
+		text, blocker.Fix, _ = strings.Cut(text, toDoBegin)
+		if before, ends, found := strings.Cut(text, endsBegin); found {
+			if at, err := time.Parse(time.RFC3339, strings.TrimSuffix(ends, endsEnd)); err == nil {
+				text, blocker.Until, blocker.Next = before, at, cond.Reason+" ends at the latest"
+			}
+		}
+		blocker.Text = oneLine(text)
+		blockers = append(blockers, blocker)
+	}
+	blockers[0].Rule, blockers[0].Reason = Reason(cond.Reason), cond.Reason
+	return blockers
+}
+
+func oneLine(text string) string { return strings.Join(strings.Fields(text), " ") }
