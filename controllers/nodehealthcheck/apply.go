@@ -287,18 +287,11 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	state.leases = make(map[string]*coordinationv1.Lease, len(leases))
 	for i := range leases {
 		state.leases[leases[i].Name] = &leases[i]
-	}
-	return nil
-}
-
-func (state *observed) leased() []string {
-	var held []string
-	for name, lease := range state.leases {
-		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, lease).Own {
-			held = append(held, node)
+		if name, found := strings.CutPrefix(leases[i].Name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, &leases[i]).Own {
+			state.node(name)
 		}
 	}
-	return held
+	return nil
 }
 
 // take takes or renews the lease on a node, and returns it. The API server refuses it if somebody else was faster.

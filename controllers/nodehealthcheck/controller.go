@@ -231,8 +231,8 @@ type applied struct {
 // apply carries out what is decided about all nodes, and writes the status of the check.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
 	done := applied{outcomes: r.carryOut(ctx, state, plan)}
-	for _, orphans := range state.requests.orphaned {
-		for _, obj := range orphans {
+	for _, n := range state.nodes {
+		for _, obj := range n.Orphaned {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
 			}

@@ -52,7 +52,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 		return
 	}
 	r.observeServers(ctx, state)
-	if c.Etcd, err = r.openshift().Etcd(ctx); err != nil {
+	if c.Etcd, err = r.observeEtcd(ctx); err != nil {
 		state.trouble = append(state.trouble, err)
 	}
 }
@@ -92,7 +92,7 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	}
 	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
 		if isRequest(kind) {
-			state.awaits(kind, state.requests.read[kind.GroupKind()])
+			state.awaits(kind, state.read[kind.GroupKind()])
 		}
 	}
 	return namespaces, nil
@@ -153,7 +153,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 		}
 		c.Requests = append(c.Requests, *request)
 	}
-	for _, obj := range state.requests.other {
+	for _, obj := range state.others {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
 	for i := range state.facts.Nodes {
@@ -212,7 +212,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 		}
 		for i := range list.Items {
 			request := &list.Items[i]
-			seen := state.requests.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			seen := state.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
 			if seen == nil || seen.GetUID() != request.UID {
 				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
@@ -265,7 +265,7 @@ func (state *observed) describeNames(n *Node) {
 		if t.Object == nil {
 			continue
 		}
-		same := state.requests.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+		same := state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
 		if same != nil {
 			n.Named[j] = Named{Object: same, Own: state.made(same)}
 		}

@@ -4,15 +4,17 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -26,11 +28,17 @@ type observed struct {
 	facts Facts
 	check *nhcv1.NodeHealthCheck
 	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending  []schema.GroupVersionKind
-	requests requests
+	pending []schema.GroupVersionKind
+	nodes   map[string]*Node // of which anything is known, by name
+	// listed is what the status says of requests, byName all requests that there are, and others those that the check did not make.
+	listed map[types.UID]*listed
+	byName map[objectKey]*unstructured.Unstructured
+	others []*unstructured.Unstructured
+	// namespaces are those in which the check makes requests, or made them.
+	namespaces map[string]bool
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
-	unreadable map[schema.GroupKind]bool
-	leases     map[string]*coordinationv1.Lease // by name
+	read, unreadable map[schema.GroupKind]bool
+	leases           map[string]*coordinationv1.Lease // by name
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
 	// released says that the check is gone, and that the requests of all kinds may be its.
@@ -39,10 +47,25 @@ type observed struct {
 	trouble []error
 }
 
+func newObserved(check *nhcv1.NodeHealthCheck, facts Facts) *observed {
+	return &observed{
+		facts: facts, check: check, nodes: map[string]*Node{}, listed: statusByUID(check), byName: map[objectKey]*unstructured.Unstructured{},
+		namespaces: namespacesOf(check), read: map[schema.GroupKind]bool{}, unreadable: map[schema.GroupKind]bool{},
+	}
+}
+
+// node is what is known of the node called name.
+func (state *observed) node(name string) *Node {
+	if state.nodes[name] == nil {
+		state.nodes[name] = &Node{Name: name}
+	}
+	return state.nodes[name]
+}
+
 // observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
 // again.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
-	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
+	state := newObserved(check, r.facts(check, now))
 	for _, err := range trouble {
 		if err != nil {
 			state.trouble = append(state.trouble, err)
@@ -73,39 +96,6 @@ func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	r.observeUpgrade(ctx, state)
 	r.observeControlPlane(ctx, state)
 	return nil
-}
-
-func (r *Reconciler) openshift() openshiftCluster {
-	return openshiftCluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
-}
-
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
-// check, since it may act on the same nodes. (medik8s; seed 001.)
-func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
-	checks, ready, err := r.openshift().MachineChecks(ctx)
-	if err != nil {
-		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
-	}
-	state.awaits(MachineHealthChecks, ready)
-	state.facts.TerminatingLeft = checks.Default
-	if checks.Custom {
-		state.facts.Disabled = Disabled{Reason: nhcv1.ConflictReason, Message: ConflictMessage}
-	}
-	return nil
-}
-
-// observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
-func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
-	if !slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return state.facts.Concerns(&n) }) {
-		return
-	}
-	upgrade, ready, err := r.openshift().Upgrade(ctx)
-	if err != nil {
-		state.trouble = append(state.trouble, err)
-	} else {
-		state.awaits(ClusterVersions, ready)
-	}
-	state.facts.Upgrade = upgrade
 }
 
 func (state *observed) disable(why Disabled) {
@@ -143,75 +133,45 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	known := make(map[string]bool, len(list.Items))
-	state.facts.Nodes = make([]Node, 0, len(list.Items))
 	for i := range list.Items {
-		node := &list.Items[i]
-		known[node.Name] = true
-		state.facts.Nodes = append(state.facts.Nodes, Node{Name: node.Name, Object: node, Selected: true})
+		n := state.node(list.Items[i].Name)
+		n.Object, n.Selected = &list.Items[i], true
 	}
-	return r.observeUnfinished(ctx, state, known)
+	return r.observeUnfinished(ctx, state)
 }
 
-// observeUnfinished adds the nodes that the check has not done with, and attaches what is known of each node.
-func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
-	unfinished := state.unfinished()
-	for i, name := range slices.Concat(unfinished, state.listed()) {
-		if known[name] {
+// observeUnfinished reads the nodes that the check does not select and has not done with: there are requests for them, of the check or of
+// one of its name before it, or it holds their lease, or its status says of one that is gone that it was remediated.
+func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) error {
+	for i := range state.check.Status.UnhealthyNodes {
+		listed := &state.check.Status.UnhealthyNodes[i]
+		state.node(listed.Name).Listed = listed
+	}
+	for _, n := range state.nodes {
+		lease := state.leases[leaseName(n.Name)]
+		unfinished := n.Selected || n.Remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
+		if !unfinished && (n.Listed == nil || n.Listed.ConditionsHealthyTimestamp == nil && len(n.Listed.Remediations) == 0) {
 			continue
 		}
-		node := &corev1.Node{}
-		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
+		if !n.Selected {
+			node := &corev1.Node{}
+			if err := r.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err == nil && !unfinished {
+				continue // it is there, and nothing is to be done about it
+			} else if err == nil {
+				n.Object = node
+			} else if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("read node %s: %w", n.Name, err)
+			}
 		}
-		if err != nil {
-			node = nil
-		} else if i >= len(unfinished) {
-			continue // it is there, and nothing is to be done about it
-		}
-		known[name] = true
-		state.facts.Nodes = append(state.facts.Nodes, Node{Name: name, Object: node})
-	}
-	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	state.attach()
-	for i := range state.facts.Nodes {
-		if n := &state.facts.Nodes[i]; len(n.Gone) > 0 {
+		n.Lease = state.facts.leaseOn(n.Object, lease)
+		if len(n.Gone) > 0 {
 			n.LoopAwaited = r.Records.Awaited(ctx)
 			n.Loop = repeats.Of(r.Records.Repeated(ctx, r.Client, n.Gone[0].Resource.Namespace, "Node", n.Name), state.facts.Now)
 		}
+		state.facts.Nodes = append(state.facts.Nodes, *n)
 	}
+	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
-}
-
-// unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
-func (state *observed) unfinished() []string {
-	return slices.Concat(slices.Collect(maps.Keys(state.requests.ours)), slices.Collect(maps.Keys(state.requests.unseen)),
-		slices.Collect(maps.Keys(state.requests.orphaned)), state.leased())
-}
-
-// listed are the nodes that the status lists for more than that they are unhealthy.
-func (state *observed) listed() []string {
-	var names []string
-	for i := range state.check.Status.UnhealthyNodes {
-		if n := &state.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
-			names = append(names, n.Name)
-		}
-	}
-	return names
-}
-
-func (state *observed) attach() {
-	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
-	for i := range state.check.Status.UnhealthyNodes {
-		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
-	}
-	for i := range state.facts.Nodes {
-		n := &state.facts.Nodes[i]
-		n.Lease = state.facts.leaseOn(n.Object, state.leases[leaseName(n.Name)])
-		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
-		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
-	}
 }
 
 // WhyNotSelected says which requirements of the selector fail on which labels of node; empty if check selects it.

@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,72 +33,28 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 	return u
 }
 
-// shippedCheck is the one that OpenShift brings along, with a change to its spec.
-func shippedCheck(change ...func(spec map[string]any)) *unstructured.Unstructured {
-	u := machineCheck("machine-api-termination-handler", "Terminating")
-	spec := u.Object["spec"].(map[string]any)
-	spec["selector"] = map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}}
-	spec["maxUnhealthy"], spec["nodeStartupTimeout"] = "100%", "0"
-	for _, f := range change {
-		f(spec)
+func TestWhichMachineHealthChecksOfOpenShiftActOnNoOtherNodesThanThoseThatTerminate(t *testing.T) {
+	cond := func(key, value string) *unstructured.Unstructured {
+		check := machineCheck("mine", "Terminating")
+		conditions, _, _ := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
+		conditions[0].(map[string]any)[key] = value
+		_ = unstructured.SetNestedSlice(check.Object, conditions, "spec", "unhealthyConditions")
+		return check
 	}
-	return u
-}
-
-func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T) {
-	condition := func(key, value string) func(map[string]any) {
-		return func(spec map[string]any) { spec["unhealthyConditions"].([]any)[0].(map[string]any)[key] = value }
-	}
-	with := func(key string, value any) func(map[string]any) {
-		return func(spec map[string]any) { spec[key] = value }
-	}
-	labels := func(selector map[string]any) func(map[string]any) { return with("selector", selector) }
-	elsewhere := shippedCheck()
-	elsewhere.SetNamespace("default")
-	renamed := shippedCheck()
-	renamed.SetName("mine")
-	for name, row := range map[string]struct {
+	for name, tc := range map[string]struct {
 		check *unstructured.Unstructured
 		want  bool
 	}{
-		"as it is shipped":                           {shippedCheck(), true},
-		"with the same durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
-		"under another name":                         {renamed, false},
-		"in another namespace":                       {elsewhere, false},
-		"with another limit":                         {shippedCheck(with("maxUnhealthy", "40%")), false},
-		"with a limit that is a number":              {shippedCheck(with("maxUnhealthy", int64(100))), false},
-		"with a timeout for nodes to start":          {shippedCheck(with("nodeStartupTimeout", "10m")), false},
-		"with a template":                            {shippedCheck(with("remediationTemplate", map[string]any{"kind": "Metal3RemediationTemplate", "name": "m"})), false},
-		"with another type":                          {shippedCheck(condition("type", "Ready")), false},
-		"with another status":                        {shippedCheck(condition("status", "False")), false},
-		"with another timeout":                       {shippedCheck(condition("timeout", "300s")), false},
-		"with another condition besides": {shippedCheck(func(spec map[string]any) {
-			another := map[string]any{"type": "Ready", "status": "Unknown", "timeout": "0s"}
-			spec["unhealthyConditions"] = append(spec["unhealthyConditions"].([]any), another)
-		}), false},
-		"with no condition": {shippedCheck(with("unhealthyConditions", []any{})), false},
-		"for all machines":  {shippedCheck(labels(map[string]any{})), false},
-		"for fewer machines": {shippedCheck(labels(map[string]any{"matchLabels": map[string]any{
-			"machine.openshift.io/interruptible-instance": "", "zone": "a",
-		}})), false},
-		"for machines of an expression": {shippedCheck(labels(map[string]any{
-			"matchLabels":      map[string]any{"machine.openshift.io/interruptible-instance": ""},
-			"matchExpressions": []any{map[string]any{"key": "zone", "operator": "Exists"}},
-		})), false},
-		"with what cannot be read": {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+		"the one that OpenShift brings along": {machineCheck("machine-api-termination-handler", "Terminating"), true},
+		"one with another timeout":            {cond("timeout", "300s"), true},
+		"not one with another status":         {cond("status", "Unknown"), false},
+		"nor with another type":               {machineCheck("mine", "Ready"), false},
+		"nor with another condition besides":  {machineCheck("mine", "Terminating", "Ready"), false},
+		"nor without a condition":             {machineCheck("mine"), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			yes := func(context.Context, string) (bool, error) { return true, nil }
-			is, _, err := openshiftCluster{
-				Installed: yes, Readable: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
-				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
-					return []unstructured.Unstructured{*row.check}, nil
-				},
-			}.MachineChecks(t.Context())
-			if err != nil || is.Default != row.want || is.Custom == row.want {
-				t.Errorf("got %+v, %v; want that it is: %v", is, err, row.want)
-			}
-		})
+		if got := endsTerminatingNodes(tc.check); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
@@ -131,16 +86,16 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 		"no budget":   {nil, Etcd{There: true}},
 		"two budgets": {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}},
 	} {
-		c := openshiftCluster{
+		r := &Reconciler{
 			Live:      fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build(),
 			Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
-		got, err := c.Etcd(t.Context())
+		got, err := r.observeEtcd(t.Context())
 		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}
-	if got, err := (openshiftCluster{}).Etcd(t.Context()); err != nil || got.There {
+	if got, err := (&Reconciler{}).observeEtcd(t.Context()); err != nil || got.There {
 		t.Errorf("where OpenShift is not installed: %+v, %v", got, err)
 	}
 }

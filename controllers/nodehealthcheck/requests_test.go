@@ -508,7 +508,7 @@ func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
 		}
 		w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc", UID: "1"}}}
 		if tc.listed {
-			w.requests.known = map[types.UID]*listed{"r": {}}
+			w.listed = map[types.UID]*listed{"r": {}}
 		}
 		if got := w.made(obj); got != tc.want {
 			t.Errorf("%s: ours %t, want %t", name, got, tc.want)

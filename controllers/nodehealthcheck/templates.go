@@ -252,7 +252,7 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*m
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Object.Name, UID: n.Machine.Object.UID,
 		}, nil
 	case t.OwnedByOpenShift(n):
-		owner, err := r.openshift().Machine(ctx, n)
+		owner, err := r.openshiftOwner(ctx, n)
 		// Where a request is about nothing else, that it is not there is an error.
 		if remediationrequest.Missing(err) && !OfMachines(t.Request) {
 			return nil, nil
