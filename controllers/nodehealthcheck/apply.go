@@ -33,6 +33,7 @@ type outcome struct {
 	*Decision
 	plan *Plan
 	n    *Node
+	i    int // its place
 	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
 	tried, asked bool
 	made         *unstructured.Unstructured
@@ -52,7 +53,7 @@ type outcome struct {
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
-		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i]}
+		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i], i: i}
 	}
 	var work errgroup.Group
 	work.SetLimit(writers)
@@ -243,13 +244,15 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
 	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
-	switch {
-	case remediationrequest.Missing(err):
-		doubt, err = o.Confirm(&state.facts, o.n, nil), nil
-	case err != nil:
+	if remediationrequest.Missing(err) {
+		node, err = nil, nil
+	}
+	if err != nil {
 		err = fmt.Errorf("read node %s: %w", o.n.Name, err)
-	default:
-		doubt = o.Confirm(&state.facts, o.n, node)
+	} else if node == nil || node.UID != o.n.Object.UID || node.ResourceVersion != o.n.Object.ResourceVersion {
+		if live := state.facts.again(o.i, node); !live.Starts() {
+			doubt = fmt.Sprintf("%s of node %s", live.Blockers[0].Reason, o.n.Name)
+		}
 	}
 	if err == nil && doubt == "" && o.n.ControlPlane() {
 		doubt, err = r.confirmTurn(ctx, state)

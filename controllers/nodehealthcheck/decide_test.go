@@ -102,7 +102,6 @@ func TestWhichRequestsOfASingleRemediationAreRepeated(t *testing.T) {
 	}
 }
 
-// The API server has the last word before a remediation starts.
 func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	live := func(n Node) *corev1.Node {
 		if n.Object.UID == "" {
@@ -113,24 +112,26 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	other := of(lost(), lost()).Nodes[1]
 	for name, tc := range map[string]struct {
 		now  *corev1.Node
-		want string
+		want []Reason
 	}{
-		"the node is as it was":         {live(lost()), ""},
-		"the node is gone":              {nil, "the node is gone"},
-		"it is another one of its name": {live(other), "the node is another one"},
-		"it is healthy":                 {live(healthy()), "the node is healthy"},
-		"its time is not over":          {live(lost(since(time.Minute))), "the node is pending"},
-		"it has turned unseen":          {live(lost(since(2 * time.Hour))), "the node is pending"},
-		"its user has excluded it":      {live(lost(excluded)), "the node is excluded"},
+		"the node is as it was":         {live(lost()), nil},
+		"the node is gone":              {nil, []Reason{NodeGone}},
+		"it is another one of its name": {live(other), []Reason{NodeGone}},
+		"it is healthy":                 {live(healthy()), []Reason{NotUnhealthy}},
+		"its time is not over":          {live(lost(since(time.Minute))), []Reason{"WithinTimeout"}},
+		"it has turned unseen":          {live(lost(since(2 * time.Hour))), []Reason{"WithinTimeout"}},
+		"its user has excluded it":      {live(lost(excluded)), []Reason{"NodeExcluded"}},
+		"it is being deleted":           {live(lost(leaving(time.Minute))), []Reason{"NodeBeingDeleted"}},
 	} {
 		f := of(lost())
-		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		f.Memory = Decide(f).Memory
+		if d := f.again(0, tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
+			t.Errorf("%s: %v, want %v", name, reasons(d.Blockers), tc.want)
 		}
 	}
 	f := of(healthy(silentMember))
-	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], live(healthy())); got != "the node is healthy" {
-		t.Errorf("Ready is missing in the cache alone: %+v", got)
+	if d := f.again(0, live(healthy())); d.Starts() {
+		t.Errorf("Ready is missing in the cache alone: %+v", d)
 	}
 }
 

@@ -43,6 +43,8 @@ type Facts struct {
 	Nodes        []Node        // those that the check selects or has not done with, by name
 	ControlPlane *ControlPlane // nil as long as no remediation of one of its nodes may have to begin
 
+	// Turned is the UID of a node whose conditions no reconcile has seen, since the cache shows others: they count from now.
+	Turned string
 	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
