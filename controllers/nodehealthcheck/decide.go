@@ -244,7 +244,9 @@ func (f *Facts) again(i int, live *corev1.Node) Decision {
 		live = nil // it is another one
 	}
 	facts.Nodes[i].Object = live
-	same := func(a, b health.Signal) bool { return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since) }
+	same := func(a, b health.Signal) bool {
+		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
+	}
 	before, reported := f.Signals(n)
 	if now, reports := f.Signals(&facts.Nodes[i]); reports != reported || !slices.EqualFunc(before, now, same) {
 		facts.Turned = n.ID()

@@ -126,8 +126,8 @@ func (n *reports) outcome(state *observed, o *outcome) {
 			recorder.Warning(nhcv1.EventRemediationTimedOut, "Escalate", "%s.", EscalationText(&state.facts, o.GaveUp)))
 	}
 	if o.made != nil {
-		for _, step := range o.PassedOver {
-			template := &state.facts.Templates[step]
+		if o.Answer.Reason == passedOver {
+			template := &state.facts.Templates[o.Start-1]
 			_, why := template.Unsuitable(o.n)
 			n.add(o.n, recorder.Warning(nhcv1.EventRemediationSkipped, "Escalate",
 				"Passed over %s for node %s, because %s", template.Place(), name, why))

@@ -172,10 +172,8 @@ type Decision struct {
 	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
 	Start, Would int
 	Nothing      Reason
-	PassedOver   []int
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
-	GaveUp escalation.Decision
-	Answer Answer
+	GaveUp, Answer escalation.Decision
 
 	Requests []RequestState // of Node.Requests
 	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay begins),

@@ -32,7 +32,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 	}
 	add(EscalationText(f, d.GaveUp))
 	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && len(d.End) == 0 {
-		add(answerText(f, d.Answer))
+		add(EscalationText(f, d.Answer))
 	}
 	add(d.fateOfRequests(f, n))
 	if d.Missing && !n.Remediated() {
@@ -93,6 +93,8 @@ func (r *Request) report() []string {
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",
 	escalation.NextStep:         "{before} was given up, {step} is next",
+	passedOver:                  "{before} cannot be about the node, {step} is next",
+	noneFits:                    "None of the templates that are left can be about the node",
 	escalation.Vanished:         "The request of {step} was deleted, it is made again",
 	escalation.NotMade:          "The request of {step} could not be made, it is tried again",
 	escalation.InProgress:       "{step} is waited for{until}",
@@ -131,17 +133,6 @@ func EscalationText(f *Facts, d escalation.Decision) string {
 	}
 	return strings.NewReplacer("{step}", template.String(), "{before}", f.Templates[max(d.Step-1, 0)].String(), "{until}", until,
 		"{timeout}", template.timeout().String()).Replace(text)
-}
-
-// answerText says the same of an answer, which may have passed over a step that cannot be about the node.
-func answerText(f *Facts, answer Answer) string {
-	switch {
-	case !answer.PassedOver:
-		return EscalationText(f, answer.Decision)
-	case answer.Do == escalation.Exhausted:
-		return f.Templates[answer.From-1].String() + " was given up, and none of the templates that are left can be about the node"
-	}
-	return fmt.Sprintf("%s cannot be about the node, %s is next", &f.Templates[answer.From], &f.Templates[answer.Step])
 }
 
 // Conditions are the conditions of the check after a reconcile. While kinds are awaited nothing is decided, and p may be empty.

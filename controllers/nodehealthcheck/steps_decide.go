@@ -281,9 +281,6 @@ func askedAgain(blockers []Blocker) rule.Step {
 
 func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
-	for j := step - 1; j >= 0 && c.passed(c.n, j); j-- {
-		c.PassedOver = append(c.PassedOver, j)
-	}
 	if len(c.n.Requests) == 0 {
 		c.Lease, _ = c.n.Lease.next(c.Term, c.f.Now, c.f.Now)
 		if c.Lease == DropLease { // one of ours from before
