@@ -380,11 +380,12 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
-		for _, j := range o.flagged {
-			memory.Flagged[o.n.Requests[j].ID()] = true
-		}
-		for _, j := range o.unpatchable {
-			memory.Unpatchable[o.n.Requests[j].ID()] = true
+		for j := range o.n.Requests {
+			id := o.n.Requests[j].ID()
+			known := memory.Requests[id]
+			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
+			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
+			memory.Requests[id] = known
 		}
 		if o.refused != nil {
 			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)

@@ -156,8 +156,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f.Memory = Decide(f).Memory
 	before := encoded(t, f)
 	p := Decide(f)
-	p.Memory.Flagged["r"], p.Memory.Refusals["a"], p.Memory.Started["r"] = true, Refusal{}, epoch
-	p.Memory.Unpatchable["r"], p.Memory.Streaks["uid-a"] = true, Streaks{}
+	p.Memory.Requests["r"], p.Memory.Refusals["a"], p.Memory.Streaks["uid-a"] = RequestMemory{Flagged: true}, Refusal{}, Streaks{}
 	if after := encoded(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
 	}

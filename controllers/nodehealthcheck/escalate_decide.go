@@ -63,7 +63,7 @@ func (c *Case) escalated() []escalation.Request {
 			if gone.TimedOut != nil {
 				request.GivenUp = gone.TimedOut.Time
 			}
-			if c.p.Memory.Succeeded[string(gone.Resource.UID)] {
+			if c.p.Memory.Requests[string(gone.Resource.UID)].Succeeded {
 				request.Succeeded = escalation.Yes
 			}
 			requests = append(requests, request)

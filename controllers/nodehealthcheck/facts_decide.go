@@ -117,14 +117,20 @@ type Memory struct {
 	Seen    map[string]health.Seen
 	Rules   []health.Rule
 	Streaks map[string]Streaks
-	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
-	Started map[string]time.Time
-	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
-	// those whose remediators have said so; by the UID of the request.
-	Flagged, Unpatchable, Succeeded map[string]bool
-	Refusals                        map[string]Refusal  // by the name of the node
-	Recoveries                      map[string]Recovery // by the UID of the node
+	// Requests is by the UID of the request. Decided is to when outages are in Started of all.
+	Requests   map[string]RequestMemory
+	Decided    time.Time
+	Refusals   map[string]Refusal  // by the name of the node
+	Recoveries map[string]Recovery // by the UID of the node
+}
+
+// RequestMemory is what is remembered of a request.
+type RequestMemory struct {
+	// Started is from when on the time of the request counts, if not from its creation.
+	Started time.Time
+	// Flagged says that it was counted as old, Unpatchable that it may not be annotated so that its remediator stops, Succeeded that its
+	// remediator has said so.
+	Flagged, Unpatchable, Succeeded bool
 }
 
 // Plan is what follows from the facts.

@@ -78,7 +78,7 @@ var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 func (c *Case) flag() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
-		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Flagged[r.ID()]
+		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Requests[r.ID()].Flagged
 		if old := r.Started().Add(tooOld); !flagged && c.f.Now.After(old) {
 			c.Flag = append(c.Flag, j)
 		} else if !flagged {
