@@ -136,23 +136,12 @@ func (c *Case) ask(at moment) []Blocker {
 	return blockers
 }
 
-// toBegin is all that keeps the first request from being made.
-func (c *Case) toBegin() []Blocker {
+// toBegin is when all is asked that keeps the first request from being made.
+func (c *Case) toBegin() moment {
 	if c.n.ControlPlane() {
-		return c.ask(beforeFirst | ofControlPlane)
+		return beforeFirst | ofControlPlane
 	}
-	return c.ask(beforeFirst)
-}
-
-// distinct are the blockers, each once: some are asked for before the first request, and before its step.
-func distinct(blockers []Blocker) []Blocker {
-	kept := blockers[:0:0]
-	for _, b := range blockers {
-		if !slices.ContainsFunc(kept, func(k Blocker) bool { return k.Reason == b.Reason && k.Until.Equal(b.Until) && k.Text == b.Text }) {
-			kept = append(kept, b)
-		}
-	}
-	return kept
+	return beforeFirst
 }
 
 const skipped = nhcv1.EventRemediationSkipped

@@ -67,7 +67,7 @@ func (c *Case) block() {
 		}
 	}
 	if at == whileHeld && !c.n.Remediated() {
-		c.Blockers = c.toBegin()
+		c.Blockers = c.ask(c.toBegin())
 	} else {
 		c.Blockers = c.ask(at)
 	}
@@ -228,43 +228,38 @@ func (c *Case) unhealthy() {
 		c.Blockers = c.ask(ofSelection)
 		return
 	}
-	if !c.begun(c.i) {
-		c.Blockers = c.toBegin()
+	gaveUp, answer := c.escalate()
+	first, next := moment(0), ofAnswer
+	if c.answer = answer; answer.Do == escalation.Start {
+		c.step, next = answer.Step, beforeNext
 	}
+	if c.begins = !c.begun(c.i); c.begins {
+		first = c.toBegin()
+	}
+	c.Blockers = c.ask(first | next)
 	if len(c.steps) == 0 {
-		c.Blockers = append(c.Blockers, c.ask(ofAnswer)...)
 		return
 	}
-	goes := len(c.Blockers) == 0
-	gaveUp, answer := c.escalate()
-	if goes {
-		c.GaveUp, c.Answer = gaveUp, answer
-		for j := range c.Requests { // what is left of the last time is what the failure begins with
-			if c.Requests[j].Over {
-				c.Adopt = append(c.Adopt, j)
-			}
+	if len(c.ask(first)) > 0 {
+		c.happens(askedAgain(c.Blockers))
+		return
+	}
+	c.GaveUp, c.Answer = gaveUp, answer
+	for j := range c.Requests { // what is left of the last time is what the failure begins with
+		if c.Requests[j].Over {
+			c.Adopt = append(c.Adopt, j)
 		}
-		if gaveUp.Do == escalation.GiveUp {
-			c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
-		}
-		c.happens(c.expires(answer))
-	} else {
+	}
+	if gaveUp.Do == escalation.GiveUp {
+		c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
+	}
+	c.happens(c.expires(answer))
+	switch {
+	case answer.Do == escalation.Start && len(c.Blockers) == 0:
+		c.start(answer.Step)
+	case answer.Do == escalation.Start:
 		c.happens(askedAgain(c.Blockers))
 	}
-	c.answer = answer
-	at := ofAnswer
-	if answer.Do == escalation.Start {
-		c.step, c.begins, at = answer.Step, false, beforeNext
-	}
-	further := c.ask(at)
-	if goes && answer.Do == escalation.Start {
-		if len(further) == 0 {
-			c.start(answer.Step)
-		} else {
-			c.happens(askedAgain(further))
-		}
-	}
-	c.Blockers = distinct(append(c.Blockers, further...))
 }
 
 // askedAgain is when the first of the blockers is over, or is looked at again.
