@@ -75,25 +75,34 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		want    Etcd
+		can     bool // etcd do without node n
 	}{
 		"a budget that allows a disruption": {[]client.Object{budget("b", 1), pod("n", corev1.ConditionTrue)}, Etcd{
 			There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Allows: true,
-		}},
+		}, true},
 		"a budget that allows none, and the guards that are ready or may be": {
 			[]client.Object{budget("b", 0), pod("n", corev1.ConditionTrue), pod("m", corev1.ConditionUnknown), pod("lost", corev1.ConditionFalse)},
-			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"n": "guard-n", "m": "guard-m"}},
+			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"n": "guard-n", "m": "guard-m"}}, false,
 		},
-		"no budget":   {nil, Etcd{There: true}},
-		"two budgets": {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}},
+		"C66: one that allows none, and the guard on the node is the one that is lost": {
+			[]client.Object{budget("b", 0), pod("n", corev1.ConditionFalse), pod("m", corev1.ConditionTrue)},
+			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"m": "guard-m"}}, true,
+		},
+		"C66: no budget": {nil, Etcd{There: true}, false},
+		"two budgets":    {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}, false},
 	} {
 		r := &Reconciler{
 			Live:      fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build(),
 			Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
 		got, err := r.observeEtcd(t.Context())
-		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" || (got.against("n") == "") != tc.can {
+			t.Errorf("%s: %v, against it %q (-want +got):\n%s", name, err, got.against("n"), diff)
 		}
+	}
+	r := &Reconciler{Live: unreadable{}, Installed: func(context.Context, string) (bool, error) { return true, nil }}
+	if got, err := r.observeEtcd(t.Context()); err == nil || got.against("n") != EtcdUnread {
+		t.Errorf("where it could not be asked: %+v, %v", got, err)
 	}
 	if got, err := (&Reconciler{}).observeEtcd(t.Context()); err != nil || got.There {
 		t.Errorf("where OpenShift is not installed: %+v, %v", got, err)
