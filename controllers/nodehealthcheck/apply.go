@@ -70,7 +70,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) 
 // carryOutOne carries out the decision about one node. Of the control plane one node at a time gets its first request, by whatever check.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	if !o.Starts() || !o.first() || !o.n.ControlPlane() {
+	if !o.Starts() || o.begun(o.n) || !o.n.ControlPlane() {
 		r.step(ctx, state, o)
 		return
 	}
@@ -87,7 +87,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 // step takes the node, tells the former remediator to stop, and requests the next step, in this order. After a crash the next reconcile
 // goes on.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
-	first := o.first()
+	first := !o.begun(o.n)
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {
 		return
 	}
@@ -115,11 +115,6 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
-}
-
-// first reports whether nothing is done about the node yet.
-func (o *outcome) first() bool {
-	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 func (o *outcome) refuse(err error) {

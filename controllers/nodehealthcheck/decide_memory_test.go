@@ -56,7 +56,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 		"nor by one without a time":                                                     {of(lost(asked(ten), leased(&Lease{Own: true, Lease: &coordinationv1.Lease{}}))).with(outage(5*minute, 3*minute)), 8 * minute},
 		"what is left of the last failure has the time it had when it was deleted":      {of(lost(asked(ten, deleting(6*minute)))).with(before), 4 * minute},
 		"also if the status lists it as of before the node recovered": {
-			of(lost(asked(ten, deleting(6*minute), statusLists(9*minute), func(r *Request) { r.ListedHealthy = true }))).with(before), 4 * minute,
+			of(lost(asked(ten, deleting(6*minute), statusLists(9*minute)), listedDelayed(epoch))).with(before), 4 * minute,
 		},
 		"and no outage is given back to it":                                       {of(lost(asked(ten, deleting(6*minute)))).with(before, outage(5*minute, 3*minute)), 4 * minute},
 		"all of its time if its deletion seems to be older":                       {of(lost(asked(ten, deleting(11*minute)))).with(before), 0},

@@ -40,7 +40,7 @@ func (d *decider) recall() {
 // whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since
 // it was renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
 func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
-	over := !r.Deleting().IsZero() && (r.Listed == nil || r.ListedHealthy)
+	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
 	state := RequestState{Over: over, Counted: latest(d.f.countedFrom(r, over), known.Started)}
 	if known.Started = (time.Time{}); over {
 		return state

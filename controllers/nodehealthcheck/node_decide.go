@@ -158,9 +158,7 @@ type Request struct {
 	Step   int // of the template it was made from; -1 if the check does not name that any more
 	// MachineThere says that it is about a Machine that is there, and stays; read only if its node is gone.
 	MachineThere bool
-	// Listed is what the status says of it, nil if it does not list it, and ListedHealthy that it says that the node was healthy since.
-	Listed        *nhcv1.Remediation
-	ListedHealthy bool
+	Listed       *nhcv1.Remediation // what the status says of it; nil if it does not list it
 }
 
 // Ref names the request.

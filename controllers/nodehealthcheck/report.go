@@ -81,7 +81,7 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.n.Remediated() && o.first() && len(o.Adopt) == 0 {
+		if o.n.Remediated() && !o.begun(o.n) && len(o.Adopt) == 0 {
 			continue // that it was healthy is kept in the status until something begins
 		}
 		listed := o.n.Listed

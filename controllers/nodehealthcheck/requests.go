@@ -139,17 +139,17 @@ func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != ConfigGroup && kind.Group != machineGroup
 }
 
-// listed is what the status says of a request: its node, and whether that was healthy since. Seen says that the request was found.
+// listed is what the status says of a request, and of which node. Seen says that the request was found.
 type listed struct {
-	node          string
-	healthy, seen bool
-	remediation   *nhcv1.Remediation
+	node        string
+	seen        bool
+	remediation *nhcv1.Remediation
 }
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	known := map[types.UID]*listed{}
 	for n, remediation := range remediations(check) {
-		known[remediation.Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: remediation}
+		known[remediation.Resource.UID] = &listed{node: n.Name, remediation: remediation}
 	}
 	return known
 }
@@ -180,7 +180,7 @@ func (state *observed) sort(obj *unstructured.Unstructured) {
 		request := Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
 		if entry != nil { // a remediator may have removed the annotation
 			name = cmp.Or(nodeOf(obj), entry.node)
-			request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
+			request.Listed = entry.remediation
 		}
 		n := state.node(name)
 		n.Requests = append(n.Requests, request)

@@ -89,7 +89,7 @@ func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State
 // again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
-	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
+	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || len(o.Adopt) > 0) {
 		return nil
 	}
 	switch {

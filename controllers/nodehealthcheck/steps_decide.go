@@ -101,12 +101,12 @@ func (c *Case) happens(m rule.Step) {
 // startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
 func (d *decider) startable(i int, state health.State) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
+	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.p.Decisions[i].begun(n)
 }
 
 // begun reports whether something is done about the node: there are requests, and not only those of the last time.
-func (d *decider) begun(i int) bool {
-	return len(d.f.Nodes[i].Unseen) > 0 || slices.ContainsFunc(d.p.Decisions[i].Requests, func(r RequestState) bool { return !r.Over })
+func (d *Decision) begun(n *Node) bool {
+	return len(n.Unseen) > 0 || slices.ContainsFunc(d.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 // healthy: its requests are over, at once or after the delay, and its lease after them.
@@ -233,7 +233,7 @@ func (c *Case) unhealthy() {
 	if c.answer = answer; answer.Do == escalation.Start {
 		c.step, next = answer.Step, beforeNext
 	}
-	if c.begins = !c.begun(c.i); c.begins {
+	if c.begins = !c.begun(c.n); c.begins {
 		first = c.toBegin()
 	}
 	c.Blockers = c.ask(first | next)
