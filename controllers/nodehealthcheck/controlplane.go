@@ -27,8 +27,8 @@ import (
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	may := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
-	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, may) {
+	mayBegin := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
+	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
 		return
 	}
 	c := &ControlPlane{}

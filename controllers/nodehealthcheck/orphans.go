@@ -95,11 +95,11 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	state.released = true
 	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
-		by, known := makerOf(obj), orphans[obj.GetUID()].node
+		maker, known := makerOf(obj), orphans[obj.GetUID()].node
 		if entry := listed[obj.GetUID()]; entry != nil {
 			known = entry.node
 		}
-		if by.Name == name || by.Name == "" && known != "" {
+		if maker.Name == name || maker.Name == "" && known != "" {
 			n := state.node(cmp.Or(nodeOf(obj), known, obj.GetName()))
 			n.Requests = append(n.Requests, Request{Object: obj, Step: -1})
 		}

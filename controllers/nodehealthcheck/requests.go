@@ -228,16 +228,16 @@ func nodeOf(obj *unstructured.Unstructured) string {
 // makerOf is the NodeHealthCheck that made obj: what its mark says, completed by its owner reference. The garbage collector takes the
 // reference away when the check goes and a Machine owns obj as well.
 func makerOf(obj metav1.Object) remediationrequest.Maker {
-	by := remediationrequest.NodeCheckOf(obj)
+	maker := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
 		if o.Kind != "NodeHealthCheck" || o.APIVersion != nhcv1.GroupVersion.String() {
 			continue
 		}
-		if (by.UID == "" || by.UID == o.UID) && (by.Name == "" || by.Name == o.Name) {
+		if (maker.UID == "" || maker.UID == o.UID) && (maker.Name == "" || maker.Name == o.Name) {
 			return remediationrequest.Maker{Name: o.Name, UID: o.UID}
 		}
 	}
-	return by
+	return maker
 }
 
 // within reports whether obj is in a namespace of the check's templates or listed requests, or in none. Tenants could give the check's mark
@@ -265,12 +265,12 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
 	}
-	by := makerOf(obj)
-	if by.UID != "" {
-		return by.UID == state.check.UID
+	maker := makerOf(obj)
+	if maker.UID != "" {
+		return maker.UID == state.check.UID
 	}
 	_, listed := state.listed[obj.GetUID()]
-	return listed && (by.Name == "" || by.Name == state.check.Name)
+	return listed && (maker.Name == "" || maker.Name == state.check.Name)
 }
 
 // hostWithin is how long a record waits for the host that it names. With records.AheadWithin it is less than begin.Within, or a node of the
