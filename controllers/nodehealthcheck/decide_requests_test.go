@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
@@ -100,25 +99,6 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 				t.Errorf("done (-want +got):\n%s", diff)
 			}
 		})
-	}
-}
-
-func TestAStormThatCoolsSaysSo(t *testing.T) {
-	for turn, want := range map[budget.StormTurn]string{
-		budget.StormCooling:   "Storm cooldown delay started - waiting before resuming normal remediation",
-		budget.StormUnchanged: "Cooldown cleared - storm threshold triggered",
-	} {
-		var p Plan
-		p.Storm.CoolingSince, p.Storm.Turn = epoch, turn
-		var got string
-		for _, c := range Conditions(new(of()), &p) {
-			if c.Type == nhcv1.StormCooldownActiveCondition {
-				got = c.Message
-			}
-		}
-		if got != want {
-			t.Errorf("turn %d: it says %q, want %q", turn, got, want)
-		}
 	}
 }
 

@@ -96,56 +96,6 @@ func TestANewFailureBeginsWithTheRequestThatClingsToItsFinalizer(t *testing.T) {
 	}
 }
 
-func TestARequestThatClingsIsMadeAgainWhenItIsGone(t *testing.T) {
-	k := clinging(t)
-	k.after(2 * time.Minute)
-	k.turn("b", corev1.ConditionTrue)
-	k.settle("nhc")
-	badB(k)
-	k.after(time.Minute)
-	k.over()
-	k.settle("nhc")
-	k.wants("the rest of its step's time is not over", "Reboot/b")
-	k.after(2 * time.Minute)
-	k.settle("nhc")
-	k.wants("now it is", "Reboot/b", "Replace/b")
-}
-
-// Poison Pill deletes the Node while it reboots, and makes it again; it has a finalizer on its request, and answers nothing.
-func TestARequestStaysWhileItsRemediatorHasTakenTheNodeAway(t *testing.T) {
-	k := clinging(t)
-	k.remove(node("b", nil))
-	k.settle("nhc")
-	k.after(nodeAwayFor - time.Second)
-	k.settle("nhc")
-	if k.objects()[0].GetDeletionTimestamp() != nil {
-		t.Fatal("the request was deleted while its remediator was at work")
-	}
-	again := node("b", nil)
-	again.UID = "made-again"
-	k.create(again)
-	k.turn("b", corev1.ConditionUnknown)
-	k.settle("nhc")
-	k.after(300 * time.Second)
-	k.settle("nhc")
-	k.wants("it did not help", "Reboot/b", "Replace/b")
-}
-
-// The remediator never releases the request. (Self Node Remediation does, when it is notified to stop; Fence Agents Remediation does not.)
-func TestTheNextStepComesForANodeThatWasDeletedAndMadeAgain(t *testing.T) {
-	k := clinging(t)
-	k.remove(node("b", nil))
-	k.settle("nhc")
-	k.after(nodeAwayFor)
-	k.settle("nhc")
-	k.create(node("b", nil))
-	k.turn("b", corev1.ConditionUnknown)
-	k.settle("nhc")
-	k.after(300 * time.Second)
-	k.settle("nhc")
-	k.wants("the first step was notified to stop", "Reboot/b", "Replace/b")
-}
-
 // minutes lets time pass, with a reconcile of each check in every minute.
 func (k *fixture) minutes(n int, checks ...string) {
 	k.t.Helper()
@@ -347,32 +297,13 @@ func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 		does func(*fixture)
 		want []string // the requests that are made after it
 	}{
-		"nothing does by itself": {func(*fixture) {}, nil},
-		"a restart does not":     {(*fixture).restart, nil},
-		"a pause that is over does not": {func(k *fixture) {
-			c := k.check("nhc")
-			c.Spec.PauseRequests = []string{"for the test"}
-			k.update(c)
-			k.settle("nhc")
-			c = k.check("nhc")
-			c.Spec.PauseRequests = nil
-			k.update(c)
-		}, nil},
-		"requests that are deleted do not":              {(*fixture).deleteAll, nil},
-		"an exclusion that is removed does not":         {func(k *fixture) { k.inAndOut(nhcv1.ExcludeLabel, nhcv1.ExcludeValue) }, nil},
-		"a selection that it leaves and joins does not": {func(k *fixture) { k.inAndOut("out", "true") }, nil},
-		"a selection that it leaves and joins does when its requests are deleted": {func(k *fixture) {
-			k.deleteAll()
-			k.inAndOut("out", "true")
-		}, []string{"Reboot/w0"}},
+		"nothing does by itself":           {func(*fixture) {}, nil},
+		"a restart does not":               {(*fixture).restart, nil},
+		"requests that are deleted do not": {(*fixture).deleteAll, nil},
 		"a status that is emptied does not while the requests are there": {(*fixture).forget, nil},
 		"a status that is emptied does when the requests are deleted": {func(k *fixture) {
 			k.deleteAll()
 			k.settle("nhc")
-			k.forget()
-		}, []string{"Reboot/w0"}},
-		"a status that is emptied before the check has looked does too": {func(k *fixture) {
-			k.deleteAll()
 			k.forget()
 		}, []string{"Reboot/w0"}},
 		"a node that is healthy once does, when it is unhealthy again": {func(k *fixture) {
@@ -436,16 +367,6 @@ func (k *fixture) deleteAll() {
 			k.t.Fatal(err)
 		}
 	}
-}
-
-// inAndOut gives a node a label, and takes it away again.
-func (k *fixture) inAndOut(key, value string) {
-	k.t.Helper()
-	k.label("w0", map[string]string{key: value})
-	k.settle("nhc")
-	k.after(time.Minute)
-	k.settle("nhc")
-	k.label("w0", map[string]string{key: "-"})
 }
 
 // forget takes all nodes out of the status, as a person may.
