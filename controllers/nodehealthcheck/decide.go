@@ -248,7 +248,7 @@ func (f *Facts) again(i int, live *corev1.Node) Decision {
 		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
 	}
 	before, reported := f.Signals(n)
-	if now, reports := f.Signals(&facts.Nodes[i]); reports != reported || !slices.EqualFunc(before, now, same) {
+	if now, stillReported := f.Signals(&facts.Nodes[i]); stillReported != reported || !slices.EqualFunc(before, now, same) {
 		facts.Turned = n.ID()
 	}
 	return Decide(facts).Decisions[i]

@@ -94,6 +94,50 @@ func TestWhichNodesConcern(t *testing.T) {
 	}
 }
 
+func TestConditionsOfANode(t *testing.T) {
+	spec := &nhcv1.NodeHealthCheckSpec{UnhealthyConditions: []nhcv1.UnhealthyCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Duration: metav1.Duration{Duration: 5 * time.Minute}},
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 2 * time.Minute}},
+		{Type: "DiskBroken", Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: time.Minute}},
+	}}
+	ready := func(status corev1.ConditionStatus, ago time.Duration) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-ago))}
+	}
+	disk := func(status corev1.ConditionStatus, ago time.Duration) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: "DiskBroken", Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-ago))}
+	}
+	const bad, unknown, good = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
+	for name, tc := range map[string]struct {
+		conditions []corev1.NodeCondition
+		want       health.State
+		again      time.Duration
+	}{
+		"C82: none is met":                                        {[]corev1.NodeCondition{ready(good, time.Hour), disk(bad, time.Hour)}, health.Healthy, 0},
+		"C82: one is met, and has not lasted":                     {[]corev1.NodeCondition{ready(bad, time.Minute), disk(bad, time.Hour)}, health.Pending, 4 * time.Minute},
+		"C82: one has lasted":                                     {[]corev1.NodeCondition{ready(bad, 5*time.Minute), disk(bad, time.Hour)}, health.Unhealthy, 0},
+		"C82: the first one has not lasted, the second one has":   {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Minute)}, health.Unhealthy, 0},
+		"seed 0.15: the other one alone is enough":                {[]corev1.NodeCondition{ready(good, time.Hour), disk(good, time.Hour)}, health.Unhealthy, 0},
+		"seed 0.15: and where the first one alone is met":         {[]corev1.NodeCondition{ready(bad, time.Hour)}, health.Unhealthy, 0},
+		"seed 1.9: three minutes are too few for one status":      {[]corev1.NodeCondition{ready(bad, 3*time.Minute)}, health.Pending, 2 * time.Minute},
+		"seed 1.9: and enough for another one of the same type":   {[]corev1.NodeCondition{ready(unknown, 3*time.Minute)}, health.Unhealthy, 0},
+		"a status that no condition of the check names is a good": {[]corev1.NodeCondition{ready(good, time.Hour), disk(unknown, time.Hour)}, health.Healthy, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("n", nil)
+			n.Status.Conditions = tc.conditions
+			facts := FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
+			facts.Nodes = []Node{{Name: n.Name, Object: n}}
+			v := Decide(facts).Decisions[0].Verdict
+			if v.State != tc.want {
+				t.Errorf("%v, want %v", v.State, tc.want)
+			}
+			if tc.again > 0 && !v.Recheck.Equal(epoch.Add(tc.again)) {
+				t.Errorf("looked at again at %v, want in %v", v.Recheck, tc.again)
+			}
+		})
+	}
+}
+
 // What a deleted check has begun ends: its requests first, and the lease on a node when the last of them is gone.
 func TestWhatADeletedCheckReleases(t *testing.T) {
 	type released struct {
@@ -233,15 +277,15 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 		given Facts
 		want  time.Duration // until it is unhealthy
 	}{
-		"its stamp counts at the first look":                     {of(old), -5 * m},
-		"unless it is older than the node":                       {of(made), 5 * m},
-		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
-		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
-		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
-		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
-		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
-		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
-		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+		"its stamp counts at the first look":                          {of(old), -5 * m},
+		"unless it is older than the node":                            {of(made), 5 * m},
+		"or the node was seen to be healthy since":                    {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition":      {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                                    {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
+		"but where one may have been missed":                          {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
+		"W27: a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":       {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":           {of(missing).with(seen()), 5 * m},
 	} {
 		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
 			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)

@@ -10,6 +10,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -256,22 +257,34 @@ func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error
 		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
 	}
 	state.awaits(MachineHealthChecks, ready)
-	state.facts.TerminatingLeft = len(checks) == 1 && endsTerminatingNodes(&checks[0])
+	state.facts.TerminatingLeft = len(checks) == 1 && shipped(&checks[0])
 	if len(checks) > 0 && !state.facts.TerminatingLeft {
 		state.facts.Disabled = Disabled{Reason: nhcv1.ConflictReason, Message: ConflictMessage}
 	}
 	return nil
 }
 
-// endsTerminatingNodes reports whether check acts on no nodes but those with the condition Terminating, as the one does that OpenShift
-// brings along (machine-api-operator, install/0000_30_machine-api-operator_13_machinehealthcheck.yaml): these are left to it.
-func endsTerminatingNodes(check *unstructured.Unstructured) bool {
-	conditions, _, err := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
+// shipped reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that
+// somebody wants something of. (machine-api-operator, install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, which is the same
+// since March 2021; medik8s takes any one for it whose only condition is of type Terminating.)
+func shipped(check *unstructured.Unstructured) bool {
+	spec, _, err := unstructured.NestedMap(check.Object, "spec")
+	conditions, _ := spec["unhealthyConditions"].([]any)
 	if err != nil || len(conditions) != 1 {
 		return false
 	}
 	cond, _ := conditions[0].(map[string]any)
-	return cond["type"] == "Terminating" && cond["status"] == string(corev1.ConditionTrue)
+	zero := func(fields map[string]any, key string) bool { // however it is written
+		text, isText := fields[key].(string)
+		timeout, err := time.ParseDuration(text)
+		delete(fields, key)
+		return !isText || err == nil && timeout == 0
+	}
+	return check.GetNamespace() == "openshift-machine-api" && check.GetName() == "machine-api-termination-handler" &&
+		zero(spec, "nodeStartupTimeout") && zero(cond, "timeout") && equality.Semantic.DeepEqual(spec, map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{machineGroup + "/interruptible-instance": ""}}, "maxUnhealthy": "100%",
+		"unhealthyConditions": []any{map[string]any{"type": "Terminating", "status": string(corev1.ConditionTrue)}},
+	})
 }
 
 // observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.

@@ -33,26 +33,48 @@ func machineCheck(name string, conditions ...string) *unstructured.Unstructured 
 	return u
 }
 
-func TestWhichMachineHealthChecksOfOpenShiftActOnNoOtherNodesThanThoseThatTerminate(t *testing.T) {
-	cond := func(key, value string) *unstructured.Unstructured {
-		check := machineCheck("mine", "Terminating")
-		conditions, _, _ := unstructured.NestedSlice(check.Object, "spec", "unhealthyConditions")
-		conditions[0].(map[string]any)[key] = value
-		_ = unstructured.SetNestedSlice(check.Object, conditions, "spec", "unhealthyConditions")
-		return check
+// shippedCheck is the one that OpenShift brings along, with a change to its spec.
+func shippedCheck(change ...func(spec map[string]any)) *unstructured.Unstructured {
+	u := machineCheck("machine-api-termination-handler", "Terminating")
+	spec := u.Object["spec"].(map[string]any)
+	spec["selector"] = map[string]any{"matchLabels": map[string]any{"machine.openshift.io/interruptible-instance": ""}}
+	spec["maxUnhealthy"], spec["nodeStartupTimeout"] = "100%", "0"
+	for _, f := range change {
+		f(spec)
 	}
+	return u
+}
+
+func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T) {
+	condition := func(key, value string) func(map[string]any) {
+		return func(spec map[string]any) { spec["unhealthyConditions"].([]any)[0].(map[string]any)[key] = value }
+	}
+	with := func(key string, value any) func(map[string]any) {
+		return func(spec map[string]any) { spec[key] = value }
+	}
+	elsewhere, renamed := shippedCheck(), shippedCheck()
+	elsewhere.SetNamespace("default")
+	renamed.SetName("mine")
 	for name, tc := range map[string]struct {
 		check *unstructured.Unstructured
 		want  bool
 	}{
-		"the one that OpenShift brings along": {machineCheck("machine-api-termination-handler", "Terminating"), true},
-		"one with another timeout":            {cond("timeout", "300s"), true},
-		"not one with another status":         {cond("status", "Unknown"), false},
-		"nor with another type":               {machineCheck("mine", "Ready"), false},
-		"nor with another condition besides":  {machineCheck("mine", "Terminating", "Ready"), false},
-		"nor without a condition":             {machineCheck("mine"), false},
+		"as it is shipped":                  {shippedCheck(), true},
+		"with durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
+		"under another name":                {renamed, false},
+		"in another namespace":              {elsewhere, false},
+		"with another limit":                {shippedCheck(with("maxUnhealthy", "40%")), false},
+		"with a timeout for nodes to start": {shippedCheck(with("nodeStartupTimeout", "10m")), false},
+		"with what cannot be read":          {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+		"with a template":                   {shippedCheck(with("remediationTemplate", map[string]any{"name": "m"})), false},
+		"with another type":                 {shippedCheck(condition("type", "Ready")), false},
+		"with another status":               {shippedCheck(condition("status", "False")), false},
+		"with another timeout":              {shippedCheck(condition("timeout", "300s")), false},
+		"with a second condition":           {machineCheck("machine-api-termination-handler", "Terminating", "Ready"), false},
+		"with no condition":                 {shippedCheck(with("unhealthyConditions", []any{})), false},
+		"for all machines":                  {shippedCheck(with("selector", map[string]any{})), false},
 	} {
-		if got := endsTerminatingNodes(tc.check); got != tc.want {
+		if got := shipped(tc.check); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
 	}
