@@ -148,13 +148,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	r.memory.begin(now)
 	unnamed := r.nameKinds(ctx, name, check) // before anything of them is read
-	state, err := r.observe(ctx, check, now, unnamed)
+	state, err := r.observe(ctx, check, now)
 	switch {
-	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
+	case errors.Is(err, consistency.ErrStale), err == nil && len(state.facts.Awaited) > 0:
 		return r.wait(ctx, state, err)
 	case err != nil:
 		r.memory.of(name).miss()
 		return ctrl.Result{}, err
+	}
+	if unnamed != nil {
+		state.facts.Trouble = append(state.facts.Trouble, unnamed)
 	}
 	plan := Decide(state.facts)
 	done := r.apply(ctx, state, &plan)
@@ -198,7 +201,7 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	if stale == nil || waited > missed {
 		last.miss()
 	}
-	unwatched := r.watch(ctx, state.pending)
+	unwatched := r.watch(ctx, state.facts.Awaited)
 	if waited > slowRead {
 		next := state.check.DeepCopy()
 		next.Status.Conditions = Conditions(&state.facts, &Plan{})
@@ -268,7 +271,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 
 // next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
-	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
+	errs, retry := slices.Concat(state.facts.Trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {
 		errs = append(errs, done.err)
 	}

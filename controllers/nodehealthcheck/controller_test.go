@@ -135,7 +135,7 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
-			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: Facts{Now: epoch}, trouble: tc.trouble}
+			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: Facts{Now: epoch, Trouble: tc.trouble}}
 			done := applied{outcomes: tc.outcomes, err: tc.record}
 			if result, err := r.next(t.Context(), w, &Plan{Recheck: tc.recheck}, done); err != nil || result.RequeueAfter != tc.want {
 				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
@@ -148,10 +148,10 @@ func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
 	r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch)}
 	w := &observed{check: &nhcv1.NodeHealthCheck{}, facts: Facts{Now: epoch}}
 	for i, tries := range []int{1, 2, 3, 0, 1} {
-		w.trouble = nil
+		w.facts.Trouble = nil
 		want := time.Duration(0)
 		if tries > 0 {
-			w.trouble, want = []error{errors.New("no")}, enqueue.Backoff(tries)
+			w.facts.Trouble, want = []error{errors.New("no")}, enqueue.Backoff(tries)
 		}
 		if result, err := r.next(t.Context(), w, &Plan{}, applied{}); err != nil || result.RequeueAfter != want {
 			t.Errorf("reconcile %d: after %s, %v; want after %s", i, result.RequeueAfter, err, want)

@@ -28,7 +28,7 @@ import (
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	mayBegin := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
-	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
+	if len(state.facts.Awaited) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
 		return
 	}
 	c := &ControlPlane{}
@@ -48,12 +48,12 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	}
 	if err != nil {
 		c.Unread = err.Error()
-		state.trouble = append(state.trouble, fmt.Errorf("read the control plane: %w", err))
+		state.facts.Trouble = append(state.facts.Trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
 	r.observeServers(ctx, state)
 	if c.Etcd, err = r.observeEtcd(ctx); err != nil {
-		state.trouble = append(state.trouble, err)
+		state.facts.Trouble = append(state.facts.Trouble, err)
 	}
 }
 
@@ -251,7 +251,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 		}
 		n.Machine = &Machine{}
 		if err := r.observeMachine(ctx, n.Object, n.Machine); err != nil {
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 			n.Machine.Unread = true
 		}
 		state.describeNames(n)
@@ -277,7 +277,7 @@ func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node
 	for j := range n.Requests {
 		there, err := r.ownerThere(ctx, n.Requests[j].Object)
 		if err != nil {
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 		}
 		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
 	}

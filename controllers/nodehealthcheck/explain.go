@@ -37,8 +37,8 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
-		if !slices.Contains(c.ReadErrors, trouble) {
-			c.ReadErrors = append(c.ReadErrors, trouble)
+		if !slices.Contains(c.ReadErrors, trouble.Error()) {
+			c.ReadErrors = append(c.ReadErrors, trouble.Error())
 		}
 	}
 	c.SetLimits(p.Limits, p.Grant.Remaining)

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -21,8 +22,8 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided.
-	Awaited []string
+	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided: what was not read is not "none".
+	Awaited []schema.GroupVersionKind
 
 	Policy    health.Policy // of the conditions that the check names
 	Storm     budget.Storm  // as of the reconcile before
@@ -48,7 +49,7 @@ type Facts struct {
 	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
-	Trouble []string
+	Trouble []error
 	Memory  Memory
 }
 

@@ -30,9 +30,7 @@ import (
 type observed struct {
 	facts Facts
 	check *nhcv1.NodeHealthCheck
-	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending []schema.GroupVersionKind
-	nodes   map[string]*Node // of which anything is known, by name
+	nodes map[string]*Node // of which anything is known, by name
 	// listed is what the status says of requests, byName all requests that there are, and others those that the check did not make.
 	listed map[types.UID]*listed
 	byName map[objectKey]*unstructured.Unstructured
@@ -46,8 +44,6 @@ type observed struct {
 	lagging bool
 	// released says that the check is gone, and that the requests of all kinds may be its.
 	released bool
-	// trouble is what could not be observed, of what a reconcile can do without.
-	trouble []error
 }
 
 func newObserved(check *nhcv1.NodeHealthCheck, facts Facts) *observed {
@@ -65,40 +61,22 @@ func (state *observed) node(name string) *Node {
 	return state.nodes[name]
 }
 
-// observe reads what the decision about a check depends on. With an error not all of it was read. Trouble has failed before, and is tried
-// again.
-func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time, trouble ...error) (*observed, error) {
+// observe reads what the decision about a check depends on. With an error not all of it was read.
+func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) (*observed, error) {
 	state := newObserved(check, r.facts(check, now))
-	for _, err := range trouble {
-		if err != nil {
-			state.trouble = append(state.trouble, err)
-			state.retry()
-		}
-	}
-	err := r.observeAll(ctx, state)
-	for _, kind := range state.pending {
-		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())
-	}
-	for _, trouble := range state.trouble {
-		state.facts.Trouble = append(state.facts.Trouble, trouble.Error())
-	}
-	return state, err
-}
-
-func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
 	r.observeTemplates(ctx, state)
-	if err := r.observeConflict(ctx, state); err != nil || len(state.pending) > 0 {
-		return err
+	if err := r.observeConflict(ctx, state); err != nil || len(state.facts.Awaited) > 0 {
+		return state, err
 	}
 	for _, observe := range []func(context.Context, *observed) error{r.observeRequests, r.observeLeases, r.observeNodes} {
 		if err := observe(ctx, state); err != nil {
-			return err
+			return state, err
 		}
 	}
 	r.observeMachines(ctx, state)
 	r.observeUpgrade(ctx, state)
 	r.observeControlPlane(ctx, state)
-	return nil
+	return state, nil
 }
 
 func (state *observed) disable(why Disabled) {
@@ -108,8 +86,8 @@ func (state *observed) disable(why Disabled) {
 }
 
 func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
-	if !ready && !slices.Contains(state.pending, kind) {
-		state.pending = append(state.pending, kind)
+	if !ready && !slices.Contains(state.facts.Awaited, kind) {
+		state.facts.Awaited = append(state.facts.Awaited, kind)
 	}
 }
 
@@ -195,7 +173,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 		return nil, err
 	}
 	state, err := r.observe(ctx, check, now)
-	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+	if err == nil && len(state.facts.Awaited) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
 		state, err = r.observe(ctx, check, now)
 	}
 	if err != nil {
@@ -294,7 +272,7 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	}
 	versions, ready, err := r.openshiftObjects(ctx, "clusterversions."+ConfigGroup, ClusterVersions)
 	if err != nil {
-		state.trouble, state.facts.Upgrade.Unread = append(state.trouble, err), true
+		state.facts.Trouble, state.facts.Upgrade.Unread = append(state.facts.Trouble, err), true
 		return
 	}
 	state.awaits(ClusterVersions, ready)

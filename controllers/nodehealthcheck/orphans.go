@@ -141,8 +141,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 				return ctrl.Result{}, fmt.Errorf("read the %s of NodeHealthCheck %s: %w", kind.Kind, name, err)
 			}
 		}
-		if len(state.pending) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.pending)
+		if len(state.facts.Awaited) > 0 {
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.facts.Awaited)
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)

@@ -256,8 +256,12 @@ func stormConditions(f *Facts, p *Plan) []metav1.Condition {
 
 // KindsAwaited says what a check waits for before anything is decided.
 func KindsAwaited(f *Facts) string {
+	var kinds []string
+	for _, kind := range f.Awaited {
+		kinds = append(kinds, kind.GroupKind().String())
+	}
 	return "Nothing is decided until all objects of these kinds were read, which the API server has not allowed so far: " +
-		strings.Join(slices.Sorted(slices.Values(f.Awaited)), ", ")
+		strings.Join(slices.Sorted(slices.Values(kinds)), ", ")
 }
 
 // Phase is what a check is doing, and why, in medik8s' words. Remediating is how many nodes it remediates; below zero if it does not.

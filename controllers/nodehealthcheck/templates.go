@@ -57,7 +57,7 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 			t.Unread = true
 			why = disabledBefore(state.check)
 		case err != nil:
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 		}
 		state.disable(why)
 	}
@@ -92,7 +92,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 		if err := r.await(ctx, state, kind); err != nil {
 			state.unreadable[kind.GroupKind()] = true
 			if !errors.Is(err, explain.ErrUnread) {
-				state.trouble = append(state.trouble, err)
+				state.facts.Trouble = append(state.facts.Trouble, err)
 				state.retry()
 			}
 		}
