@@ -105,7 +105,8 @@ func (d *decider) comesFirst(i, j int) int {
 
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
-	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
+	requests := [][]int{d.End, d.Flag, d.Delay, d.Resume, d.Stop, d.Adopt, d.GiveUp}
+	return slices.ContainsFunc(requests, func(places []int) bool { return len(places) > 0 }) ||
 		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
 }
 

@@ -184,6 +184,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		"one that is ready while a fourth joins": {
 			"yyy", machine("m3", "", time.Time{}, false), "without it 2 of 4 control-plane nodes are healthy, and 3 are needed",
 		},
+		"one that is ready when the third has a node": {"yyy", machine("m2", "", time.Time{}, false), ""},
 		"while it is not known": {
 			"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out",
 		},

@@ -27,7 +27,7 @@ func (d *decider) escalationOf(n *Node, requests []escalation.Request) escalatio
 	switch step := d.suitable(n, answer.Step); {
 	case answer.Do != escalation.Start, step == answer.Step, step == len(d.steps) && answer.Step == 0:
 	case step == len(d.steps):
-		answer.Do, answer.Step, answer.Reason = escalation.Exhausted, step-1, noneFits
+		answer.Do, answer.Reason = escalation.Exhausted, noneFits
 	default:
 		answer.Step, answer.Reason = step, passedOver
 	}

@@ -367,7 +367,7 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 }
 
 func (c *Case) waits() bool {
-	return len(c.f.Templates) > 0 && (c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp)
+	return c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp
 }
 
 // stillDeleted is a request of the last time that is waited for, which is still being deleted; nil if there is none.
