@@ -22,6 +22,19 @@ func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
 	}
 }
 
+// What is done about a node is carried out only if the node is in the order.
+func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
+	one := []int{0}
+	for name, d := range map[string]Decision{
+		"end": {End: one}, "flag": {Flag: one}, "delay": {Delay: one}, "resume": {Resume: one}, "stop": {Stop: one}, "adopt": {Adopt: one},
+		"give up": {GiveUp: one}, "lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": {},
+	} {
+		if d.Start = -1; d.acts() == (name == "nothing") {
+			t.Errorf("%s: acts %t", name, d.acts())
+		}
+	}
+}
+
 func TestTheFirstReasonThatDisablesACheckIsKept(t *testing.T) {
 	p := Decide(of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"Other", "x"} }, limit("many")))
 	if p.Disabled.Reason != "Other" {
