@@ -27,6 +27,9 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		Lease                                         LeaseAction
 		Start                                         int
 	}
+	remembers := func(known RequestMemory) func(*Facts) {
+		return func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": known} }
+	}
 	old, counted := asked(startedBefore(49*time.Hour)), done{Flag: one, Lease: TakeLease, Start: -1}
 	for name, tc := range map[string]struct {
 		given Facts
@@ -54,7 +57,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"it does not if the node was never healthy meanwhile":      {of(lost(asked(succeeded(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
 		"C64, W31: the request of a node that is gone ends":        {of(gone(asked())), done{End: one, Start: -1}},
 		"its remediator is notified to stop, if it keeps it":       {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
-		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": {Unpatchable: true}} }), done{Start: -1}},
+		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(remembers(RequestMemory{Unpatchable: true})), done{Start: -1}},
 		"one that a remediator keeps waits for the node":           {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},
 		"one whose Machine is there, too":                          {of(gone(asked(machineThere))), done{Lease: TakeLease, Start: -1}},
 		"a step that failed is given up":                           {of(lost(asked(failed))).with(steps(reboot(0), reboot(0))), done{GiveUp: one, Start: 1, Lease: TakeLease}},
@@ -67,7 +70,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"two days are not too old":                                                        {of(lost(asked(startedBefore(tooOld)), ours)), done{Start: -1}},
 		"what is older is, of a healthy node too":                                         {of(healthy(asked(startedBefore(tooOld+1)), ours)), done{End: one, Flag: one, Start: -1}},
 		"also if it cannot be deleted":                                                    {of(healthy(asked(startedBefore(tooOld+1), deleting(0)), ours)), done{Flag: one, Start: -1}},
-		"it is not counted again after a write that failed":                               {of(lost(asked(startedBefore(tooOld+1)), ours)).with(func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": {Flagged: true}} }), done{Start: -1}},
+		"it is not counted again after a write that failed":                               {of(lost(asked(startedBefore(tooOld+1)), ours)).with(remembers(RequestMemory{Flagged: true})), done{Start: -1}},
 		"the delay ends when it is over":                                                  {of(healthy(asked(marked), ours)).with(healthyDelay(time.Minute)), done{End: one, Start: -1}},
 		"and not a moment before":                                                         {of(healthy(asked(marked), ours)).with(healthyDelay(time.Minute + 1)), done{Delayed: true, Start: -1}},
 		"each request has its own":                                                        {of(healthy(asked(marked), asked(), ours)).with(delayed), done{Delay: []int{1}, Delayed: true, Start: -1}},

@@ -16,7 +16,8 @@ func (d *decider) recall() {
 	next.Known, next.Decided = true, d.f.Now
 	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
 	for i := range d.f.Nodes {
-		n, states := &d.f.Nodes[i], []RequestState(nil)
+		n := &d.f.Nodes[i]
+		states := make([]RequestState, 0, len(n.Requests))
 		for j := range n.Requests {
 			r := &n.Requests[j]
 			known := last.Requests[r.ID()]
@@ -153,7 +154,7 @@ func (d *decider) takenAway(n *Node) bool {
 			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
 		})
 	}
-	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
+	return n.remembered()
 }
 
 // GoneSince is since when n, which is not there, is known to be gone.

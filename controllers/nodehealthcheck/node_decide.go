@@ -91,6 +91,11 @@ func (n *Node) delayed() bool {
 	return n.Listed != nil && n.Listed.HealthyDelayed != nil && *n.Listed.HealthyDelayed
 }
 
+// remembered reports whether the status of the check says more of the node than that it is unhealthy.
+func (n *Node) remembered() bool {
+	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
+}
+
 // The two configs of OpenShift differ while its machine-config operator updates the node.
 const (
 	OpenShiftDesiredConfig = "machineconfiguration.openshift.io/desiredConfig"

@@ -131,7 +131,7 @@ func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) err
 	for _, n := range state.nodes {
 		lease := state.leases[leaseName(n.Name)]
 		unfinished := n.Selected || n.Remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
-		if !unfinished && (n.Listed == nil || n.Listed.ConditionsHealthyTimestamp == nil && len(n.Listed.Remediations) == 0) {
+		if !unfinished && !n.remembered() {
 			continue
 		}
 		if !n.Selected {

@@ -22,9 +22,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// nodeAway is for how long a node that is gone is waited for, as the docs promise.
-const nodeAwayFor = 10 * time.Minute
-
 // clinging is a check with two steps, and a node whose first remediation has begun: its remediator has a finalizer on its request.
 func clinging(t *testing.T) *fixture {
 	t.Helper()

@@ -330,7 +330,8 @@ func TestTheRightsThatAreShipped(t *testing.T) {
 func TestTheRoleThatRemediatorsAddTo(t *testing.T) {
 	t.Run("seed 0.25, seed 2.1, C84: has the rules of all roles with the label of remediators, and none of its own", func(t *testing.T) {
 		r, labels := role(t, "ext-remediation.yaml"), map[string]string{"rbac.ext-remediation/aggregate-to-ext-remediation": "true"}
-		if diff := cmp.Diff([]metav1.LabelSelector{{MatchLabels: labels}}, r.AggregationRule.ClusterRoleSelectors); diff != "" || len(r.Rules) > 0 {
+		diff := cmp.Diff([]metav1.LabelSelector{{MatchLabels: labels}}, r.AggregationRule.ClusterRoleSelectors)
+		if diff != "" || len(r.Rules) > 0 {
 			t.Errorf("rules %v, aggregation (-want +got):\n%s", r.Rules, diff)
 		}
 	})

@@ -256,7 +256,7 @@ func stormConditions(f *Facts, p *Plan) []metav1.Condition {
 
 // KindsAwaited says what a check waits for before anything is decided.
 func KindsAwaited(f *Facts) string {
-	var kinds []string
+	kinds := make([]string, 0, len(f.Awaited))
 	for _, kind := range f.Awaited {
 		kinds = append(kinds, kind.GroupKind().String())
 	}

@@ -196,14 +196,6 @@ func (k *fixture) answer(obj *unstructured.Unstructured, condition, status strin
 	k.update(obj)
 }
 
-// pauses sets the pause requests of the check.
-func (k *fixture) pauses(requests ...string) {
-	k.t.Helper()
-	c := k.check("nhc")
-	c.Spec.PauseRequests = requests
-	k.update(c)
-}
-
 // makes creates obj, or replaces the one of its name.
 func (k *fixture) makes(obj *unstructured.Unstructured) {
 	k.t.Helper()
