@@ -97,7 +97,7 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 		}
 	}
 	start := func(ctx context.Context) error {
-		if template := p.o.nodeHealthChecks.DefaultTemplate; template.IsSet() && !p.o.teardown.Enabled {
+		if template := p.o.nodeHealthChecks.DefaultTemplate; template != nil && !p.o.teardown.Enabled {
 			if err := nodehealthcheck.CreateDefault(ctx, writer, p.GetAPIReader(), template); err != nil {
 				return err
 			}

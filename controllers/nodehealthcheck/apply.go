@@ -33,6 +33,7 @@ type outcome struct {
 	*Decision
 	plan *Plan
 	n    *Node
+	i    int // its place
 	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
 	tried, asked bool
 	made         *unstructured.Unstructured
@@ -52,7 +53,7 @@ type outcome struct {
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, len(state.facts.Nodes))
 	for i := range outcomes {
-		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i]}
+		outcomes[i] = outcome{Decision: &plan.Decisions[i], plan: plan, n: &state.facts.Nodes[i], i: i}
 	}
 	var work errgroup.Group
 	work.SetLimit(writers)
@@ -69,7 +70,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan) 
 // carryOutOne carries out the decision about one node. Of the control plane one node at a time gets its first request, by whatever check.
 func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcome) {
 	r.mark(ctx, state, o)
-	if !o.Starts() || !o.first() || !o.n.ControlPlane() {
+	if !o.Starts() || o.begun(o.n) || !o.n.ControlPlane() {
 		r.step(ctx, state, o)
 		return
 	}
@@ -86,7 +87,7 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 // step takes the node, tells the former remediator to stop, and requests the next step, in this order. After a crash the next reconcile
 // goes on.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
-	first := o.first()
+	first := !o.begun(o.n)
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {
 		return
 	}
@@ -114,11 +115,6 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	if o.refused != nil && taken != nil && first && !begin.Lost(o.refused) { // no remediator is at work: others may be
 		o.try(r.giveBack(ctx, taken))
 	}
-}
-
-// first reports whether nothing is done about the node yet.
-func (o *outcome) first() bool {
-	return len(o.n.Unseen) == 0 && !slices.ContainsFunc(o.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 func (o *outcome) refuse(err error) {
@@ -243,13 +239,15 @@ func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
 	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
-	switch {
-	case remediationrequest.Missing(err):
-		doubt, err = o.Confirm(&state.facts, o.n, nil), nil
-	case err != nil:
+	if remediationrequest.Missing(err) {
+		node, err = nil, nil
+	}
+	if err != nil {
 		err = fmt.Errorf("read node %s: %w", o.n.Name, err)
-	default:
-		doubt = o.Confirm(&state.facts, o.n, node)
+	} else if node == nil || node.UID != o.n.Object.UID || node.ResourceVersion != o.n.Object.ResourceVersion {
+		if live := state.facts.again(o.i, node); !live.Starts() {
+			doubt = fmt.Sprintf("%s of node %s", live.Blockers[0].Reason, o.n.Name)
+		}
 	}
 	if err == nil && doubt == "" && o.n.ControlPlane() {
 		doubt, err = r.confirmTurn(ctx, state)
@@ -287,18 +285,11 @@ func (r *Reconciler) observeLeases(ctx context.Context, state *observed) error {
 	state.leases = make(map[string]*coordinationv1.Lease, len(leases))
 	for i := range leases {
 		state.leases[leases[i].Name] = &leases[i]
-	}
-	return nil
-}
-
-func (state *observed) leased() []string {
-	var held []string
-	for name, lease := range state.leases {
-		if node, found := strings.CutPrefix(name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, lease).Own {
-			held = append(held, node)
+		if name, found := strings.CutPrefix(leases[i].Name, nhcv1.LeasePrefix); found && state.facts.leaseOn(nil, &leases[i]).Own {
+			state.node(name)
 		}
 	}
-	return held
+	return nil
 }
 
 // take takes or renews the lease on a node, and returns it. The API server refuses it if somebody else was faster.

@@ -88,6 +88,10 @@ func (unreadable) Get(context.Context, client.ObjectKey, client.Object, ...clien
 	return errors.New("i/o timeout")
 }
 
+func (unreadable) List(context.Context, client.ObjectList, ...client.ListOption) error {
+	return errors.New("i/o timeout")
+}
+
 // silent answers for no host; since is when it was asked.
 type silent struct{ since time.Time }
 

@@ -146,7 +146,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	r.memory.begin(now)
 	state, err := r.observe(ctx, check, now)
 	switch {
-	case errors.Is(err, consistency.ErrStale), err == nil && len(state.pending) > 0:
+	case errors.Is(err, consistency.ErrStale), err == nil && len(state.facts.Awaited) > 0:
 		return r.wait(ctx, state, err)
 	case err != nil:
 		r.memory.of(name).miss()
@@ -194,7 +194,7 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	if stale == nil || waited > missed {
 		last.miss()
 	}
-	unwatched := r.watch(ctx, state.pending)
+	unwatched := r.watch(ctx, state.facts.Awaited)
 	if waited > slowRead {
 		next := state.check.DeepCopy()
 		next.Status.Conditions = Conditions(&state.facts, &Plan{})
@@ -227,8 +227,8 @@ type applied struct {
 // apply carries out what is decided about all nodes, and writes the status of the check.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
 	done := applied{outcomes: r.carryOut(ctx, state, plan)}
-	for _, orphans := range state.requests.orphaned {
-		for _, obj := range orphans {
+	for _, n := range state.nodes {
+		for _, obj := range n.Orphaned {
 			if obj.GetDeletionTimestamp() != nil {
 				continue
 			}
@@ -264,7 +264,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 
 // next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
-	errs, retry := slices.Concat(state.trouble, done.trouble), apierrors.IsConflict(done.err)
+	errs, retry := slices.Concat(state.facts.Trouble, done.trouble), apierrors.IsConflict(done.err)
 	if done.err != nil && !retry {
 		errs = append(errs, done.err)
 	}
@@ -376,11 +376,12 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	memory := plan.Memory
 	for k := range outcomes {
 		o := &outcomes[k]
-		for _, j := range o.flagged {
-			memory.Flagged[o.n.Requests[j].ID()] = true
-		}
-		for _, j := range o.unpatchable {
-			memory.Unpatchable[o.n.Requests[j].ID()] = true
+		for j := range o.n.Requests {
+			id := o.n.Requests[j].ID()
+			known := memory.Requests[id]
+			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
+			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
+			memory.Requests[id] = known
 		}
 		if o.refused != nil {
 			unanswered := begin.Lost(o.refused) || errors.Is(o.refused, begin.ErrUnasked)

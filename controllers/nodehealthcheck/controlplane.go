@@ -28,8 +28,8 @@ import (
 )
 
 func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
-	may := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
-	if len(state.pending) > 0 || !slices.ContainsFunc(state.facts.Nodes, may) {
+	mayBegin := func(n Node) bool { return n.ControlPlane() && state.facts.Concerns(&n) && n.mayBegin() }
+	if len(state.facts.Awaited) > 0 || !slices.ContainsFunc(state.facts.Nodes, mayBegin) {
 		return
 	}
 	c := &ControlPlane{}
@@ -49,12 +49,12 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 	}
 	if err != nil {
 		c.Unread = err.Error()
-		state.trouble = append(state.trouble, fmt.Errorf("read the control plane: %w", err))
+		state.facts.Trouble = append(state.facts.Trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
 	r.observeServers(ctx, state)
-	if c.Etcd, err = r.openshift().Etcd(ctx); err != nil {
-		state.trouble = append(state.trouble, err)
+	if c.Etcd, err = r.observeEtcd(ctx); err != nil {
+		state.facts.Trouble = append(state.facts.Trouble, err)
 	}
 }
 
@@ -93,7 +93,7 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	}
 	for _, kind := range slices.Concat(r.Kinds.Unread(), r.Kinds.InUse()) { // also those that were found since the requests were read
 		if isRequest(kind) {
-			state.awaits(kind, state.requests.read[kind.GroupKind()])
+			state.awaits(kind, state.read[kind.GroupKind()])
 		}
 	}
 	return namespaces, nil
@@ -154,7 +154,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 		}
 		c.Requests = append(c.Requests, *request)
 	}
-	for _, obj := range state.requests.other {
+	for _, obj := range state.others {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
 	}
 	for i := range state.facts.Nodes {
@@ -213,7 +213,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 		}
 		for i := range list.Items {
 			request := &list.Items[i]
-			seen := state.requests.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			seen := state.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
 			if seen == nil || seen.GetUID() != request.UID {
 				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
@@ -252,7 +252,7 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 		}
 		n.Machine = &Machine{}
 		if err := r.observeMachine(ctx, n.Object, n.Machine, state.facts.Now); err != nil {
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 			n.Machine.Unread = true
 		}
 		state.describeNames(n)
@@ -266,7 +266,7 @@ func (state *observed) describeNames(n *Node) {
 		if t.Object == nil {
 			continue
 		}
-		same := state.requests.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+		same := state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
 		if same != nil {
 			n.Named[j] = Named{Object: same, Own: state.made(same)}
 		}
@@ -278,7 +278,7 @@ func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node
 	for j := range n.Requests {
 		there, err := r.ownerThere(ctx, n.Requests[j].Object)
 		if err != nil {
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 		}
 		n.Requests[j].MachineThere = there || err != nil // not known is no reason to end it
 	}

@@ -105,7 +105,8 @@ func (d *decider) comesFirst(i, j int) int {
 
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
-	return len(d.End)+len(d.Flag)+len(d.Delay)+len(d.Resume)+len(d.Stop)+len(d.Adopt)+len(d.GiveUp) > 0 ||
+	requests := [][]int{d.End, d.Flag, d.Delay, d.Resume, d.Stop, d.Adopt, d.GiveUp}
+	return slices.ContainsFunc(requests, func(places []int) bool { return len(places) > 0 }) ||
 		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
 }
 
@@ -237,30 +238,21 @@ func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
 	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
 }
 
-// Confirm is why the remediation must not start, as the API server has the node now (nil if it is gone); empty if nothing has changed.
-func (d *Decision) Confirm(f *Facts, n *Node, live *corev1.Node) (doubt string) {
-	if live == nil {
-		return "the node is gone"
+// again decides once more about the node at place i, as the API server has it now: nil if it is gone.
+func (f *Facts) again(i int, live *corev1.Node) Decision {
+	facts, n := *f, &f.Nodes[i]
+	if facts.Nodes = slices.Clone(f.Nodes); live != nil && string(live.UID) != n.ID() {
+		live = nil // it is another one
 	}
-	now := &Node{Name: n.Name, Object: live}
-	state, same := d.Verdict.State, func(a, b health.Signal) bool {
+	facts.Nodes[i].Object = live
+	same := func(a, b health.Signal) bool {
 		return a.Type == b.Type && a.Status == b.Status && a.Since.Equal(b.Since)
 	}
-	signals, reported := f.Signals(n)
-	liveSignals, reportedNow := f.Signals(now)
-	if reported != reportedNow || !slices.EqualFunc(signals, liveSignals, same) { // the cache is behind: they count from now
-		state = f.judged(now, f.sees(now, health.Seen{Object: now.ID(), At: f.Now}, false).Signals).State
+	before, reported := f.Signals(n)
+	if now, stillReported := f.Signals(&facts.Nodes[i]); stillReported != reported || !slices.EqualFunc(before, now, same) {
+		facts.Turned = n.ID()
 	}
-	excluded, _ := now.Excluded()
-	switch {
-	case now.ID() != n.ID():
-		return "the node is another one"
-	case state != health.Unhealthy:
-		return "the node is " + state.String()
-	case excluded:
-		return "the node is excluded"
-	}
-	return ""
+	return Decide(facts).Decisions[i]
 }
 
 // unseenFor is how late a reconcile may be without a node having been healthy unseen.
@@ -280,15 +272,17 @@ func (d *decider) judge() {
 		if !n.Exists() {
 			continue
 		}
-		last := f.Memory.Seen[n.ID()]
-		if !slices.Equal(f.Memory.Rules, f.Policy.Rules) {
+		last, streaks := f.Memory.Seen[n.ID()], f.Memory.Streaks[n.ID()]
+		switch {
+		case f.Turned == n.ID():
+			last, streaks = health.Seen{Object: n.ID(), At: f.Now}, nil
+		case !slices.Equal(f.Memory.Rules, f.Policy.Rules):
 			last.At = time.Time{}
 		}
 		seen := f.sees(n, last, blind)
 		next.Seen[n.ID()] = seen
 		if !n.Remediated() {
-			var streaks Streaks
-			if streaks, seen.Signals = f.Memory.Streaks[n.ID()].After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
+			if streaks, seen.Signals = streaks.After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				next.Streaks[n.ID()] = streaks
 			}
 		}

@@ -29,7 +29,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 	}
 	statusLists := inStatus
 	remembered := func(counted time.Duration) func(*Facts) {
-		return func(f *Facts) { f.Memory.Started = map[string]time.Time{"r": epoch.Add(-counted)} }
+		return func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": {Started: epoch.Add(-counted)}} }
 	}
 	renewed := func(ago time.Duration) func(*Node) { return leased(leaseFor(us, 6*minute, time.Hour, ago)) }
 	const late = 2*minute + 35*time.Second // half of five minutes, and what a reconcile may take
@@ -56,7 +56,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 		"nor by one without a time":                                                     {of(lost(asked(ten), leased(&Lease{Own: true, Lease: &coordinationv1.Lease{}}))).with(outage(5*minute, 3*minute)), 8 * minute},
 		"what is left of the last failure has the time it had when it was deleted":      {of(lost(asked(ten, deleting(6*minute)))).with(before), 4 * minute},
 		"also if the status lists it as of before the node recovered": {
-			of(lost(asked(ten, deleting(6*minute), statusLists(9*minute), func(r *Request) { r.ListedHealthy = true }))).with(before), 4 * minute,
+			of(lost(asked(ten, deleting(6*minute), statusLists(9*minute)), listedDelayed(epoch))).with(before), 4 * minute,
 		},
 		"and no outage is given back to it":                                       {of(lost(asked(ten, deleting(6*minute)))).with(before, outage(5*minute, 3*minute)), 4 * minute},
 		"all of its time if its deletion seems to be older":                       {of(lost(asked(ten, deleting(11*minute)))).with(before), 0},
@@ -79,19 +79,17 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 // The next decision knows of what there is still, and of nothing else.
 func TestWhatIsRemembered(t *testing.T) {
 	f := of(lost(asked()), lost()).with(func(f *Facts) {
-		yes := map[string]bool{"r": true, "gone": true}
+		known := RequestMemory{Started: epoch, Flagged: true, Unpatchable: true}
 		f.Memory = Memory{
-			Flagged: yes, Unpatchable: yes,
+			Requests: map[string]RequestMemory{"r": known, "gone": known},
 			Refusals: map[string]Refusal{"a": {Last: epoch.Add(-refusedFor)}, "b": {Last: epoch.Add(1 - refusedFor)}, "gone": {Last: epoch}},
-			Started:  map[string]time.Time{"r": epoch, "gone": epoch},
 			Streaks:  map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
 		}
 	})
-	yes := map[string]bool{"r": true}
 	want := Memory{
-		Known: true, Judged: epoch, Decided: epoch, Flagged: yes, Unpatchable: yes,
-		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}}, Started: map[string]time.Time{"r": epoch},
-		Succeeded: map[string]bool{}, Recoveries: map[string]Recovery{},
+		Known: true, Judged: epoch, Decided: epoch, Recoveries: map[string]Recovery{},
+		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true, Unpatchable: true}},
+		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}},
 	}
 	got := Decide(f).Memory
 	if _, kept := got.Seen["gone"]; kept || len(got.Seen) != 2 {

@@ -162,13 +162,8 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		of    ControlPlane
 		want  string // what blocks m0
 	}{
-		"the only one may be": {"n", ControlPlane{}, ""},
-		"so may one of two":   {"ny", ControlPlane{}, ""},
-		"one of two while the other one is being remediated":     {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)"},
-		"one of three that is down":                              {"nyy", ControlPlane{}, ""},
-		"one of three that is down, as another one is":           {"nny", ControlPlane{}, ""},
-		"one that is ready, and bad in another way, with all up": {"yyy", ControlPlane{}, ""},
-		"one that is ready while another one is down":            {"yny", ControlPlane{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
+		"one of two while the other one is being remediated": {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)"},
+		"one that is ready while another one is down":        {"yny", ControlPlane{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
 		"W3: one of five while another one is being remediated": {
 			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
 		},
@@ -207,35 +202,6 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			}
 			if got != tc.want {
 				t.Errorf("got %q, want %q", got, tc.want)
-			}
-		})
-	}
-}
-
-func TestWhetherEtcdCanDoWithoutANode(t *testing.T) {
-	guards := func(nodes ...string) map[string]string {
-		all := map[string]string{}
-		for _, n := range nodes {
-			all[n] = "guard-" + n
-		}
-		return all
-	}
-	for name, tc := range map[string]struct {
-		etcd Etcd
-		can  bool
-	}{
-		"there is none of OpenShift's":                         {Etcd{}, true},
-		"C66: its budget allows a disruption":                  {Etcd{There: true, Budgets: 1, Allows: true}, true},
-		"C66: the guard on the node is the one that is lost":   {Etcd{There: true, Budgets: 1}, true},
-		"there is no guard on the node":                        {Etcd{There: true, Budgets: 1, Guards: guards("other")}, true},
-		"another guard is lost, and that on the node is not":   {Etcd{There: true, Budgets: 1, Guards: guards("n")}, false},
-		"C66: it has no budget":                                {Etcd{There: true}, false},
-		"it has two budgets, and it is not known which counts": {Etcd{There: true, Budgets: 2}, false},
-		"it could not be asked":                                {Etcd{There: true, Unread: true}, false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if b := tc.etcd.against("n"); (b == "") != tc.can {
-				t.Errorf("against() = %q, want that it can do without: %t", b, tc.can)
 			}
 		})
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 )
 
@@ -27,6 +26,9 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		Delayed, Unconfirm                            bool
 		Lease                                         LeaseAction
 		Start                                         int
+	}
+	remembers := func(known RequestMemory) func(*Facts) {
+		return func(f *Facts) { f.Memory.Requests = map[string]RequestMemory{"r": known} }
 	}
 	old, counted := asked(startedBefore(49*time.Hour)), done{Flag: one, Lease: TakeLease, Start: -1}
 	for name, tc := range map[string]struct {
@@ -55,7 +57,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"it does not if the node was never healthy meanwhile":      {of(lost(asked(succeeded(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
 		"C64, W31: the request of a node that is gone ends":        {of(gone(asked())), done{End: one, Start: -1}},
 		"its remediator is notified to stop, if it keeps it":       {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
-		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(func(f *Facts) { f.Memory.Unpatchable = map[string]bool{"r": true} }), done{Start: -1}},
+		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(remembers(RequestMemory{Unpatchable: true})), done{Start: -1}},
 		"one that a remediator keeps waits for the node":           {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},
 		"one whose Machine is there, too":                          {of(gone(asked(machineThere))), done{Lease: TakeLease, Start: -1}},
 		"a step that failed is given up":                           {of(lost(asked(failed))).with(steps(reboot(0), reboot(0))), done{GiveUp: one, Start: 1, Lease: TakeLease}},
@@ -68,7 +70,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"two days are not too old":                                                        {of(lost(asked(startedBefore(tooOld)), ours)), done{Start: -1}},
 		"what is older is, of a healthy node too":                                         {of(healthy(asked(startedBefore(tooOld+1)), ours)), done{End: one, Flag: one, Start: -1}},
 		"also if it cannot be deleted":                                                    {of(healthy(asked(startedBefore(tooOld+1), deleting(0)), ours)), done{Flag: one, Start: -1}},
-		"it is not counted again after a write that failed":                               {of(lost(asked(startedBefore(tooOld+1)), ours)).with(func(f *Facts) { f.Memory.Flagged = map[string]bool{"r": true} }), done{Start: -1}},
+		"it is not counted again after a write that failed":                               {of(lost(asked(startedBefore(tooOld+1)), ours)).with(remembers(RequestMemory{Flagged: true})), done{Start: -1}},
 		"the delay ends when it is over":                                                  {of(healthy(asked(marked), ours)).with(healthyDelay(time.Minute)), done{End: one, Start: -1}},
 		"and not a moment before":                                                         {of(healthy(asked(marked), ours)).with(healthyDelay(time.Minute + 1)), done{Delayed: true, Start: -1}},
 		"each request has its own":                                                        {of(healthy(asked(marked), asked(), ours)).with(delayed), done{Delay: []int{1}, Delayed: true, Start: -1}},
@@ -103,25 +105,6 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 	}
 }
 
-func TestAStormThatCoolsSaysSo(t *testing.T) {
-	for turn, want := range map[budget.StormTurn]string{
-		budget.StormCooling:   "Storm cooldown delay started - waiting before resuming normal remediation",
-		budget.StormUnchanged: "Cooldown cleared - storm threshold triggered",
-	} {
-		var p Plan
-		p.Storm.CoolingSince, p.Storm.Turn = epoch, turn
-		var got string
-		for _, c := range Conditions(new(of()), &p) {
-			if c.Type == nhcv1.StormCooldownActiveCondition {
-				got = c.Message
-			}
-		}
-		if got != want {
-			t.Errorf("turn %d: it says %q, want %q", turn, got, want)
-		}
-	}
-}
-
 // ladder are templates named A, B and so on, with a timeout of five minutes each.
 func ladderOf(names ...string) *Facts {
 	f := of()
@@ -133,57 +116,34 @@ func ladderOf(names ...string) *Facts {
 	return &f
 }
 
+// The texts themselves are a table beside the code.
 func TestTheAnswerOfAnEscalation(t *testing.T) {
 	two, single := ladderOf("A", "B"), ladderOf("A")
 	single.Check.Spec.RemediationTemplate = &corev1.ObjectReference{}
 	expires := time.Date(2026, 1, 1, 12, 4, 0, 0, time.UTC)
 	const a, b = "A from template x/t", "B from template x/t"
-	cases := map[string]struct {
+	for name, tc := range map[string]struct {
 		facts  *Facts
-		answer Answer
+		answer escalation.Decision
 		want   string
 	}{
-		"not asked":         {two, Answer{}, ""},
-		"the first":         {two, answerOf(escalation.Decision{Do: escalation.Start, Reason: escalation.FirstStep}), a + " is the first step"},
-		"none":              {ladderOf(), answerOf(escalation.Decision{Do: escalation.Exhausted, Reason: escalation.NoTemplateLeft}), "The check names no template"},
-		"at work":           {two, answerOf(escalation.Decision{Reason: escalation.InProgress, Expires: expires}), a + " is waited for until 2026-01-01T12:04:00Z"},
-		"at work, no end":   {two, answerOf(escalation.Decision{Reason: escalation.InProgress}), a + " is waited for"},
-		"succeeded":         {two, answerOf(escalation.Decision{Reason: escalation.AwaitingNode, Expires: expires}), a + " says that it has succeeded, the node is waited for until 2026-01-01T12:04:00Z"},
-		"too late":          {two, answerOf(escalation.Decision{Do: escalation.GiveUp, Reason: escalation.TimedOut}), a + " did not bring the node back within 5m0s"},
-		"failed":            {two, answerOf(escalation.Decision{Do: escalation.GiveUp, Reason: escalation.Failed}), a + " says that it has failed"},
-		"stopped":           {two, answerOf(escalation.Decision{Do: escalation.GiveUp, Reason: escalation.Stopped}), a + " stopped 30s ago or longer and does not say whether it succeeded"},
-		"not notified":      {two, answerOf(escalation.Decision{Do: escalation.GiveUp, Reason: escalation.NotNotified}), a + " was given up, and does not know of it"},
-		"the next":          {two, answerOf(escalation.Decision{Do: escalation.Start, Step: 1, Reason: escalation.NextStep}), a + " was given up, " + b + " is next"},
-		"none left":         {two, answerOf(escalation.Decision{Do: escalation.Exhausted, Step: 1, Reason: escalation.NoTemplateLeft}), b + " was given up, and no template is left to try"},
-		"being deleted":     {two, answerOf(escalation.Decision{Reason: escalation.AwaitingDeletion}), "The request of " + a + " is being deleted, it is made again when it is gone"},
-		"deleted":           {two, answerOf(escalation.Decision{Do: escalation.Start, Reason: escalation.Vanished}), "The request of " + a + " was deleted, it is made again"},
-		"alone":             {single, answerOf(escalation.Decision{Reason: escalation.InProgress}), a + " is waited for, without end"},
-		"alone, succeeded":  {single, answerOf(escalation.Decision{Reason: escalation.AwaitingNode}), a + " says that it has succeeded, the node is waited for"},
-		"alone and failed":  {single, answerOf(escalation.Decision{Reason: escalation.Failed}), a + " says that it has failed, and the check names no other template"},
-		"alone and stopped": {single, answerOf(escalation.Decision{Reason: escalation.Stopped}), a + " has stopped, and the check names no other template"},
-		"alone and told to stop, as by weakness 13": {
-			single, answerOf(escalation.Decision{Reason: escalation.ToldToStop}),
-			a + " was notified to stop, though not by this check; delete its request to have it tried again",
+		"not asked":        {two, escalation.Decision{}, ""},
+		"none":             {ladderOf(), escalation.Decision{Do: escalation.Exhausted, Reason: escalation.NoTemplateLeft}, "The check names no template"},
+		"at work":          {two, escalation.Decision{Reason: escalation.InProgress, Expires: expires}, a + " is waited for until 2026-01-01T12:04:00Z"},
+		"at work, no end":  {two, escalation.Decision{Reason: escalation.InProgress}, a + " is waited for"},
+		"too late":         {two, escalation.Decision{Do: escalation.GiveUp, Reason: escalation.TimedOut}, a + " did not bring the node back within 5m0s"},
+		"the next":         {two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: escalation.NextStep}, a + " was given up, " + b + " is next"},
+		"alone":            {single, escalation.Decision{Reason: escalation.InProgress}, a + " is waited for, without end"},
+		"alone, succeeded": {single, escalation.Decision{Reason: escalation.AwaitingNode}, a + " says that it has succeeded, the node is waited for"},
+		"one is passed over": {
+			two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: passedOver}, a + " cannot be about the node, " + b + " is next",
 		},
-		"a step that cannot be about the node": {
-			two, Answer{Decision: escalation.Decision{Do: escalation.Start, Step: 1, Reason: escalation.FirstStep}, PassedOver: true},
-			a + " cannot be about the node, " + b + " is next",
-		},
-		"none that is left can": {
-			two, Answer{Decision: escalation.Decision{Do: escalation.Exhausted, Step: 1, Reason: escalation.NoTemplateLeft}, PassedOver: true, From: 1},
-			a + " was given up, and none of the templates that are left can be about the node",
-		},
-	}
-	for name, tc := range cases {
-		t.Run(name, func(t *testing.T) {
-			if got := answerText(tc.facts, tc.answer); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
-		})
+	} {
+		if got := EscalationText(tc.facts, tc.answer); got != tc.want {
+			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		}
 	}
 }
-
-func answerOf(d escalation.Decision) Answer { return Answer{Decision: d} }
 
 func TestLeaseStep(t *testing.T) {
 	classic, step := Term{Length: defaultTerm}, Term{Length: 5 * time.Minute, Overdue: 15 * time.Minute}

@@ -82,10 +82,16 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"the name, if another template has it":       {of(lost(named(true, "other"))), []Reason{"RequestOfOtherTemplate"}},
 		"a template of Machines without one":         {of(lost()).with(steps(hostTemplate())), []Reason{TemplateOfMachines}},
 		"a template elsewhere than its Machine":      {of(lost(machine())).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},
-		"none where its Machine is":                  {of(lost(machine(in("metal")))).with(steps(hostTemplate())), nil},
-		"a check that is disabled, and says why":     {of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"X", "x"} }), []Reason{CheckDisabled}},
-		"a limit that cannot be read":                {of(lost()).with(limit("many")), []Reason{CheckDisabled, "TooManyUnhealthy"}},
-		"a template that could not be read":          {of(lost()).with(func(f *Facts) { f.Templates[0].Object = nil }), []Reason{"TemplateUnreadable"}},
+		"none while a step is left that can be": {
+			of(lost(since(time.Minute))).with(steps(hostTemplate(), reboot(0))), []Reason{"WithinTimeout"},
+		},
+		"nor if none can, before it is due": {
+			of(lost(since(time.Minute))).with(steps(hostTemplate(), hostTemplate())), []Reason{"WithinTimeout", TemplateOfMachines},
+		},
+		"none where its Machine is":              {of(lost(machine(in("metal")))).with(steps(hostTemplate())), nil},
+		"a check that is disabled, and says why": {of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"X", "x"} }), []Reason{CheckDisabled}},
+		"a limit that cannot be read":            {of(lost()).with(limit("many")), []Reason{CheckDisabled, "TooManyUnhealthy"}},
+		"a template that could not be read":      {of(lost()).with(func(f *Facts) { f.Templates[0].Object = nil }), []Reason{"TemplateUnreadable"}},
 		"one that the reader may not read": {
 			of(lost()).with(func(f *Facts) { f.Templates[0].Object, f.Templates[0].Unread = nil, true }), []Reason{"MissingPermission"},
 		},

@@ -12,7 +12,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -23,6 +22,19 @@ func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
 	}
 }
 
+// What is done about a node is carried out only if the node is in the order.
+func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
+	one := []int{0}
+	for name, d := range map[string]Decision{
+		"end": {End: one}, "flag": {Flag: one}, "delay": {Delay: one}, "resume": {Resume: one}, "stop": {Stop: one}, "adopt": {Adopt: one},
+		"give up": {GiveUp: one}, "lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": {},
+	} {
+		if d.Start = -1; d.acts() == (name == "nothing") {
+			t.Errorf("%s: acts %t", name, d.acts())
+		}
+	}
+}
+
 func TestTheFirstReasonThatDisablesACheckIsKept(t *testing.T) {
 	p := Decide(of(lost()).with(func(f *Facts) { f.Disabled = Disabled{"Other", "x"} }, limit("many")))
 	if p.Disabled.Reason != "Other" {
@@ -30,79 +42,6 @@ func TestTheFirstReasonThatDisablesACheckIsKept(t *testing.T) {
 	}
 }
 
-// Whatever is done about a node, it comes in the order of those about which something is done: what does not is not carried out.
-func TestANodeAboutWhichAnythingIsDoneIsInTheOrder(t *testing.T) {
-	ours := leased(leaseFor(us, 11*time.Minute, 0, 0))
-	pending := since(time.Minute)
-	old := startedBefore(tooOld + 1)
-	marked := delayedSince(0)
-	for name, tc := range map[string]struct {
-		given Facts
-		want  bool
-	}{
-		"nothing": {of(healthy()), false},
-		"nothing about a request that is waited for":     {of(lost(asked(), ours)), false},
-		"a request is counted as old":                    {of(lost(asked(old), ours, pending)), true},
-		"its delay begins":                               {of(healthy(asked(), ours)).with(healthyDelay(time.Minute)), true},
-		"it is counted and its delay begins":             {of(healthy(asked(old), ours)).with(healthyDelay(time.Minute)), true},
-		"its delay was in vain":                          {of(lost(asked(marked), ours, pending)), true},
-		"it ends":                                        {of(healthy(asked(), ours)), true},
-		"it ends and is counted":                         {of(healthy(asked(old), ours)), true},
-		"its remediator is notified to stop":             {of(gone(asked(kept, deleting(0)), ours)), true},
-		"it is left of the last failure":                 {of(lost(asked(deleting(0), kept), asked(on(1)), leased(leaseFor(us, 6*time.Minute, 0, 0)))).with(steps(reboot(0), reboot(0))), true},
-		"it has failed and no step follows":              {of(lost(asked(failed), ours)).with(steps(reboot(0))), true},
-		"the lease is taken":                             {of(lost(asked())), true},
-		"a confirmation is removed":                      {of(healthy(confirmed)), true},
-		"something blocks an unhealthy node":             {of(lost(excluded)), true},
-		"something will block a pending node":            {of(lost(excluded, pending)), false},
-		"a remediation starts":                           {of(lost()), true},
-		"a request of which nothing can be read is kept": {of(lost(unseen, ours)), false},
-	} {
-		if got := len(Decide(tc.given).Order) > 0; got != tc.want {
-			t.Errorf("%s: in the order: %t", name, got)
-		}
-	}
-}
-
-// What is reported first of what blocks a node, or everything.
-func TestWhatIsReportedFirst(t *testing.T) {
-	p := Decide(of(lost(excluded), lost()).with(pausedBy("me"), limit("0")))
-	if got := p.Blocker().Reason; got != Paused {
-		t.Errorf("of the check: %q", got)
-	}
-	if got := p.Decisions[0].Blocker().Reason; got != "NodeExcluded" {
-		t.Errorf("of the node: %q", got)
-	}
-	p = Decide(of(lost()))
-	if got, all := p.Decisions[0].Blocker().Reason, p.Blocker().Reason; got != "" || all != "" {
-		t.Errorf("of a node that nothing blocks: %q, of its check %q", got, all)
-	}
-}
-
-func TestWhichRequestsOfASingleRemediationAreRepeated(t *testing.T) {
-	pending, delayed := since(time.Minute), listedDelayed(time.Time{})
-	success := asked(succeeded(escalation.Yes))
-	for name, tc := range map[string]struct {
-		given Facts
-		want  int
-	}{
-		"that of a node that is pending again": {of(lost(success, pending, delayed)), 1},
-		"of one that is unhealthy again":       {of(lost(success, delayed)), 1},
-		"not one that has not succeeded":       {of(lost(asked(), delayed)), 0},
-		"nor of a node that never was healthy": {of(lost(success, statusLists(epoch))), 0},
-		"nor of one that is healthy":           {of(healthy(success, delayed)), 0},
-		"nor of one that is gone":              {of(gone(success, delayed)), 0},
-		"nor of a check with steps":            {of(lost(success, pending, delayed)).with(steps(reboot(0))), 0},
-		"nor a request that is being deleted":  {of(lost(asked(succeeded(escalation.Yes), deleting(0)), pending, delayed)), 0},
-	} {
-		d := &Decide(tc.given).Decisions[0]
-		if got := d.repeats(&tc.given, &tc.given.Nodes[0]); len(got) != tc.want {
-			t.Errorf("%s: %v", name, got)
-		}
-	}
-}
-
-// The API server has the last word before a remediation starts.
 func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	live := func(n Node) *corev1.Node {
 		if n.Object.UID == "" {
@@ -113,39 +52,26 @@ func TestWhatTheAPIServerMustConfirm(t *testing.T) {
 	other := of(lost(), lost()).Nodes[1]
 	for name, tc := range map[string]struct {
 		now  *corev1.Node
-		want string
+		want []Reason
 	}{
-		"the node is as it was":         {live(lost()), ""},
-		"the node is gone":              {nil, "the node is gone"},
-		"it is another one of its name": {live(other), "the node is another one"},
-		"it is healthy":                 {live(healthy()), "the node is healthy"},
-		"its time is not over":          {live(lost(since(time.Minute))), "the node is pending"},
-		"it has turned unseen":          {live(lost(since(2 * time.Hour))), "the node is pending"},
-		"its user has excluded it":      {live(lost(excluded)), "the node is excluded"},
+		"the node is as it was":         {live(lost()), nil},
+		"the node is gone":              {nil, []Reason{NodeGone}},
+		"it is another one of its name": {live(other), []Reason{NodeGone}},
+		"it is healthy":                 {live(healthy()), []Reason{NotUnhealthy}},
+		"its time is not over":          {live(lost(since(time.Minute))), []Reason{"WithinTimeout"}},
+		"it has turned unseen":          {live(lost(since(2 * time.Hour))), []Reason{"WithinTimeout"}},
+		"its user has excluded it":      {live(lost(excluded)), []Reason{"NodeExcluded"}},
+		"it is being deleted":           {live(lost(leaving(time.Minute))), []Reason{"NodeBeingDeleted"}},
 	} {
 		f := of(lost())
-		if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], tc.now); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
+		f.Memory = Decide(f).Memory
+		if d := f.again(0, tc.now); !slices.Equal(reasons(d.Blockers), tc.want) || d.Starts() != (tc.want == nil) {
+			t.Errorf("%s: %v, want %v", name, reasons(d.Blockers), tc.want)
 		}
 	}
 	f := of(healthy(silentMember))
-	if got := Decide(f).Decisions[0].Confirm(&f, &f.Nodes[0], live(healthy())); got != "the node is healthy" {
-		t.Errorf("Ready is missing in the cache alone: %+v", got)
-	}
-}
-
-func TestWhereATemplateIsFound(t *testing.T) {
-	cluster, second := reboot(0), reboot(0)
-	cluster.Namespace = ""
-	second.Step = &nhcv1.EscalatingRemediation{Order: 2}
-	for want, template := range map[string]*Template{
-		"RebootTemplate reboot":                       &cluster,
-		"RebootTemplate remediators/reboot":           new(reboot(0)),
-		"RebootTemplate remediators/reboot (order 2)": &second,
-	} {
-		if got := template.Place(); got != want {
-			t.Errorf("got %q, want %q", got, want)
-		}
+	if d := f.again(0, live(healthy())); d.Starts() {
+		t.Errorf("Ready is missing in the cache alone: %+v", d)
 	}
 }
 
@@ -155,8 +81,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f.Memory = Decide(f).Memory
 	before := encoded(t, f)
 	p := Decide(f)
-	p.Memory.Flagged["r"], p.Memory.Refusals["a"], p.Memory.Started["r"] = true, Refusal{}, epoch
-	p.Memory.Unpatchable["r"], p.Memory.Streaks["uid-a"] = true, Streaks{}
+	p.Memory.Requests["r"], p.Memory.Refusals["a"], p.Memory.Streaks["uid-a"] = RequestMemory{Flagged: true}, Refusal{}, Streaks{}
 	if after := encoded(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
 	}
@@ -179,6 +104,50 @@ func TestWhichNodesConcern(t *testing.T) {
 		if got := facts.Concerns(&facts.Nodes[0]); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
+	}
+}
+
+func TestConditionsOfANode(t *testing.T) {
+	spec := &nhcv1.NodeHealthCheckSpec{UnhealthyConditions: []nhcv1.UnhealthyCondition{
+		{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Duration: metav1.Duration{Duration: 5 * time.Minute}},
+		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 2 * time.Minute}},
+		{Type: "DiskBroken", Status: corev1.ConditionTrue, Duration: metav1.Duration{Duration: time.Minute}},
+	}}
+	ready := func(status corev1.ConditionStatus, ago time.Duration) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-ago))}
+	}
+	disk := func(status corev1.ConditionStatus, ago time.Duration) corev1.NodeCondition {
+		return corev1.NodeCondition{Type: "DiskBroken", Status: status, LastTransitionTime: metav1.NewTime(epoch.Add(-ago))}
+	}
+	const bad, unknown, good = corev1.ConditionFalse, corev1.ConditionUnknown, corev1.ConditionTrue
+	for name, tc := range map[string]struct {
+		conditions []corev1.NodeCondition
+		want       health.State
+		again      time.Duration
+	}{
+		"C82: none is met":                                        {[]corev1.NodeCondition{ready(good, time.Hour), disk(bad, time.Hour)}, health.Healthy, 0},
+		"C82: one is met, and has not lasted":                     {[]corev1.NodeCondition{ready(bad, time.Minute), disk(bad, time.Hour)}, health.Pending, 4 * time.Minute},
+		"C82: one has lasted":                                     {[]corev1.NodeCondition{ready(bad, 5*time.Minute), disk(bad, time.Hour)}, health.Unhealthy, 0},
+		"C82: the first one has not lasted, the second one has":   {[]corev1.NodeCondition{ready(bad, time.Minute), disk(good, time.Minute)}, health.Unhealthy, 0},
+		"seed 0.15: the other one alone is enough":                {[]corev1.NodeCondition{ready(good, time.Hour), disk(good, time.Hour)}, health.Unhealthy, 0},
+		"seed 0.15: and where the first one alone is met":         {[]corev1.NodeCondition{ready(bad, time.Hour)}, health.Unhealthy, 0},
+		"seed 1.9: three minutes are too few for one status":      {[]corev1.NodeCondition{ready(bad, 3*time.Minute)}, health.Pending, 2 * time.Minute},
+		"seed 1.9: and enough for another one of the same type":   {[]corev1.NodeCondition{ready(unknown, 3*time.Minute)}, health.Unhealthy, 0},
+		"a status that no condition of the check names is a good": {[]corev1.NodeCondition{ready(good, time.Hour), disk(unknown, time.Hour)}, health.Healthy, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n := node("n", nil)
+			n.Status.Conditions = tc.conditions
+			facts := FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
+			facts.Nodes = []Node{{Name: n.Name, Object: n}}
+			v := Decide(facts).Decisions[0].Verdict
+			if v.State != tc.want {
+				t.Errorf("%v, want %v", v.State, tc.want)
+			}
+			if tc.again > 0 && !v.Recheck.Equal(epoch.Add(tc.again)) {
+				t.Errorf("looked at again at %v, want in %v", v.Recheck, tc.again)
+			}
+		})
 	}
 }
 
@@ -297,18 +266,6 @@ func TestStatusesOfAConditionCountTogether(t *testing.T) {
 	}
 }
 
-func TestANodeThatNeverReported(t *testing.T) {
-	rules := []health.Rule{{Source: health.OnNode, Type: "Ready", Status: "Unknown", For: 300 * time.Second}}
-	mute := healthy(silentMember, created(epoch))
-	if got := dueOf(rules, mute); got != 300*time.Second {
-		t.Errorf("W27: unhealthy after %v, want 300 s after it was created", got)
-	}
-	other := []health.Rule{{Source: health.OnNode, Type: "DiskBroken", Status: "True", For: time.Second}}
-	if got := dueOf(other, mute); got != -1 {
-		t.Errorf("a condition that is missing says nothing; unhealthy after %v", got)
-	}
-}
-
 // What a condition says of its own age counts if nothing contradicts it that was seen.
 func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	const m = time.Minute
@@ -333,15 +290,15 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 		given Facts
 		want  time.Duration // until it is unhealthy
 	}{
-		"its stamp counts at the first look":                     {of(old), -5 * m},
-		"unless it is older than the node":                       {of(made), 5 * m},
-		"or the node was seen to be healthy since":               {of(old).with(seen()), 5 * m},
-		"but not by a check that did not ask for that condition": {of(old).with(seen(), otherRules), -5 * m},
-		"another stamp is no turn":                               {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
-		"but where one may have been missed":                     {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
-		"a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
-		"an older one than the process from when that was seen":  {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
-		"and one that has reported from when it was missed":      {of(missing).with(seen()), 5 * m},
+		"its stamp counts at the first look":                          {of(old), -5 * m},
+		"unless it is older than the node":                            {of(made), 5 * m},
+		"or the node was seen to be healthy since":                    {of(old).with(seen()), 5 * m},
+		"but not by a check that did not ask for that condition":      {of(old).with(seen(), otherRules), -5 * m},
+		"another stamp is no turn":                                    {of(ready(unknown, -m)).with(seen(before...)), -5 * m},
+		"but where one may have been missed":                          {of(ready(unknown, -m/2)).with(seen(before...), missed), 9 * m / 2},
+		"W27: a new node that reports nothing counts from its making": {of(missing).with(func(f *Facts) { f.Since = epoch.Add(-time.Hour) }), 3 * m},
+		"an older one than the process from when that was seen":       {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
+		"and one that has reported from when it was missed":           {of(missing).with(seen()), 5 * m},
 	} {
 		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
 			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)

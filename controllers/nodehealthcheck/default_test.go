@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 )
@@ -33,25 +34,16 @@ func TestTheFlagNamesATemplate(t *testing.T) {
 		"no namespace, not even an empty":  {"RebootTemplate.v1.test.io/a", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var got TemplateFlag
-			if err := got.Set(tc.value); (err == nil) != (tc.want != nil) {
-				t.Fatalf("Set() = %v", err)
-			}
-			if diff := cmp.Diff(tc.want, got.ref); diff != "" {
-				t.Errorf("reference (-want +got):\n%s", diff)
-			}
-			if tc.want != nil && got.String() != tc.value {
-				t.Errorf("it is written as %q", got.String())
+			got, err := parseTemplate(tc.value)
+			if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
+				t.Errorf("%v, reference (-want +got):\n%s", err, diff)
 			}
 		})
 	}
 }
 
 func TestTheCheckByDefault(t *testing.T) {
-	var flag TemplateFlag
-	if err := flag.Set("RebootTemplate.v1." + remediatorGroup + "/" + namespace + "/reboot"); err != nil {
-		t.Fatal(err)
-	}
+	flag := ptr.To(refTo("Reboot", "reboot"))
 	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
 		k := newFixture(t, append(workers("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
 		for range 2 { // as often as the manager starts

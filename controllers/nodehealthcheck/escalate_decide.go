@@ -14,43 +14,35 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// A step that cannot be about a node, since its requests are about Machines and the node is none's where they would be, is passed over:
-// waiting for it would be waiting without end, with a step left that could help. A check that has no other one says why nothing is done.
+// What is decided where the next step cannot be about the node: its requests are about Machines, and the node is none's where they would
+// be. Such a step is passed over: waiting for it would be waiting without end, with a step left that could help. A check that has no
+// other one says why nothing is done.
+const (
+	passedOver = "StepPassedOver"
+	noneFits   = "NoStepFits"
+)
 
-// Answer is what the escalation decides about a node.
-type Answer struct {
-	escalation.Decision
-	// PassedOver says that the step From comes next and cannot be about the node: another one starts, or none is left.
-	PassedOver bool
-	From       int
-}
-
-func (d *decider) escalationOf(n *Node, requests []escalation.Request) Answer {
-	answer := Answer{Decision: escalation.Decide(d.steps, requests, d.f.Now)}
-	if answer.Do != escalation.Start {
-		return answer
+func (d *decider) escalationOf(n *Node, requests []escalation.Request) escalation.Decision {
+	answer := escalation.Decide(d.steps, requests, d.f.Now)
+	switch step := d.suitable(n, answer.Step); {
+	case answer.Do != escalation.Start, step == answer.Step, step == len(d.steps) && answer.Step == 0:
+	case step == len(d.steps):
+		answer.Do, answer.Reason = escalation.Exhausted, noneFits
+	default:
+		answer.Step, answer.Reason = step, passedOver
 	}
-	answer.From, answer.Step = answer.Step, d.passing(n, answer.Step)
-	noneLeft := answer.From > 0 && d.passed(n, answer.Step)
-	if noneLeft {
-		answer.Do, answer.Reason = escalation.Exhausted, escalation.NoTemplateLeft
-	}
-	answer.PassedOver = noneLeft || answer.Step != answer.From
 	return answer
 }
 
-// passing is the first step from step on that can be about n; the last one if none can.
-func (d *decider) passing(n *Node, step int) int {
-	for step+1 < len(d.f.Templates) && d.passed(n, step) {
-		step++
+// suitable is the first step from step on that can be about n; behind the last one if none can. Before the Machine of n was looked for
+// each can, as far as is known.
+func (d *decider) suitable(n *Node, step int) int {
+	for ; step < len(d.f.Templates); step++ {
+		if reason, _ := d.f.Templates[step].Unsuitable(n); reason == "" || n.Machine == nil || n.Machine.Unread {
+			return step
+		}
 	}
-	return step
-}
-
-// passed reports whether the step cannot be about n. It can, as far as is known, before its Machine was looked for.
-func (d *decider) passed(n *Node, step int) bool {
-	reason, _ := d.f.Templates[step].Unsuitable(n)
-	return n.Machine != nil && !n.Machine.Unread && reason != ""
+	return len(d.f.Templates)
 }
 
 // escalated are the requests for the present failure of the node as the escalation sees them.
@@ -71,7 +63,7 @@ func (c *Case) escalated() []escalation.Request {
 			if gone.TimedOut != nil {
 				request.GivenUp = gone.TimedOut.Time
 			}
-			if c.p.Memory.Succeeded[string(gone.Resource.UID)] {
+			if c.p.Memory.Requests[string(gone.Resource.UID)].Succeeded {
 				request.Succeeded = escalation.Yes
 			}
 			requests = append(requests, request)
@@ -84,7 +76,7 @@ func (c *Case) escalated() []escalation.Request {
 }
 
 // escalate is what the escalation decides about the node, after what has had its chance was given up; gaveUp is zero if nothing was.
-func (c *Case) escalate() (gaveUp escalation.Decision, answer Answer) {
+func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	requests := c.escalated()
 	answer = c.escalationOf(c.n, requests)
 	if answer.Do != escalation.GiveUp {
@@ -95,7 +87,7 @@ func (c *Case) escalate() (gaveUp escalation.Decision, answer Answer) {
 			requests[j].GivenUp, requests[j].Notified = c.f.Now, requests[j].Notified || answer.Notify
 		}
 	}
-	return answer.Decision, c.escalationOf(c.n, requests)
+	return answer, c.escalationOf(c.n, requests)
 }
 
 // requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
@@ -110,12 +102,12 @@ func (n *Node) requestsOn(step int, notify bool) []int {
 }
 
 // expires is when the time of the step is over that is waited for, and what happens then.
-func (c *Case) expires(answer Answer) rule.Step {
+func (c *Case) expires(answer escalation.Decision) rule.Step {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
 		return rule.Step{At: answer.Recheck}
 	}
 	follows := "no template is left to try"
-	if next := c.passing(c.n, answer.Step+1); next < len(c.steps) && !c.passed(c.n, next) {
+	if next := c.suitable(c.n, answer.Step+1); next < len(c.steps) {
 		follows = c.f.Templates[next].String() + " begins"
 	}
 	text := c.f.Templates[answer.Step].String() + " is given up unless the node is back, and " + follows
@@ -140,9 +132,9 @@ func (c *Case) would() (int, Reason) {
 	case next.Do == escalation.Exhausted:
 		return -1, NoTemplateLeft
 	case next.Do != escalation.Start && next.Reason != escalation.AwaitingDeletion:
-		step = c.passing(c.n, step+1) // that one is waited for
+		step = c.suitable(c.n, step+1) // that one is waited for
 	}
-	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.passed(c.n, step) {
+	if step >= len(c.f.Templates) || len(c.f.Templates) > 1 && c.suitable(c.n, step) > step {
 		return -1, NoneFollows
 	}
 	return step, ""
@@ -237,9 +229,7 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 		return request, false
 	}
 	request = escalation.Request{Step: refusal.Step, Started: refusal.First, Gone: true, Refused: true}
-	next := c.passing(c.n, refusal.Step+1)
-	last := next >= len(c.steps) || c.passed(c.n, next)
-	if last || refusal.Unanswered && !c.mayGoOn(refusal) {
+	if last := c.suitable(c.n, refusal.Step+1) == len(c.steps); last || refusal.Unanswered && !c.mayGoOn(refusal) {
 		request.Started = c.f.Now
 	}
 	return request, true
@@ -285,7 +275,7 @@ func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
 		asked[n.Gone[j].Step] = true
 	}
 	for step := range max(top, 0) {
-		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && !d.passed(n, step) {
+		if d.f.Templates[step].Request.GroupKind() == kind && !asked[step] && d.suitable(n, step) == step {
 			return true
 		}
 	}

@@ -4,12 +4,14 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -35,8 +37,8 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
-		if !slices.Contains(c.ReadErrors, trouble) {
-			c.ReadErrors = append(c.ReadErrors, trouble)
+		if !slices.Contains(c.ReadErrors, trouble.Error()) {
+			c.ReadErrors = append(c.ReadErrors, trouble.Error())
 		}
 	}
 	c.SetLimits(p.Limits, p.Grant.Remaining)
@@ -194,4 +196,121 @@ func meanwhile(next explain.Step, b explain.Blocker) explain.Step {
 		return explain.Step{Reason: b.Reason, Text: text}
 	}
 	return explain.Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + text}
+}
+
+// TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.
+const TerminatingText = "it is terminating and will be handled by MHC"
+
+// Report is what the escalation and the remediators say of the node at place i: one sentence or more, without a full stop at the end.
+func (p *Plan) Report(f *Facts, i int) string {
+	n, d := &f.Nodes[i], &p.Decisions[i]
+	var sentences []string
+	add := func(text string) {
+		if text = strings.TrimSuffix(text, "."); text != "" {
+			sentences = append(sentences, text)
+		}
+	}
+	add(EscalationText(f, d.GaveUp))
+	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && len(d.End) == 0 {
+		add(EscalationText(f, d.Answer))
+	}
+	add(d.fateOfRequests(f, n))
+	if d.Missing && !n.Remediated() {
+		add("A remediation took the node away, and no new one has come in its place")
+	}
+	for j := range n.Requests {
+		for _, text := range n.Requests[j].report() {
+			add(text)
+		}
+	}
+	return strings.Join(sentences, ". ")
+}
+
+// fateOfRequests says what becomes of the requests for n, and why; nothing while they go on.
+func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
+	switch {
+	case len(n.Unseen) > 0:
+		return "What has become of its requests cannot be read"
+	case len(d.End) > 0 && !n.Exists():
+		return "The node is gone, its requests are deleted"
+	case len(d.End) > 0 && d.Verdict.State == health.Unhealthy:
+		return "The remediation has succeeded, and the node has become unhealthy once more: its request is deleted, and it begins anew"
+	case len(d.End) > 0:
+		return "The node is healthy, its requests are deleted"
+	case d.Delayed && f.healthyDelay() < 0:
+		return "The node is healthy, its requests are kept until a person confirms that"
+	case d.Delayed:
+		return "The node is healthy, its requests are kept for the healthy delay of " + f.healthyDelay().String()
+	}
+	return ""
+}
+
+func (r *Request) report() []string {
+	name := r.Ref().String()
+	var texts []string
+	if !r.Deleting().IsZero() {
+		texts = append(texts, name+" is being deleted")
+	}
+	for _, kind := range []string{nhcv1.ProcessingCondition, nhcv1.SucceededCondition, nhcv1.NodeDeletionExpectedCondition} {
+		cond := escalation.Condition(r.Object, kind)
+		if cond == nil {
+			continue
+		}
+		text := fmt.Sprintf("%s says %s=%s", name, kind, cond["status"])
+		if reason, _ := cond["reason"].(string); reason != "" {
+			text += " (" + reason + ")"
+		}
+		if message, _ := cond["message"].(string); message != "" {
+			text += ": " + message
+		}
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// escalationTexts are by reason. {step} is the template, {before} the one before it, {until} when its time is over, {timeout} how long
+// that is.
+var escalationTexts = map[string]string{
+	escalation.FirstStep:        "{step} is the first step",
+	escalation.NextStep:         "{before} was given up, {step} is next",
+	passedOver:                  "{before} cannot be about the node, {step} is next",
+	noneFits:                    "None of the templates that are left can be about the node",
+	escalation.Vanished:         "The request of {step} was deleted, it is made again",
+	escalation.NotMade:          "The request of {step} could not be made, it is tried again",
+	escalation.InProgress:       "{step} is waited for{until}",
+	escalation.AwaitingNode:     "{step} says that it has succeeded, the node is waited for{until}",
+	escalation.AwaitingDeletion: "The request of {step} is being deleted, it is made again when it is gone",
+	escalation.ToldToStop:       "{step} was notified to stop, though not by this check; delete its request to have it tried again",
+	escalation.Failed:           "{step} says that it has failed",
+	escalation.Stopped:          fmt.Sprintf("{step} stopped %s ago or longer and does not say whether it succeeded", escalation.StoppedFor),
+	escalation.TimedOut:         "{step} did not bring the node back within {timeout}",
+	escalation.NeverMade:        "{step} could not be requested within {timeout}",
+	escalation.NotNotified:      "{step} was given up, and does not know of it",
+	escalation.NoTemplateLeft:   "{step} was given up, and no template is left to try",
+}
+
+var singleTexts = map[string]string{
+	escalation.Failed:     "{step} says that it has failed, and the check names no other template",
+	escalation.Stopped:    "{step} has stopped, and the check names no other template",
+	escalation.InProgress: "{step} is waited for, without end",
+}
+
+// EscalationText says what the escalation decides, and why; nothing if it was not asked.
+func EscalationText(f *Facts, d escalation.Decision) string {
+	text, decided := escalationTexts[d.Reason]
+	switch {
+	case !decided:
+		return ""
+	case len(f.Templates) == 0:
+		return "The check names no template"
+	}
+	if single, found := singleTexts[d.Reason]; found && d.Do == escalation.Wait && f.Single() {
+		text = single
+	}
+	template, until := &f.Templates[d.Step], ""
+	if !d.Expires.IsZero() {
+		until = " until " + d.Expires.UTC().Format(time.RFC3339)
+	}
+	return strings.NewReplacer("{step}", template.String(), "{before}", f.Templates[max(d.Step-1, 0)].String(), "{until}", until,
+		"{timeout}", template.timeout().String()).Replace(text)
 }

@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -21,8 +22,8 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided.
-	Awaited []string
+	// Awaited are the kinds of which not all objects were read. Until they are, nothing is decided: what was not read is not "none".
+	Awaited []schema.GroupVersionKind
 
 	Policy    health.Policy // of the conditions that the check names
 	Storm     budget.Storm  // as of the reconcile before
@@ -43,10 +44,12 @@ type Facts struct {
 	Nodes        []Node        // those that the check selects or has not done with, by name
 	ControlPlane *ControlPlane // nil as long as no remediation of one of its nodes may have to begin
 
+	// Turned is the UID of a node whose conditions no reconcile has seen, since the cache shows others: they count from now.
+	Turned string
 	// Recheck is when what no watch tells has to be read again, Retry when what could not be read is tried again.
 	Recheck, Retry time.Time
 	// Trouble is what could not be read, of what a decision can do without.
-	Trouble []string
+	Trouble []error
 	Memory  Memory
 }
 
@@ -115,14 +118,20 @@ type Memory struct {
 	Seen    map[string]health.Seen
 	Rules   []health.Rule
 	Streaks map[string]Streaks
-	// Started is from when on the time of a request counts, if not from its creation, and Decided to when outages are in that.
-	Started map[string]time.Time
-	Decided time.Time
-	// Flagged are requests that were counted as old, Unpatchable those that may not be annotated so that their remediators stop, Succeeded
-	// those whose remediators have said so; by the UID of the request.
-	Flagged, Unpatchable, Succeeded map[string]bool
-	Refusals                        map[string]Refusal  // by the name of the node
-	Recoveries                      map[string]Recovery // by the UID of the node
+	// Requests is by the UID of the request. Decided is to when outages are in Started of all.
+	Requests   map[string]RequestMemory
+	Decided    time.Time
+	Refusals   map[string]Refusal  // by the name of the node
+	Recoveries map[string]Recovery // by the UID of the node
+}
+
+// RequestMemory is what is remembered of a request.
+type RequestMemory struct {
+	// Started is from when on the time of the request counts, if not from its creation.
+	Started time.Time
+	// Flagged says that it was counted as old, Unpatchable that it may not be annotated so that its remediator stops, Succeeded that its
+	// remediator has said so.
+	Flagged, Unpatchable, Succeeded bool
 }
 
 // Plan is what follows from the facts.
@@ -170,10 +179,8 @@ type Decision struct {
 	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
 	Start, Would int
 	Nothing      Reason
-	PassedOver   []int
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
-	GaveUp escalation.Decision
-	Answer Answer
+	GaveUp, Answer escalation.Decision
 
 	Requests []RequestState // of Node.Requests
 	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay begins),

@@ -248,7 +248,7 @@ func (k *fixture) read(check string) {
 		if err != nil {
 			return // that is for the test to see
 		}
-		if err := k.r.watch(k.t.Context(), w.pending); err != nil {
+		if err := k.r.watch(k.t.Context(), w.facts.Awaited); err != nil {
 			k.t.Fatal(err)
 		}
 	}

@@ -95,19 +95,6 @@ var looks = map[string]looked{
 		k.turn("b", corev1.ConditionUnknown)
 		k.after(time.Minute)
 	}},
-	"nodes that are not due yet in a storm": {
-		check: func(s *nhcv1.NodeHealthCheckSpec) {
-			s.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
-		},
-		happens: func(k *fixture) {
-			k.bad("b")
-			for _, name := range []string{"a", "c"} {
-				k.turn(name, corev1.ConditionUnknown)
-			}
-			k.settle("nhc")
-			k.after(time.Minute)
-		},
-	},
 	"a node that is not due yet and that several things will hold up": {
 		check: func(s *nhcv1.NodeHealthCheckSpec) { s.PauseRequests = []string{"me"} },
 		more: append(behindB(func(m *clusterv1.Machine, c *clusterv1.Cluster) {
@@ -116,13 +103,6 @@ var looks = map[string]looked{
 		}), named(leaseOf("NMO", 20*time.Minute, 0, 0), "node-b")),
 		happens: func(k *fixture) {
 			ofMachineB(k)
-			k.turn("b", corev1.ConditionUnknown)
-			k.after(time.Minute)
-		},
-	},
-	"a node that is not due yet, whose lease runs out before": {
-		more: []client.Object{named(leaseOf("NMO", 2*time.Minute, 0, 0), "node-b")},
-		happens: func(k *fixture) {
 			k.turn("b", corev1.ConditionUnknown)
 			k.after(time.Minute)
 		},
@@ -219,18 +199,6 @@ var looks = map[string]looked{
 		badB(k)
 		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
 	}},
-	"a step that has failed while the check is paused and the node excluded": {check: twoSteps, happens: func(k *fixture) {
-		badB(k)
-		k.says(nhcv1.SucceededCondition, "False", "NoAnswer", "The host does not answer")
-		k.label("b", map[string]string{nhcv1.ExcludeLabel: "true"})
-		k.pauses("me")
-	}},
-	"the last step of a ladder is waited for": {check: twoSteps, happens: func(k *fixture) {
-		badB(k)
-		k.after(5 * time.Minute)
-		k.settle("nhc")
-		k.after(time.Minute)
-	}},
 	"a ladder that came to nothing": {check: twoSteps, happens: func(k *fixture) {
 		badB(k)
 		k.after(5 * time.Minute)
@@ -240,14 +208,6 @@ var looks = map[string]looked{
 	}},
 	"a step whose name the request of the former one has": {
 		check: ladder(refTo("Reboot", "reboot"), refTo("Reboot", "other")), more: []client.Object{template("Reboot", "other", false)},
-		happens: func(k *fixture) {
-			badB(k)
-			k.after(5 * time.Minute)
-			k.settle("nhc")
-		},
-	},
-	"two steps with the same template": {
-		check: ladder(refTo("Reboot", "reboot"), refTo("Reboot", "reboot")),
 		happens: func(k *fixture) {
 			badB(k)
 			k.after(5 * time.Minute)

@@ -92,14 +92,14 @@ func (m *members) join(name string) *controlplane.Member {
 
 // addMachine adds what a Machine of the control plane says of its member.
 func (m *members) addMachine(machine *clusterv1.Machine) {
-	node, by, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
+	node, who, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
 	switch found := m.find(node); {
 	case node == "": // nodes are named after their Machines as a rule, and may be there before these know
 		m.join(machine.Name)
 	case !since.IsZero() && found >= 0:
-		m.Members[found].ReplacedBy, m.Members[found].ReplacedSince = by, since
+		m.Members[found].ReplacedBy, m.Members[found].ReplacedSince = who, since
 	case since.IsZero() && BeingRemediated(machine):
-		m.join(node).Remediation = by
+		m.join(node).Remediation = who
 	}
 }
 

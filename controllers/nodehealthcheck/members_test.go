@@ -263,36 +263,6 @@ func TestAMachineOfTheSameNameKeepsNoRequestOfANodeThatIsGone(t *testing.T) {
 	}
 }
 
-// Machine Deletion Remediation says Succeeded when the Machine is gone, long before its new node is there.
-func TestNodesThatAreNotReplacedYetCountForTheThreshold(t *testing.T) {
-	k := ten(t)
-	for _, fail := range [][]string{{"n0", "n1", "n2", "n3"}, {"n4", "n5"}, {"n6"}, {"n7"}} {
-		for _, n := range fail {
-			k.turn(n, corev1.ConditionUnknown)
-		}
-		k.after(300 * time.Second)
-		k.settle("nhc")
-		for _, obj := range k.objects() {
-			k.goneNode(obj.GetName())
-		}
-		k.says(nhcv1.NodeDeletionExpectedCondition, "True", "MachineDeleted", "")
-		k.settle("nhc")
-		k.after(time.Minute)
-		k.answers("Replace", nhcv1.SucceededCondition, "True")
-		k.settle("nhc")
-		k.restart()
-	}
-	if len(k.made) != 4 {
-		t.Errorf("%d of 10 nodes are replaced at once, none is back, 4 may be away: %v", len(k.made), k.made)
-	}
-	if is := k.look("nhc").Counts; is.Total() != 10 || is.InFlight != 4 || is.Unhealthy != 8 {
-		t.Errorf("population %+v", is)
-	}
-}
-
-// goneNode removes a node, if it is there.
-func (k *fixture) goneNode(name string) { _ = k.client.Delete(k.t.Context(), node(name, nil)) }
-
 func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.bad("m0")
@@ -307,20 +277,6 @@ func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testi
 	k.after(time.Second + time.Minute)
 	k.reconciles("nhc")
 	k.wants("m0 is healthy, and no remediator was at work for long", "Reboot/m0", "Reboot/m1")
-}
-
-func TestAManagerThatIsStartedAgainAndAgainBeginsAfterAll(t *testing.T) {
-	k := watching(t, classic)
-	k.bad("b")
-	k.restart()
-	for range 4 {
-		k.settle("nhc")
-		k.wants("kubelets have had no time", []string{}...)
-		k.after(grace - 5*time.Second)
-		k.restart()
-	}
-	k.settle("nhc")
-	k.wants("they have had", "Reboot/b")
 }
 
 func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
@@ -499,13 +455,6 @@ func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k.r.search.Store(int32(searchFailed))
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
-}
-
-// ten is a check of ten nodes, of which four may be away, with a remediator that replaces machines.
-func ten(t *testing.T) *fixture {
-	t.Helper()
-	return newFixture(t, append(workers("n0", "n1", "n2", "n3", "n4", "n5", "n6", "n7", "n8", "n9"), template("Replace", "replace", false),
-		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }))...)
 }
 
 // redate has an object that is being deleted say since when by the clock of the test.

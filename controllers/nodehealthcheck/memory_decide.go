@@ -14,29 +14,22 @@ import (
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
 	next.Known, next.Decided = true, d.f.Now
-	next.Flagged, next.Unpatchable, next.Succeeded = map[string]bool{}, map[string]bool{}, map[string]bool{}
-	next.Started, next.Refusals, next.Recoveries = map[string]time.Time{}, map[string]Refusal{}, map[string]Recovery{}
+	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
-		if len(n.Requests) > 0 {
-			d.p.Decisions[i].Requests = make([]RequestState, len(n.Requests))
-		}
+		states := make([]RequestState, 0, len(n.Requests))
 		for j := range n.Requests {
 			r := &n.Requests[j]
-			d.p.Decisions[i].Requests[j] = d.stateOf(n, r)
-			if r.succeeded() == escalation.Yes {
-				next.Succeeded[r.ID()] = true
-			}
-			if last.Flagged[r.ID()] {
-				next.Flagged[r.ID()] = true
-			}
-			if last.Unpatchable[r.ID()] {
-				next.Unpatchable[r.ID()] = true
-			}
+			known := last.Requests[r.ID()]
+			known.Succeeded = r.succeeded() == escalation.Yes
+			states = append(states, d.stateOf(n, r, &known))
+			next.Requests[r.ID()] = known
 		}
+		d.p.Decisions[i].Requests = states
 		for j := range n.Gone {
-			if id := string(n.Gone[j].Resource.UID); last.Succeeded[id] {
-				next.Succeeded[id] = true
+			id := string(n.Gone[j].Resource.UID)
+			if known, remembered := last.Requests[id]; remembered {
+				next.Requests[id] = known
 			}
 		}
 		d.recallRefusal(i)
@@ -44,10 +37,27 @@ func (d *decider) recall() {
 	}
 }
 
-func (d *decider) stateOf(n *Node, r *Request) RequestState {
-	over := !r.Deleting().IsZero() && (r.Listed == nil || r.ListedHealthy)
-	state := RequestState{Over: over, Counted: d.f.countedFrom(r, over)}
-	d.delayed(n, r, &state)
+// stateOf gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
+// whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since
+// it was renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
+func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
+	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
+	state := RequestState{Over: over, Counted: latest(d.f.countedFrom(r, over), known.Started)}
+	if known.Started = (time.Time{}); over {
+		return state
+	}
+	outages := d.f.Outages
+	if !d.f.Memory.Known {
+		outages = n.Lease.unrenewed(d.f.Outages, d.f.Now)
+	}
+	for _, o := range outages {
+		if o.To.After(d.f.Memory.Decided) {
+			state.Counted = state.Counted.Add(o.after(state.Counted))
+		}
+	}
+	if state.Counted.After(r.Started()) {
+		known.Started = state.Counted
+	}
 	return state
 }
 
@@ -64,30 +74,6 @@ func (f *Facts) countedFrom(r *Request, over bool) time.Time {
 		return r.Listed.Started.Time
 	}
 	return r.Started()
-}
-
-// delayed gives a request the time back in which its remediator could do nothing: the API server was out of reach; or no manager ran, for
-// whatever reason. That is known by the lease on the node, which is renewed after half of its term at the latest: then all the time since
-// it was renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
-func (d *decider) delayed(n *Node, r *Request, state *RequestState) {
-	outages := d.f.Outages
-	if !d.f.Memory.Known {
-		outages = n.Lease.unrenewed(d.f.Outages, d.f.Now)
-	}
-	if at, known := d.f.Memory.Started[r.ID()]; known && at.After(state.Counted) {
-		state.Counted = at
-	}
-	if state.Over {
-		return
-	}
-	for _, o := range outages {
-		if o.To.After(d.f.Memory.Decided) {
-			state.Counted = state.Counted.Add(o.after(state.Counted))
-		}
-	}
-	if state.Counted.After(r.Started()) {
-		d.p.Memory.Started[r.ID()] = state.Counted
-	}
 }
 
 // restartSlack is by how much a lease may be renewed later than it should be: reconciles take a while.
@@ -168,7 +154,7 @@ func (d *decider) takenAway(n *Node) bool {
 			return r.succeeded() == escalation.Yes || r.deletesNode() || r.MachineThere || r.Kept()
 		})
 	}
-	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
+	return n.remembered()
 }
 
 // GoneSince is since when n, which is not there, is known to be gone.
@@ -211,7 +197,7 @@ func (c *Case) gone() {
 
 // stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
-	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Unpatchable[r.ID()] {
+	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Requests[r.ID()].Unpatchable {
 		c.Stop = append(c.Stop, j)
 	}
 }

@@ -92,6 +92,11 @@ func (n *Node) delayed() bool {
 	return n.Listed != nil && n.Listed.HealthyDelayed != nil && *n.Listed.HealthyDelayed
 }
 
+// remembered reports whether the status of the check says more of the node than that it is unhealthy.
+func (n *Node) remembered() bool {
+	return !n.healthySince().IsZero() || n.Listed != nil && len(n.Listed.Remediations) > 0
+}
+
 // The two configs of OpenShift differ while its machine-config operator updates the node.
 const (
 	OpenShiftDesiredConfig = "machineconfiguration.openshift.io/desiredConfig"
@@ -172,9 +177,7 @@ type Request struct {
 	Step   int // of the template it was made from; -1 if the check does not name that any more
 	// MachineThere says that it is about a Machine that is there, and stays; read only if its node is gone.
 	MachineThere bool
-	// Listed is what the status says of it, nil if it does not list it, and ListedHealthy that it says that the node was healthy since.
-	Listed        *nhcv1.Remediation
-	ListedHealthy bool
+	Listed       *nhcv1.Remediation // what the status says of it; nil if it does not list it
 }
 
 // Ref names the request.

@@ -4,18 +4,23 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -25,80 +30,53 @@ import (
 type observed struct {
 	facts Facts
 	check *nhcv1.NodeHealthCheck
-	// pending are kinds that were not read yet. As long as there is one nothing may be decided: what was not read is not "none".
-	pending  []schema.GroupVersionKind
-	requests requests
+	nodes map[string]*Node // of which anything is known, by name
+	// listed is what the status says of requests, byName all requests that there are, and others those that the check did not make.
+	listed map[types.UID]*listed
+	byName map[objectKey]*unstructured.Unstructured
+	others []*unstructured.Unstructured
+	// namespaces are those in which the check makes requests, or made them.
+	namespaces map[string]bool
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
-	unreadable map[schema.GroupKind]bool
-	leases     map[string]*coordinationv1.Lease // by name
+	read, unreadable map[schema.GroupKind]bool
+	leases           map[string]*coordinationv1.Lease // by name
 	// lagging says that what was written of a kind that is not the check's own is not shown yet.
 	lagging bool
 	// released says that the check is gone, and that the requests of all kinds may be its.
 	released bool
-	// trouble is what could not be observed, of what a reconcile can do without.
-	trouble []error
+}
+
+func newObserved(check *nhcv1.NodeHealthCheck, facts Facts) *observed {
+	return &observed{
+		facts: facts, check: check, nodes: map[string]*Node{}, listed: statusByUID(check), byName: map[objectKey]*unstructured.Unstructured{},
+		namespaces: namespacesOf(check), read: map[schema.GroupKind]bool{}, unreadable: map[schema.GroupKind]bool{},
+	}
+}
+
+// node is what is known of the node called name.
+func (state *observed) node(name string) *Node {
+	if state.nodes[name] == nil {
+		state.nodes[name] = &Node{Name: name}
+	}
+	return state.nodes[name]
 }
 
 // observe reads what the decision about a check depends on. With an error not all of it was read.
 func (r *Reconciler) observe(ctx context.Context, check *nhcv1.NodeHealthCheck, now time.Time) (*observed, error) {
-	state := &observed{check: check, unreadable: map[schema.GroupKind]bool{}, facts: r.facts(check, now)}
-	err := r.observeAll(ctx, state)
-	for _, kind := range state.pending {
-		state.facts.Awaited = append(state.facts.Awaited, kind.GroupKind().String())
-	}
-	for _, trouble := range state.trouble {
-		state.facts.Trouble = append(state.facts.Trouble, trouble.Error())
-	}
-	return state, err
-}
-
-func (r *Reconciler) observeAll(ctx context.Context, state *observed) error {
+	state := newObserved(check, r.facts(check, now))
 	r.observeTemplates(ctx, state)
-	if err := r.observeConflict(ctx, state); err != nil || len(state.pending) > 0 {
-		return err
+	if err := r.observeConflict(ctx, state); err != nil || len(state.facts.Awaited) > 0 {
+		return state, err
 	}
 	for _, observe := range []func(context.Context, *observed) error{r.observeRequests, r.observeLeases, r.observeNodes} {
 		if err := observe(ctx, state); err != nil {
-			return err
+			return state, err
 		}
 	}
 	r.observeMachines(ctx, state)
 	r.observeUpgrade(ctx, state)
 	r.observeControlPlane(ctx, state)
-	return nil
-}
-
-func (r *Reconciler) openshift() openshiftCluster {
-	return openshiftCluster{Live: r.Live, Installed: r.Installed, Readable: r.Kinds.Readable, List: r.list}
-}
-
-// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
-// check, since it may act on the same nodes. (medik8s; seed 001.)
-func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
-	checks, ready, err := r.openshift().MachineChecks(ctx)
-	if err != nil {
-		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
-	}
-	state.awaits(MachineHealthChecks, ready)
-	state.facts.TerminatingLeft = checks.Default
-	if checks.Custom {
-		state.facts.Disabled = Disabled{Reason: nhcv1.ConflictReason, Message: ConflictMessage}
-	}
-	return nil
-}
-
-// observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
-func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
-	if !slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return state.facts.Concerns(&n) }) {
-		return
-	}
-	upgrade, ready, err := r.openshift().Upgrade(ctx)
-	if err != nil {
-		state.trouble = append(state.trouble, err)
-	} else {
-		state.awaits(ClusterVersions, ready)
-	}
-	state.facts.Upgrade = upgrade
+	return state, nil
 }
 
 func (state *observed) disable(why Disabled) {
@@ -108,8 +86,8 @@ func (state *observed) disable(why Disabled) {
 }
 
 func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
-	if !ready && !slices.Contains(state.pending, kind) {
-		state.pending = append(state.pending, kind)
+	if !ready && !slices.Contains(state.facts.Awaited, kind) {
+		state.facts.Awaited = append(state.facts.Awaited, kind)
 	}
 }
 
@@ -136,75 +114,45 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
 	if err := r.Client.List(ctx, list, client.MatchingLabelsSelector{Selector: selector}, client.UnsafeDisableDeepCopy); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
-	known := make(map[string]bool, len(list.Items))
-	state.facts.Nodes = make([]Node, 0, len(list.Items))
 	for i := range list.Items {
-		node := &list.Items[i]
-		known[node.Name] = true
-		state.facts.Nodes = append(state.facts.Nodes, Node{Name: node.Name, Object: node, Selected: true})
+		n := state.node(list.Items[i].Name)
+		n.Object, n.Selected = &list.Items[i], true
 	}
-	return r.observeUnfinished(ctx, state, known)
+	return r.observeUnfinished(ctx, state)
 }
 
-// observeUnfinished adds the nodes that the check has not done with, and attaches what is known of each node.
-func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed, known map[string]bool) error {
-	unfinished := state.unfinished()
-	for i, name := range slices.Concat(unfinished, state.listed()) {
-		if known[name] {
+// observeUnfinished reads the nodes that the check does not select and has not done with: there are requests for them, of the check or of
+// one of its name before it, or it holds their lease, or its status says of one that is gone that it was remediated.
+func (r *Reconciler) observeUnfinished(ctx context.Context, state *observed) error {
+	for i := range state.check.Status.UnhealthyNodes {
+		listed := &state.check.Status.UnhealthyNodes[i]
+		state.node(listed.Name).Listed = listed
+	}
+	for _, n := range state.nodes {
+		lease := state.leases[leaseName(n.Name)]
+		unfinished := n.Selected || n.Remediated() || len(n.Orphaned) > 0 || state.facts.leaseOn(nil, lease).own()
+		if !unfinished && !n.remembered() {
 			continue
 		}
-		node := &corev1.Node{}
-		err := r.Client.Get(ctx, client.ObjectKey{Name: name}, node)
-		if client.IgnoreNotFound(err) != nil {
-			return fmt.Errorf("read node %s: %w", name, err)
+		if !n.Selected {
+			node := &corev1.Node{}
+			if err := r.Client.Get(ctx, client.ObjectKey{Name: n.Name}, node); err == nil && !unfinished {
+				continue // it is there, and nothing is to be done about it
+			} else if err == nil {
+				n.Object = node
+			} else if !apierrors.IsNotFound(err) {
+				return fmt.Errorf("read node %s: %w", n.Name, err)
+			}
 		}
-		if err != nil {
-			node = nil
-		} else if i >= len(unfinished) {
-			continue // it is there, and nothing is to be done about it
-		}
-		known[name] = true
-		state.facts.Nodes = append(state.facts.Nodes, Node{Name: name, Object: node})
-	}
-	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
-	state.attach()
-	for i := range state.facts.Nodes {
-		if n := &state.facts.Nodes[i]; len(n.Gone) > 0 {
+		n.Lease = state.facts.leaseOn(n.Object, lease)
+		if len(n.Gone) > 0 {
 			n.LoopAwaited = r.Records.Awaited(ctx)
 			n.Loop = repeats.Of(r.Records.Repeated(ctx, r.Client, n.Gone[0].Resource.Namespace, "Node", n.Name), state.facts.Now)
 		}
+		state.facts.Nodes = append(state.facts.Nodes, *n)
 	}
+	slices.SortFunc(state.facts.Nodes, func(a, b Node) int { return cmp.Compare(a.Name, b.Name) })
 	return nil
-}
-
-// unfinished are the nodes that there are requests for, of the check or of one of its name before it, or whose lease it holds.
-func (state *observed) unfinished() []string {
-	return slices.Concat(slices.Collect(maps.Keys(state.requests.ours)), slices.Collect(maps.Keys(state.requests.unseen)),
-		slices.Collect(maps.Keys(state.requests.orphaned)), state.leased())
-}
-
-// listed are the nodes that the status lists for more than that they are unhealthy.
-func (state *observed) listed() []string {
-	var names []string
-	for i := range state.check.Status.UnhealthyNodes {
-		if n := &state.check.Status.UnhealthyNodes[i]; n.ConditionsHealthyTimestamp != nil || len(n.Remediations) > 0 {
-			names = append(names, n.Name)
-		}
-	}
-	return names
-}
-
-func (state *observed) attach() {
-	listed := make(map[string]*nhcv1.UnhealthyNode, len(state.check.Status.UnhealthyNodes))
-	for i := range state.check.Status.UnhealthyNodes {
-		listed[state.check.Status.UnhealthyNodes[i].Name] = &state.check.Status.UnhealthyNodes[i]
-	}
-	for i := range state.facts.Nodes {
-		n := &state.facts.Nodes[i]
-		n.Lease = state.facts.leaseOn(n.Object, state.leases[leaseName(n.Name)])
-		n.Listed, n.Gone, n.Unseen = listed[n.Name], state.requests.gone[n.Name], state.requests.unseen[n.Name]
-		n.Requests, n.Orphaned, n.Others = state.requests.ours[n.Name], state.requests.orphaned[n.Name], state.requests.byNode[n.Name]
-	}
 }
 
 // WhyNotSelected says which requirements of the selector fail on which labels of node; empty if check selects it.
@@ -225,7 +173,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 		return nil, err
 	}
 	state, err := r.observe(ctx, check, now)
-	if err == nil && len(state.pending) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
+	if err == nil && len(state.facts.Awaited) > 0 { // kinds come into use when they are asked for; a reconcile would wait a moment as well
 		state, err = r.observe(ctx, check, now)
 	}
 	if err != nil {
@@ -237,4 +185,160 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
+}
+
+// The groups of OpenShift's kinds.
+const (
+	ConfigGroup  = "config.openshift.io"
+	machineGroup = "machine.openshift.io"
+)
+
+// The kinds of OpenShift that are read.
+var (
+	ClusterVersions     = schema.GroupVersionKind{Group: ConfigGroup, Version: "v1", Kind: "ClusterVersion"}
+	MachineHealthChecks = schema.GroupVersionKind{Group: machineGroup, Version: "v1beta1", Kind: "MachineHealthCheck"}
+	OpenShiftMachines   = schema.GroupVersionKind{Group: machineGroup, Version: "v1beta1", Kind: "Machine"}
+)
+
+// RBAC for what is OpenShift's.
+// +kubebuilder:rbac:groups=config.openshift.io,resources=clusterversions,verbs=list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
+// +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
+
+// openshiftObjects returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
+func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind schema.GroupVersionKind) (
+	[]unstructured.Unstructured, bool, error,
+) {
+	if there, err := r.installed(ctx, crd); err != nil || !there {
+		return nil, true, err
+	}
+	ready, err := r.Kinds.Readable(ctx, kind)
+	if err != nil || !ready {
+		return nil, ready, err
+	}
+	list, err := r.list(ctx, kind)
+	return list, true, err
+}
+
+func (r *Reconciler) installed(ctx context.Context, crd string) (bool, error) {
+	if r.Installed == nil {
+		return false, nil
+	}
+	return r.Installed(ctx, crd)
+}
+
+// observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
+// check, since it may act on the same nodes. (medik8s; seed 001.)
+func (r *Reconciler) observeConflict(ctx context.Context, state *observed) error {
+	checks, ready, err := r.openshiftObjects(ctx, "machinehealthchecks."+machineGroup, MachineHealthChecks)
+	if err != nil {
+		return fmt.Errorf("look for conflicting MachineHealthChecks: %w", err)
+	}
+	state.awaits(MachineHealthChecks, ready)
+	state.facts.TerminatingLeft = len(checks) == 1 && shipped(&checks[0])
+	if len(checks) > 0 && !state.facts.TerminatingLeft {
+		state.facts.Disabled = Disabled{Reason: nhcv1.ConflictReason, Message: ConflictMessage}
+	}
+	return nil
+}
+
+// shipped reports whether check is the one that OpenShift brings along, as it comes: one that was changed in anything is one more that
+// somebody wants something of. (machine-api-operator, install/0000_30_machine-api-operator_13_machinehealthcheck.yaml, which is the same
+// since March 2021; medik8s takes any one for it whose only condition is of type Terminating.)
+func shipped(check *unstructured.Unstructured) bool {
+	spec, _, err := unstructured.NestedMap(check.Object, "spec")
+	conditions, _ := spec["unhealthyConditions"].([]any)
+	if err != nil || len(conditions) != 1 {
+		return false
+	}
+	cond, _ := conditions[0].(map[string]any)
+	zero := func(fields map[string]any, key string) bool { // however it is written
+		text, isText := fields[key].(string)
+		timeout, err := time.ParseDuration(text)
+		delete(fields, key)
+		return !isText || err == nil && timeout == 0
+	}
+	return check.GetNamespace() == "openshift-machine-api" && check.GetName() == "machine-api-termination-handler" &&
+		zero(spec, "nodeStartupTimeout") && zero(cond, "timeout") && equality.Semantic.DeepEqual(spec, map[string]any{
+		"selector": map[string]any{"matchLabels": map[string]any{machineGroup + "/interruptible-instance": ""}}, "maxUnhealthy": "100%",
+		"unhealthyConditions": []any{map[string]any{"type": "Terminating", "status": string(corev1.ConditionTrue)}},
+	})
+}
+
+// observeUpgrade finds out whether OpenShift is upgrading the cluster. It is asked only if there may be a remediation to start.
+func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
+	if !slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return state.facts.Concerns(&n) }) {
+		return
+	}
+	versions, ready, err := r.openshiftObjects(ctx, "clusterversions."+ConfigGroup, ClusterVersions)
+	if err != nil {
+		state.facts.Trouble, state.facts.Upgrade.Unread = append(state.facts.Trouble, err), true
+		return
+	}
+	state.awaits(ClusterVersions, ready)
+	for i := range versions {
+		if escalation.Condition(&versions[i], "Progressing")["status"] == string(metav1.ConditionTrue) {
+			state.facts.Upgrade.Progressing = versions[i].GetName()
+		}
+	}
+}
+
+// openshiftOwner is the Machine of OpenShift that n names, as the owner of a request.
+func (r *Reconciler) openshiftOwner(ctx context.Context, n *Node) (*metav1.OwnerReference, error) {
+	ref := n.OpenShift()
+	key, obj := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
+	obj.SetGroupVersionKind(OpenShiftMachines)
+	if err := r.Live.Get(ctx, key, obj); err != nil {
+		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
+	}
+	return &metav1.OwnerReference{
+		APIVersion: OpenShiftMachines.GroupVersion().String(), Kind: OpenShiftMachines.Kind, Name: key.Name, UID: obj.UID,
+	}, nil
+}
+
+// EtcdNamespace is where OpenShift runs etcd.
+const EtcdNamespace = "openshift-etcd"
+
+// RBAC for OpenShift's etcd. Its namespace is there on OpenShift alone, so no package can have a Role in it.
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list
+// +kubebuilder:rbac:groups=core,resources=pods,verbs=list
+
+// observeEtcd reads what there is of OpenShift's etcd, live: what was true a moment ago is not enough.
+func (r *Reconciler) observeEtcd(ctx context.Context) (Etcd, error) {
+	there, err := r.installed(ctx, "clusterversions."+ConfigGroup)
+	if err != nil || !there {
+		return Etcd{There: err != nil, Unread: err != nil}, err
+	}
+	budgets := &policyv1.PodDisruptionBudgetList{}
+	if err := r.Live.List(ctx, budgets, client.InNamespace(EtcdNamespace)); err != nil {
+		return Etcd{There: true, Unread: true}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", EtcdNamespace, err)
+	}
+	etcd := Etcd{There: true, Budgets: len(budgets.Items)}
+	if etcd.Budgets != 1 {
+		return etcd, nil
+	}
+	budget := &budgets.Items[0]
+	etcd.Budget, etcd.Allows = EtcdNamespace+"/"+budget.Name, budget.Status.DisruptionsAllowed >= 1
+	if etcd.Allows {
+		return etcd, nil
+	}
+	guards := &corev1.PodList{}
+	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
+	if err == nil {
+		err = r.Live.List(ctx, guards, client.InNamespace(EtcdNamespace), client.MatchingLabelsSelector{Selector: selector})
+	}
+	if err != nil {
+		return Etcd{There: true, Unread: true}, fmt.Errorf("list the guard pods of PodDisruptionBudget %s: %w", etcd.Budget, err)
+	}
+	etcd.Guards = map[string]string{}
+	for i := range guards.Items {
+		pod := &guards.Items[i]
+		notFalse := func(c corev1.PodCondition) bool {
+			return c.Type == corev1.PodReady && c.Status != corev1.ConditionFalse
+		}
+		if slices.ContainsFunc(pod.Status.Conditions, notFalse) {
+			etcd.Guards[pod.Spec.NodeName] = pod.Name
+		}
+	}
+	return etcd, nil
 }

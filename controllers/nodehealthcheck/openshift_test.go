@@ -10,7 +10,6 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -53,53 +52,31 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 	with := func(key string, value any) func(map[string]any) {
 		return func(spec map[string]any) { spec[key] = value }
 	}
-	labels := func(selector map[string]any) func(map[string]any) { return with("selector", selector) }
-	elsewhere := shippedCheck()
+	elsewhere, renamed := shippedCheck(), shippedCheck()
 	elsewhere.SetNamespace("default")
-	renamed := shippedCheck()
 	renamed.SetName("mine")
-	for name, row := range map[string]struct {
+	for name, tc := range map[string]struct {
 		check *unstructured.Unstructured
 		want  bool
 	}{
-		"as it is shipped":                           {shippedCheck(), true},
-		"with the same durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
-		"under another name":                         {renamed, false},
-		"in another namespace":                       {elsewhere, false},
-		"with another limit":                         {shippedCheck(with("maxUnhealthy", "40%")), false},
-		"with a limit that is a number":              {shippedCheck(with("maxUnhealthy", int64(100))), false},
-		"with a timeout for nodes to start":          {shippedCheck(with("nodeStartupTimeout", "10m")), false},
-		"with a template":                            {shippedCheck(with("remediationTemplate", map[string]any{"kind": "Metal3RemediationTemplate", "name": "m"})), false},
-		"with another type":                          {shippedCheck(condition("type", "Ready")), false},
-		"with another status":                        {shippedCheck(condition("status", "False")), false},
-		"with another timeout":                       {shippedCheck(condition("timeout", "300s")), false},
-		"with another condition besides": {shippedCheck(func(spec map[string]any) {
-			another := map[string]any{"type": "Ready", "status": "Unknown", "timeout": "0s"}
-			spec["unhealthyConditions"] = append(spec["unhealthyConditions"].([]any), another)
-		}), false},
-		"with no condition": {shippedCheck(with("unhealthyConditions", []any{})), false},
-		"for all machines":  {shippedCheck(labels(map[string]any{})), false},
-		"for fewer machines": {shippedCheck(labels(map[string]any{"matchLabels": map[string]any{
-			"machine.openshift.io/interruptible-instance": "", "zone": "a",
-		}})), false},
-		"for machines of an expression": {shippedCheck(labels(map[string]any{
-			"matchLabels":      map[string]any{"machine.openshift.io/interruptible-instance": ""},
-			"matchExpressions": []any{map[string]any{"key": "zone", "operator": "Exists"}},
-		})), false},
-		"with what cannot be read": {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+		"as it is shipped":                  {shippedCheck(), true},
+		"with durations, written otherwise": {shippedCheck(with("nodeStartupTimeout", "0s"), condition("timeout", "0m")), true},
+		"under another name":                {renamed, false},
+		"in another namespace":              {elsewhere, false},
+		"with another limit":                {shippedCheck(with("maxUnhealthy", "40%")), false},
+		"with a timeout for nodes to start": {shippedCheck(with("nodeStartupTimeout", "10m")), false},
+		"with what cannot be read":          {shippedCheck(with("nodeStartupTimeout", "soon")), false},
+		"with a template":                   {shippedCheck(with("remediationTemplate", map[string]any{"name": "m"})), false},
+		"with another type":                 {shippedCheck(condition("type", "Ready")), false},
+		"with another status":               {shippedCheck(condition("status", "False")), false},
+		"with another timeout":              {shippedCheck(condition("timeout", "300s")), false},
+		"with a second condition":           {machineCheck("machine-api-termination-handler", "Terminating", "Ready"), false},
+		"with no condition":                 {shippedCheck(with("unhealthyConditions", []any{})), false},
+		"for all machines":                  {shippedCheck(with("selector", map[string]any{})), false},
 	} {
-		t.Run(name, func(t *testing.T) {
-			yes := func(context.Context, string) (bool, error) { return true, nil }
-			is, _, err := openshiftCluster{
-				Installed: yes, Readable: func(context.Context, schema.GroupVersionKind) (bool, error) { return true, nil },
-				List: func(context.Context, schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
-					return []unstructured.Unstructured{*row.check}, nil
-				},
-			}.MachineChecks(t.Context())
-			if err != nil || is.Default != row.want || is.Custom == row.want {
-				t.Errorf("got %+v, %v; want that it is: %v", is, err, row.want)
-			}
-		})
+		if got := shipped(tc.check); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
 	}
 }
 
@@ -120,27 +97,36 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 	for name, tc := range map[string]struct {
 		objects []client.Object
 		want    Etcd
+		can     bool // etcd do without node n
 	}{
 		"a budget that allows a disruption": {[]client.Object{budget("b", 1), pod("n", corev1.ConditionTrue)}, Etcd{
 			There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Allows: true,
-		}},
+		}, true},
 		"a budget that allows none, and the guards that are ready or may be": {
 			[]client.Object{budget("b", 0), pod("n", corev1.ConditionTrue), pod("m", corev1.ConditionUnknown), pod("lost", corev1.ConditionFalse)},
-			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"n": "guard-n", "m": "guard-m"}},
+			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"n": "guard-n", "m": "guard-m"}}, false,
 		},
-		"no budget":   {nil, Etcd{There: true}},
-		"two budgets": {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}},
+		"C66: one that allows none, and the guard on the node is the one that is lost": {
+			[]client.Object{budget("b", 0), pod("n", corev1.ConditionFalse), pod("m", corev1.ConditionTrue)},
+			Etcd{There: true, Budgets: 1, Budget: EtcdNamespace + "/b", Guards: map[string]string{"m": "guard-m"}}, true,
+		},
+		"C66: no budget": {nil, Etcd{There: true}, false},
+		"two budgets":    {[]client.Object{budget("b", 0), budget("c", 1)}, Etcd{There: true, Budgets: 2}, false},
 	} {
-		c := openshiftCluster{
+		r := &Reconciler{
 			Live:      fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(tc.objects...).Build(),
 			Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
-		got, err := c.Etcd(t.Context())
-		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" {
-			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
+		got, err := r.observeEtcd(t.Context())
+		if diff := cmp.Diff(tc.want, got); err != nil || diff != "" || (got.against("n") == "") != tc.can {
+			t.Errorf("%s: %v, against it %q (-want +got):\n%s", name, err, got.against("n"), diff)
 		}
 	}
-	if got, err := (openshiftCluster{}).Etcd(t.Context()); err != nil || got.There {
+	r := &Reconciler{Live: unreadable{}, Installed: func(context.Context, string) (bool, error) { return true, nil }}
+	if got, err := r.observeEtcd(t.Context()); err == nil || got.against("n") != EtcdUnread {
+		t.Errorf("where it could not be asked: %+v, %v", got, err)
+	}
+	if got, err := (&Reconciler{}).observeEtcd(t.Context()); err != nil || got.There {
 		t.Errorf("where OpenShift is not installed: %+v, %v", got, err)
 	}
 }

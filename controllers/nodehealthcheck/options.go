@@ -32,8 +32,8 @@ type Options struct {
 	Concurrency    int
 	LeaseNamespace string
 	Grace          time.Duration
-	// DefaultTemplate is that of the check which the manager creates where there is none.
-	DefaultTemplate TemplateFlag
+	// DefaultTemplate is that of the check which the manager creates where there is none; nil if it creates none.
+	DefaultTemplate *corev1.ObjectReference
 }
 
 // AddFlags adds the controller's flags to fs and sets their defaults.
@@ -45,9 +45,13 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.Grace, "node-monitor-grace-period", 50*time.Second,
 		"How long kubelets have to report, after the manager started, became the leader, or could not reach the API server, before a NodeHealthCheck "+
 			"starts a remediation. Use the value of the flag of this name of the kube-controller-manager.")
-	fs.Var(&o.DefaultTemplate, "default-node-health-check-template",
+	fs.Func("default-node-health-check-template",
 		"Remediation template, as Kind.version.group/namespace/name, of the NodeHealthCheck "+DefaultName+
-			", which the manager makes at start if there is no NodeHealthCheck. If empty, it makes none.")
+			", which the manager makes at start if there is no NodeHealthCheck. If empty, it makes none.",
+		func(value string) (err error) {
+			o.DefaultTemplate, err = parseTemplate(value)
+			return err
+		})
 }
 
 // Validate returns everything that is wrong with the values that the types of the flags let pass.
@@ -62,48 +66,27 @@ func (o *Options) Validate() error {
 // DefaultName is the name of the check that the manager makes on request. (Seed 001.)
 const DefaultName = "nhc-worker-default"
 
-// TemplateFlag is a reference to a remediation template. It is the value of a flag, as Kind.version.group/namespace/name.
-type TemplateFlag struct{ ref *corev1.ObjectReference }
-
-// IsSet reports whether there is one.
-func (t *TemplateFlag) IsSet() bool { return t.ref != nil }
-
-// Set makes TemplateFlag a flag value.
-func (t *TemplateFlag) Set(s string) error {
-	if s == "" {
-		t.ref = nil
-		return nil
+// parseTemplate is the remediation template that is written as Kind.version.group/namespace/name; nil if nothing is.
+func parseTemplate(value string) (*corev1.ObjectReference, error) {
+	if value == "" {
+		return nil, nil
 	}
-	parts := strings.Split(s, "/")
-	if len(parts) == 3 && parts[2] != "" {
-		if kind, _ := schema.ParseKindArg(parts[0]); kind != nil {
-			if _, err := remediationrequest.NodeKindOf(*kind); err != nil {
-				return err
-			}
-			t.ref = &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: parts[1], Name: parts[2]}
-			return nil
-		}
+	parts := strings.Split(value, "/")
+	kind, _ := schema.ParseKindArg(parts[0])
+	if kind == nil || len(parts) != 3 || parts[2] == "" {
+		return nil, fmt.Errorf("must be Kind.version.group/namespace/name, such as "+
+			"SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic, not %q", value)
 	}
-	return fmt.Errorf("must be Kind.version.group/namespace/name, such as "+
-		"SelfNodeRemediationTemplate.v1alpha1.self-node-remediation.medik8s.io/medik8s/automatic, not %q", s)
+	if _, err := remediationrequest.NodeKindOf(*kind); err != nil {
+		return nil, err
+	}
+	return &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: parts[1], Name: parts[2]}, nil
 }
-
-// String makes TemplateFlag a flag value.
-func (t *TemplateFlag) String() string {
-	if t.ref == nil {
-		return ""
-	}
-	kind := t.ref.GroupVersionKind()
-	return fmt.Sprintf("%s.%s.%s/%s/%s", kind.Kind, kind.Version, kind.Group, t.ref.Namespace, t.ref.Name)
-}
-
-// Type makes TemplateFlag a flag value.
-func (t *TemplateFlag) Type() string { return "template" }
 
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
 
 // CreateDefault makes the check DefaultName, with that template, for all nodes but those of the control plane, unless there is any check.
-func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template TemplateFlag) error {
+func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template *corev1.ObjectReference) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := live.List(ctx, list, client.Limit(1)); err != nil {
 		return fmt.Errorf("look for NodeHealthChecks: %w", err)
@@ -119,7 +102,7 @@ func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader
 				{Key: "node-role.kubernetes.io/master", Operator: metav1.LabelSelectorOpDoesNotExist},
 			}},
 			MinHealthy:          ptr.To(intstr.FromString(budget.DefaultMinHealthy)),
-			RemediationTemplate: template.ref,
+			RemediationTemplate: template,
 		},
 	}
 	if err := writer.Create(ctx, check); err != nil && !apierrors.IsAlreadyExists(err) {

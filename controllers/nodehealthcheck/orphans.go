@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -12,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -59,7 +59,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	if state == nil {
 		return ctrl.Result{}, false, nil
 	}
-	plan, left := Release(state.facts, r.Teardown), len(state.requests.ours) > 0
+	plan, left := Release(state.facts, r.Teardown), slices.ContainsFunc(state.facts.Nodes, func(n Node) bool { return len(n.Requests) > 0 })
 	at := plan.Recheck
 	if left {
 		at = health.Earliest(at, now.Add(releaseRetry))
@@ -90,18 +90,17 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 		return nil, err // the cache will show it, and that enqueues it
 	}
 	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	state := &observed{
-		check: check, released: true, unreadable: map[schema.GroupKind]bool{}, requests: requestsOf(check), facts: FactsOf(check, now),
-	}
+	state := newObserved(check, FactsOf(check, now))
+	state.released = true
 	orphans := r.memory.of(name).orphans
 	err := r.listAll(ctx, state, func(obj *unstructured.Unstructured) {
-		by, known := makerOf(obj), orphans[obj.GetUID()].node
+		maker, known := makerOf(obj), orphans[obj.GetUID()].node
 		if entry := listed[obj.GetUID()]; entry != nil {
 			known = entry.node
 		}
-		if by.Name == name || by.Name == "" && known != "" {
-			node := cmp.Or(nodeOf(obj), known, obj.GetName())
-			state.requests.ours[node] = append(state.requests.ours[node], Request{Object: obj, Step: -1})
+		if maker.Name == name || maker.Name == "" && known != "" {
+			n := state.node(cmp.Or(nodeOf(obj), known, obj.GetName()))
+			n.Requests = append(n.Requests, Request{Object: obj, Step: -1})
 		}
 	})
 	if err != nil {
@@ -110,7 +109,7 @@ func (r *Reconciler) observeOrphans(ctx context.Context, name string, listed map
 	if err := r.observeLeases(ctx, state); err != nil {
 		return nil, err
 	}
-	return state, r.observeUnfinished(ctx, state, map[string]bool{})
+	return state, r.observeUnfinished(ctx, state)
 }
 
 // gone reports whether there is no check called name, or none that counts any more: a teardown acts on none.
@@ -141,8 +140,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 				return ctrl.Result{}, fmt.Errorf("read the %s of NodeHealthCheck %s: %w", kind.Kind, name, err)
 			}
 		}
-		if len(state.pending) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.pending)
+		if len(state.facts.Awaited) > 0 {
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.facts.Awaited)
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)

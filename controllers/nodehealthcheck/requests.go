@@ -25,45 +25,20 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// requests are the remediation requests of all kinds in use, sorted out once in a reconcile.
-type requests struct {
-	ours map[string][]Request // of the check, by node; oldest first
-	// orphaned are those of a check of the same name that is gone, byNode those of others that name their node.
-	orphaned, byNode map[string][]*unstructured.Unstructured
-	other            []*unstructured.Unstructured // all that are not ours
-	byName           map[objectKey]*unstructured.Unstructured
-	// within are the namespaces in which the check makes requests, or made them.
-	within map[string]bool
-	// known is what the status says of requests.
-	known map[types.UID]*listed
-	read  map[schema.GroupKind]bool
-	// gone are the requests that only the status remembers, unseen those that cannot be read now; by node.
-	gone, unseen map[string][]Listed
-}
-
-func requestsOf(check *nhcv1.NodeHealthCheck) requests {
-	return requests{
-		ours: map[string][]Request{}, byName: map[objectKey]*unstructured.Unstructured{}, within: namespacesOf(check),
-		orphaned: map[string][]*unstructured.Unstructured{}, byNode: map[string][]*unstructured.Unstructured{}, known: statusByUID(check),
-		read: map[schema.GroupKind]bool{}, gone: map[string][]Listed{}, unseen: map[string][]Listed{},
-	}
-}
-
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	state.requests = requestsOf(state.check)
 	if err := r.listAll(ctx, state, state.sort); err != nil {
 		return err
 	}
-	for n, remediation := range remediations(state.check) {
-		kind := remediation.Resource.GroupVersionKind().GroupKind()
+	for listed, remediation := range remediations(state.check) {
+		kind, n := remediation.Resource.GroupVersionKind().GroupKind(), state.node(listed.Name)
 		entry := Listed{Remediation: *remediation, Step: state.stepOf(kind, remediation.Resource.Namespace, remediation.TemplateName)}
 		switch {
-		case state.requests.known[remediation.Resource.UID].seen:
+		case state.listed[remediation.Resource.UID].seen:
 		case state.unreadable[kind]:
-			state.requests.unseen[n.Name] = append(state.requests.unseen[n.Name], entry)
-		case n.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
+			n.Unseen = append(n.Unseen, entry)
+		case listed.ConditionsHealthyTimestamp != nil: // the node was healthy since: its next failure begins at the first step
 		default:
-			state.requests.gone[n.Name] = append(state.requests.gone[n.Name], entry)
+			n.Gone = append(n.Gone, entry)
 		}
 	}
 	return nil
@@ -82,7 +57,7 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 			state.unreadable[kind.GroupKind()] = true
 			continue
 		}
-		state.requests.read[kind.GroupKind()] = true
+		state.read[kind.GroupKind()] = true
 		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
 			state.recheck(state.facts.Now.Add(readRetry))
 		}
@@ -97,8 +72,8 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 			sort(&list[i])
 		}
 	}
-	for _, ours := range state.requests.ours {
-		slices.SortFunc(ours, func(a, b Request) int {
+	for _, n := range state.nodes {
+		slices.SortFunc(n.Requests, func(a, b Request) int {
 			return cmp.Or(a.Started().Compare(b.Started()), cmp.Compare(a.Step, b.Step), cmp.Compare(a.Object.GetName(), b.Object.GetName()))
 		})
 	}
@@ -164,17 +139,17 @@ func isRequest(kind schema.GroupVersionKind) bool {
 	return !isTemplate(kind.Kind) && kind.Group != ConfigGroup && kind.Group != machineGroup
 }
 
-// listed is what the status says of a request: its node, and whether that was healthy since. Seen says that the request was found.
+// listed is what the status says of a request, and of which node. Seen says that the request was found.
 type listed struct {
-	node          string
-	healthy, seen bool
-	remediation   *nhcv1.Remediation
+	node        string
+	seen        bool
+	remediation *nhcv1.Remediation
 }
 
 func statusByUID(check *nhcv1.NodeHealthCheck) map[types.UID]*listed {
 	known := map[types.UID]*listed{}
 	for n, remediation := range remediations(check) {
-		known[remediation.Resource.UID] = &listed{node: n.Name, healthy: n.ConditionsHealthyTimestamp != nil, remediation: remediation}
+		known[remediation.Resource.UID] = &listed{node: n.Name, remediation: remediation}
 	}
 	return known
 }
@@ -196,26 +171,29 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 // sort puts obj where it belongs. It is ours if this very check made it. Of others about Machines those count that are in a namespace of
 // the check's templates: a name alone may be that of a Machine of any other cluster.
 func (state *observed) sort(obj *unstructured.Unstructured) {
-	kind, entry, node := obj.GroupVersionKind(), state.requests.known[obj.GetUID()], nodeOfObject(obj)
-	state.requests.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
-	if state.made(obj) {
-		request := Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
-		if entry != nil { // a remediator may have removed the annotation
-			entry.seen, node = true, cmp.Or(nodeOf(obj), entry.node)
-			request.Listed, request.ListedHealthy = entry.remediation, entry.healthy
-		}
-		state.requests.ours[node] = append(state.requests.ours[node], request)
-		return
-	}
+	kind, entry, name := obj.GroupVersionKind(), state.listed[obj.GetUID()], nodeOfObject(obj)
+	state.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
 	if entry != nil {
 		entry.seen = true
 	}
-	state.requests.other = append(state.requests.other, obj)
+	if state.made(obj) {
+		request := Request{Object: obj, Step: state.stepOfRequest(obj, entry)}
+		if entry != nil { // a remediator may have removed the annotation
+			name = cmp.Or(nodeOf(obj), entry.node)
+			request.Listed = entry.remediation
+		}
+		n := state.node(name)
+		n.Requests = append(n.Requests, request)
+		return
+	}
+	state.others = append(state.others, obj)
 	if state.within(obj) && makerOf(obj).Name == state.check.Name {
-		state.requests.orphaned[node] = append(state.requests.orphaned[node], obj)
+		n := state.node(name)
+		n.Orphaned = append(n.Orphaned, obj)
 	}
 	if name := nodeOf(obj); name != "" && (!OfMachines(kind) || state.within(obj)) {
-		state.requests.byNode[name] = append(state.requests.byNode[name], obj)
+		n := state.node(name)
+		n.Others = append(n.Others, obj)
 	}
 }
 
@@ -250,23 +228,23 @@ func nodeOf(obj *unstructured.Unstructured) string {
 // makerOf is the NodeHealthCheck that made obj: what its mark says, completed by its owner reference. The garbage collector takes the
 // reference away when the check goes and a Machine owns obj as well.
 func makerOf(obj metav1.Object) remediationrequest.Maker {
-	by := remediationrequest.NodeCheckOf(obj)
+	maker := remediationrequest.NodeCheckOf(obj)
 	for _, o := range obj.GetOwnerReferences() {
 		if o.Kind != "NodeHealthCheck" || o.APIVersion != nhcv1.GroupVersion.String() {
 			continue
 		}
-		if (by.UID == "" || by.UID == o.UID) && (by.Name == "" || by.Name == o.Name) {
+		if (maker.UID == "" || maker.UID == o.UID) && (maker.Name == "" || maker.Name == o.Name) {
 			return remediationrequest.Maker{Name: o.Name, UID: o.UID}
 		}
 	}
-	return by
+	return maker
 }
 
 // within reports whether obj is in a namespace of the check's templates or listed requests, or in none. Tenants could give the check's mark
 // to objects in others.
 func (state *observed) within(obj *unstructured.Unstructured) bool {
 	namespace := obj.GetNamespace()
-	return namespace == "" || state.requests.within[namespace]
+	return namespace == "" || state.namespaces[namespace]
 }
 
 // namespacesOf are those of the templates that check names, and of the requests that its status lists, whose templates it named once.
@@ -287,12 +265,12 @@ func (state *observed) made(obj *unstructured.Unstructured) bool {
 	if !state.within(obj) {
 		return false
 	}
-	by := makerOf(obj)
-	if by.UID != "" {
-		return by.UID == state.check.UID
+	maker := makerOf(obj)
+	if maker.UID != "" {
+		return maker.UID == state.check.UID
 	}
-	_, listed := state.requests.known[obj.GetUID()]
-	return listed && (by.Name == "" || by.Name == state.check.Name)
+	_, listed := state.listed[obj.GetUID()]
+	return listed && (maker.Name == "" || maker.Name == state.check.Name)
 }
 
 // hostWithin is how long a record waits for the host that it names. With records.AheadWithin it is less than begin.Within, or a node of the

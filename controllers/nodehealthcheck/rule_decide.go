@@ -112,13 +112,17 @@ type Case struct {
 	view   *view
 	i      int
 	n      *Node
-	step   int    // that is asked about
-	begins bool   // the step is the first one
-	answer Answer // of the escalation
+	step   int                 // that is asked about
+	begins bool                // the step is the first one
+	answer escalation.Decision // of the escalation
 }
 
 func (d *decider) caseOf(i int, v *view) *Case {
-	return &Case{decider: d, Decision: &d.p.Decisions[i], view: v, i: i, n: &d.f.Nodes[i], begins: true}
+	c := &Case{decider: d, Decision: &d.p.Decisions[i], view: v, i: i, n: &d.f.Nodes[i], begins: true}
+	if step := d.suitable(c.n, 0); step < len(d.f.Templates) {
+		c.step = step
+	}
+	return c
 }
 
 func (c *Case) ask(at moment) []Blocker {
@@ -132,23 +136,12 @@ func (c *Case) ask(at moment) []Blocker {
 	return blockers
 }
 
-// toBegin is all that keeps the first request from being made.
-func (c *Case) toBegin() []Blocker {
+// toBegin is when all is asked that keeps the first request from being made.
+func (c *Case) toBegin() moment {
 	if c.n.ControlPlane() {
-		return c.ask(beforeFirst | ofControlPlane)
+		return beforeFirst | ofControlPlane
 	}
-	return c.ask(beforeFirst)
-}
-
-// distinct are the blockers, each once: some are asked for before the first request, and before its step.
-func distinct(blockers []Blocker) []Blocker {
-	kept := blockers[:0:0]
-	for _, b := range blockers {
-		if !slices.ContainsFunc(kept, func(k Blocker) bool { return k.Reason == b.Reason && k.Until.Equal(b.Until) && k.Text == b.Text }) {
-			kept = append(kept, b)
-		}
-	}
-	return kept
+	return beforeFirst
 }
 
 const skipped = nhcv1.EventRemediationSkipped
@@ -258,12 +251,12 @@ func (c *Case) unreadTemplate() *Template {
 	return &needed[i]
 }
 
-// template is that of the step, or of the next one that can be about the node; nil if there is none.
+// template is that of the step; nil if there is none.
 func (c *Case) template() *Template {
-	if step := c.passing(c.n, c.step); step < len(c.f.Templates) {
-		return &c.f.Templates[step]
+	if len(c.f.Templates) == 0 {
+		return nil
 	}
-	return nil
+	return &c.f.Templates[c.step]
 }
 
 func (c *Case) unsuitable() Reason {
@@ -298,11 +291,10 @@ func (c *Case) foreign() *unstructured.Unstructured {
 
 // namesake is the request that has the name which the one of this step would have.
 func (c *Case) namesake() Named {
-	step, t := c.passing(c.n, c.step), c.template()
-	if t == nil || t.Object == nil || step >= len(c.n.Named) {
+	if t := c.template(); t == nil || t.Object == nil || c.step >= len(c.n.Named) {
 		return Named{}
 	}
-	if named := c.n.Named[step]; named.Object != nil && !c.n.orphaned(named.Object) {
+	if named := c.n.Named[c.step]; named.Object != nil && !c.n.orphaned(named.Object) {
 		return named
 	}
 	return Named{}
@@ -375,7 +367,7 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 }
 
 func (c *Case) waits() bool {
-	return len(c.f.Templates) > 0 && (c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp)
+	return c.answer.Do == escalation.Wait || c.answer.Do == escalation.GiveUp
 }
 
 // stillDeleted is a request of the last time that is waited for, which is still being deleted; nil if there is none.

@@ -5,15 +5,21 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // statusAfter is what the check says after a reconcile. It is made anew from what was observed and done: from the requests, not from what
@@ -83,7 +89,7 @@ func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State
 // again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
-	if !o.healthyOrGone() && (over < 0 || !o.first() || len(o.Adopt) > 0) {
+	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || len(o.Adopt) > 0) {
 		return nil
 	}
 	switch {
@@ -148,4 +154,127 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
 	return nil
+}
+
+// Conditions are the conditions of the check after a reconcile. While kinds are awaited nothing is decided, and p may be empty.
+func Conditions(f *Facts, p *Plan) []metav1.Condition {
+	conditions, now := slices.Clone(f.Check.Status.Conditions), metav1.NewTime(f.Now.Truncate(time.Second))
+	set := func(cond metav1.Condition) {
+		cond.LastTransitionTime = now
+		meta.SetStatusCondition(&conditions, cond)
+	}
+	if len(f.Awaited) == 0 {
+		unread := slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil })
+		switch {
+		case p.Disabled.Is():
+			set(metav1.Condition{
+				Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: p.Disabled.Reason, Message: p.Disabled.Message,
+			})
+		case !unread: // else it is not known
+			set(metav1.Condition{
+				Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: EnabledMessage,
+			})
+		}
+		for _, cond := range stormConditions(f, p) {
+			set(cond)
+		}
+		if reason, message := ineffective(f, p); reason != "" && !p.Disabled.Is() {
+			set(metav1.Condition{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+		} else {
+			meta.RemoveStatusCondition(&conditions, mendv1.Effective)
+		}
+	}
+	allowed := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
+	switch {
+	case len(f.Awaited) > 0:
+		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, nhcv1.KindUnreadReason, KindsAwaited(f)
+	case len(p.Blockers) > 0:
+		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Text
+	}
+	before := meta.FindStatusCondition(conditions, allowed.Type)
+	awaitsNow := before != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason && before.Reason != allowed.Reason
+	set(allowed)
+	if awaitsNow { // kubelets are awaited since now, though another reason made the condition False before
+		before.LastTransitionTime = now
+	}
+	return conditions
+}
+
+// selectsWithin is how long after a check its nodes may be created.
+const selectsWithin = 10 * time.Minute
+
+// ineffective is why the check, or one of its rules, can never act as it is written: nothing else would ever show that.
+func ineffective(f *Facts, p *Plan) (reason, message string) {
+	specs := map[string]any{nhcv1.GroupVersion.String(): &nhcv1.NodeHealthCheckSpec{}}
+	if dropped := rule.DroppedField(f.Check.Annotations, specs); dropped != "" {
+		return mendv1.FieldDroppedReason, dropped
+	}
+	for i, cond := range f.Check.Spec.UnhealthyConditions {
+		switch cond.Status {
+		case corev1.ConditionTrue, corev1.ConditionFalse, corev1.ConditionUnknown:
+		default:
+			return mendv1.NoSuchStatusReason, fmt.Sprintf("spec.unhealthyConditions[%d] is never met: no condition has the status %q, "+
+				"but True, False or Unknown", i, cond.Status)
+		}
+	}
+	if p.Population.Total() == 0 && f.Now.Sub(f.Check.CreationTimestamp.Time) >= selectsWithin {
+		return mendv1.SelectsNothingReason, "spec.selector matches no Node of this cluster: labels of Machines are not those of Nodes"
+	}
+	return "", ""
+}
+
+// EnabledMessage is what a check says that is not disabled.
+const EnabledMessage = "No issues found, NodeHealthCheck is enabled."
+
+// stormConditions are the two conditions of the storm that turn. The storm is remembered by them.
+func stormConditions(f *Facts, p *Plan) []metav1.Condition {
+	storm, cooldown := "", "Cooldown cleared - storm threshold triggered"
+	switch p.Storm.Turn {
+	case budget.StormBegan:
+		storm = "Storm mode is activated - preventing any new remediation until the storm is over and cooldown duration expired"
+	case budget.StormCooling:
+		cooldown = "Storm cooldown delay started - waiting before resuming normal remediation"
+	case budget.StormEnded:
+		storm, cooldown = "Storm mode is deactivated, remediation can occur normally", "Storm cooldown completed"
+	case budget.StormUnchanged:
+	}
+	statusOf := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
+	began, cools := p.Storm.Turn == budget.StormBegan, !p.Storm.CoolingSince.IsZero()
+	var turned []metav1.Condition
+	if began || f.Storm.Active != p.Storm.Active {
+		turned = append(turned, metav1.Condition{
+			Type: nhcv1.StormActiveCondition, Status: statusOf[p.Storm.Active], Reason: nhcv1.ThresholdReason, Message: storm,
+		})
+	}
+	if began || f.Storm.CoolingSince.IsZero() == cools {
+		turned = append(turned, metav1.Condition{
+			Type: nhcv1.StormCooldownActiveCondition, Status: statusOf[cools], Reason: nhcv1.ThresholdReason, Message: cooldown,
+		})
+	}
+	return turned
+}
+
+// KindsAwaited says what a check waits for before anything is decided.
+func KindsAwaited(f *Facts) string {
+	kinds := make([]string, 0, len(f.Awaited))
+	for _, kind := range f.Awaited {
+		kinds = append(kinds, kind.GroupKind().String())
+	}
+	return "Nothing is decided until all objects of these kinds were read, which the API server has not allowed so far: " +
+		strings.Join(slices.Sorted(slices.Values(kinds)), ", ")
+}
+
+// Phase is what a check is doing, and why, in medik8s' words. Remediating is how many nodes it remediates; below zero if it does not.
+func Phase(conditions []metav1.Condition, pauseRequests []string, remediating int) (nhcv1.Phase, string) {
+	disabled := meta.FindStatusCondition(conditions, nhcv1.DisabledCondition)
+	switch {
+	case disabled != nil && disabled.Status == metav1.ConditionTrue:
+		return nhcv1.PhaseDisabled, fmt.Sprintf("NHC is disabled: %s: %s", disabled.Reason, disabled.Message)
+	case len(pauseRequests) > 0:
+		return nhcv1.PhasePaused, "NHC is paused: " + strings.Join(pauseRequests, ",")
+	case remediating >= 0:
+		return nhcv1.PhaseRemediating, fmt.Sprintf("NHC is remediating %d nodes", remediating)
+	default:
+		return nhcv1.PhaseEnabled, "NHC is enabled, no ongoing remediation"
+	}
 }

@@ -67,7 +67,7 @@ func (c *Case) block() {
 		}
 	}
 	if at == whileHeld && !c.n.Remediated() {
-		c.Blockers = c.toBegin()
+		c.Blockers = c.ask(c.toBegin())
 	} else {
 		c.Blockers = c.ask(at)
 	}
@@ -78,7 +78,7 @@ var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
 func (c *Case) flag() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
-		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Flagged[r.ID()]
+		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Requests[r.ID()].Flagged
 		if old := r.Started().Add(tooOld); !flagged && c.f.Now.After(old) {
 			c.Flag = append(c.Flag, j)
 		} else if !flagged {
@@ -101,12 +101,12 @@ func (c *Case) happens(m rule.Step) {
 // startable reports whether a remediation of the node would start if nothing blocked it, were it in that state.
 func (d *decider) startable(i int, state health.State) bool {
 	n := &d.f.Nodes[i]
-	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.begun(i)
+	return n.Selected && n.Exists() && d.p.Decisions[i].Verdict.State == state && !d.p.Decisions[i].begun(n)
 }
 
 // begun reports whether something is done about the node: there are requests, and not only those of the last time.
-func (d *decider) begun(i int) bool {
-	return len(d.f.Nodes[i].Unseen) > 0 || slices.ContainsFunc(d.p.Decisions[i].Requests, func(r RequestState) bool { return !r.Over })
+func (d *Decision) begun(n *Node) bool {
+	return len(n.Unseen) > 0 || slices.ContainsFunc(d.Requests, func(r RequestState) bool { return !r.Over })
 }
 
 // healthy: its requests are over, at once or after the delay, and its lease after them.
@@ -228,43 +228,38 @@ func (c *Case) unhealthy() {
 		c.Blockers = c.ask(ofSelection)
 		return
 	}
-	if !c.begun(c.i) {
-		c.Blockers = c.toBegin()
+	gaveUp, answer := c.escalate()
+	first, next := moment(0), ofAnswer
+	if c.answer = answer; answer.Do == escalation.Start {
+		c.step, next = answer.Step, beforeNext
 	}
+	if c.begins = !c.begun(c.n); c.begins {
+		first = c.toBegin()
+	}
+	c.Blockers = c.ask(first | next)
 	if len(c.steps) == 0 {
-		c.Blockers = append(c.Blockers, c.ask(ofAnswer)...)
 		return
 	}
-	goes := len(c.Blockers) == 0
-	gaveUp, answer := c.escalate()
-	if goes {
-		c.GaveUp, c.Answer = gaveUp, answer
-		for j := range c.Requests { // what is left of the last time is what the failure begins with
-			if c.Requests[j].Over {
-				c.Adopt = append(c.Adopt, j)
-			}
+	if len(c.ask(first)) > 0 {
+		c.happens(askedAgain(c.Blockers))
+		return
+	}
+	c.GaveUp, c.Answer = gaveUp, answer
+	for j := range c.Requests { // what is left of the last time is what the failure begins with
+		if c.Requests[j].Over {
+			c.Adopt = append(c.Adopt, j)
 		}
-		if gaveUp.Do == escalation.GiveUp {
-			c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
-		}
-		c.happens(c.expires(answer))
-	} else {
+	}
+	if gaveUp.Do == escalation.GiveUp {
+		c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
+	}
+	c.happens(c.expires(answer))
+	switch {
+	case answer.Do == escalation.Start && len(c.Blockers) == 0:
+		c.start(answer.Step)
+	case answer.Do == escalation.Start:
 		c.happens(askedAgain(c.Blockers))
 	}
-	c.answer = answer
-	at := ofAnswer
-	if answer.Do == escalation.Start {
-		c.step, c.begins, at = answer.Step, false, beforeNext
-	}
-	further := c.ask(at)
-	if goes && answer.Do == escalation.Start {
-		if len(further) == 0 {
-			c.start(answer.Step)
-		} else {
-			c.happens(askedAgain(further))
-		}
-	}
-	c.Blockers = distinct(append(c.Blockers, further...))
 }
 
 // askedAgain is when the first of the blockers is over, or is looked at again.
@@ -281,9 +276,6 @@ func askedAgain(blockers []Blocker) rule.Step {
 
 func (c *Case) start(step int) {
 	c.Start, c.Term = step, termOf(c.steps, step)
-	for j := step - 1; j >= 0 && c.passed(c.n, j); j-- {
-		c.PassedOver = append(c.PassedOver, j)
-	}
 	if len(c.n.Requests) == 0 {
 		c.Lease, _ = c.n.Lease.next(c.Term, c.f.Now, c.f.Now)
 		if c.Lease == DropLease { // one of ours from before

@@ -57,7 +57,7 @@ func (r *Reconciler) observeTemplates(ctx context.Context, state *observed) {
 			t.Unread = true
 			why = disabledBefore(state.check)
 		case err != nil:
-			state.trouble = append(state.trouble, err)
+			state.facts.Trouble = append(state.facts.Trouble, err)
 		}
 		state.disable(why)
 	}
@@ -92,7 +92,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 		if err := r.await(ctx, state, kind); err != nil {
 			state.unreadable[kind.GroupKind()] = true
 			if !errors.Is(err, explain.ErrUnread) {
-				state.trouble = append(state.trouble, err)
+				state.facts.Trouble = append(state.facts.Trouble, err)
 				state.retry()
 			}
 		}
@@ -252,7 +252,7 @@ func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*m
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Object.Name, UID: n.Machine.Object.UID,
 		}, nil
 	case t.OwnedByOpenShift(n):
-		owner, err := r.openshift().Machine(ctx, n)
+		owner, err := r.openshiftOwner(ctx, n)
 		// Where a request is about nothing else, that it is not there is an error.
 		if remediationrequest.Missing(err) && !OfMachines(t.Request) {
 			return nil, nil

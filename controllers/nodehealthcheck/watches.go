@@ -65,15 +65,15 @@ func (r *Reconciler) everybody(ctx context.Context, obj client.Object) []reconci
 			continue // the cache is shutting down
 		}
 		for i := range list {
-			if by := makerOf(&list[i]); by.Name != "" {
-				names[requestFor(by.Name)] = true
+			if maker := makerOf(&list[i]); maker.Name != "" {
+				names[requestFor(maker.Name)] = true
 			}
 		}
 	}
 	leases, _ := r.listLeases(ctx) // likewise
 	for i := range leases {
-		if by, ours := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); ours {
-			names[requestFor(by)] = true
+		if name, ours := strings.CutPrefix(ptr.Deref(leases[i].Spec.HolderIdentity, ""), nhcv1.LeaseHolderPrefix); ours {
+			names[requestFor(name)] = true
 		}
 	}
 	return slices.Collect(maps.Keys(names))
@@ -168,12 +168,12 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 		return r.everyCheck(ctx, obj)
 	}
 	_, ofControlPlane := obj.GetLabels()[nhcv1.ControlPlaneLabel]
-	by, about := makerOf(obj), nodeOfObject(obj)
+	maker, about := makerOf(obj), nodeOfObject(obj)
 	found := r.checks(ctx, func(check *nhcv1.NodeHealthCheck) bool {
-		return ofControlPlane || by.UID == check.UID || by.Name == check.Name || speaksOf(check, about)
+		return ofControlPlane || maker.UID == check.UID || maker.Name == check.Name || speaksOf(check, about)
 	})
-	if by.Name != "" && !slices.Contains(found, requestFor(by.Name)) {
-		found = append(found, requestFor(by.Name))
+	if maker.Name != "" && !slices.Contains(found, requestFor(maker.Name)) {
+		found = append(found, requestFor(maker.Name))
 	}
 	return found
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -28,18 +29,16 @@ import (
 // rbac.ext-remediation/aggregate-to-ext-remediation.
 //
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list
-// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get;list
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 // +kubebuilder:rbac:groups=config.openshift.io,resources=infrastructures,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=list
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations,verbs=list
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=list
 
-// The API server waits ten seconds for a webhook, and then says nothing of what the webhook was waiting for.
-const (
-	judging = 6 * time.Second // for what may be refused
-	warning = 2 * time.Second // for what may be worth a warning
-)
+// patience is for how long objects are read: the API server waits ten seconds for a webhook, and then says nothing of what the webhook was
+// waiting for.
+const patience = 8 * time.Second
 
 // SetUp registers the validation at the manager's webhook server. The manager's scheme has to know NodeHealthCheck.
 func SetUp(m ctrl.Manager) error {
@@ -73,7 +72,7 @@ func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.N
 
 // ValidateDelete implements admission.Validator.
 func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
-	ctx, cancel := context.WithTimeout(ctx, judging)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	running, err := v.remediating(ctx, &check.Status)
 	if running != "" {
@@ -84,15 +83,33 @@ func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHe
 
 func (v NodeHealthCheck) validate(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (admission.Warnings, error) {
 	if c != (change{}) {
-		judged, cancel := context.WithTimeout(ctx, judging)
+		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		if err := refusal(v.refusals(judged, check, c)...); err != nil {
+		if err := refusal(v.refusals(ctx, check, c)...); err != nil {
 			return nil, err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, warning)
-	defer cancel()
-	return v.warnings(ctx, check), nil
+	return warnings(&check.Spec), nil
+}
+
+// warnings says what of a check is most likely a slip, and shows neither in its status nor in an event: what can never act is in its
+// condition Effective.
+func warnings(spec *nhcv1.NodeHealthCheckSpec) (texts []string) {
+	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
+		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
+	}
+	field, value, everything, nothing := "spec.minHealthy", spec.MinHealthy, []string{"0", "0%"}, []string{"100%"}
+	if spec.MaxUnhealthy != nil {
+		field, value, everything, nothing = "spec.maxUnhealthy", spec.MaxUnhealthy, nothing, everything
+	}
+	switch {
+	case value == nil:
+	case slices.Contains(everything, value.String()):
+		texts = append(texts, field+" "+value.String()+" limits nothing: nodes are remediated however many are unhealthy")
+	case slices.Contains(nothing, value.String()):
+		texts = append(texts, field+" "+value.String()+" allows no remediation, not even of a single node")
+	}
+	return texts
 }
 
 // refusal is all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].

@@ -16,7 +16,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -177,7 +179,7 @@ func TestUpdate(t *testing.T) {
 // otherwise changes all that may be changed at any time.
 func otherwise(c *nhcv1.NodeHealthCheck) {
 	c.Spec.PauseRequests = []string{"for the test"}
-	c.Spec.MinHealthy = limit("60%")
+	c.Spec.MinHealthy = ptr.To(intstr.Parse("60%"))
 	c.Spec.UnhealthyConditions = c.Spec.UnhealthyConditions[:1]
 	c.Spec.StormCooldownDuration = &metav1.Duration{Duration: time.Minute}
 	c.Spec.HealthyDelay = &metav1.Duration{Duration: -1}

@@ -91,10 +91,6 @@ func topologyOf(topology string) *unstructured.Unstructured {
 	return o
 }
 
-func node(name, role string) *corev1.Node {
-	return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"role": role}}}
-}
-
 // check is one of workers, with a template and the default conditions.
 func check(edits ...func(*nhcv1.NodeHealthCheck)) *nhcv1.NodeHealthCheck {
 	c := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "workers"}}
