@@ -25,7 +25,7 @@ func (r *Reconciler) writeAhead(ctx context.Context, state *observed, s step, si
 	if r.Records == nil {
 		return nil
 	}
-	return r.Records.Begin(ctx, checkKind, recordOf(state, s, records.HostOf(ctx, r.Metal, s.Target.Machine)), string(state.Check.UID)+" "+since)
+	return r.Records.Begin(ctx, checkKind, recordOf(state, s, r.Records.HostOf(ctx, s.Target.Machine)), string(state.Check.UID)+" "+since)
 }
 
 // carrying makes a machine whose owner is asked to replace it carry the record, by the condition that says that it was asked.

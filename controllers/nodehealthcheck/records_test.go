@@ -94,7 +94,7 @@ func (metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) {
 
 func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
 	k := controlPlaneOfThree(t).recording()
-	k.r.Metal = metal{}
+	k.r.Records.Hosts = metal{}
 	k.settle("nhc")
 	all := k.records()
 	if len(all) != 1 {

@@ -309,7 +309,7 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
 		within, done := context.WithTimeout(ctx, hostWithin)
-		records.OnHost(&record.Spec.Target, records.HostOf(within, r.Metal, o.n.Machine.Object))
+		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.n.Machine.Object))
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid

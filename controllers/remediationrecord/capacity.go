@@ -97,7 +97,7 @@ func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, err
 
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
 func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
-	open, err := r.openOf(ctx, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName})
+	open, err := r.openOf(ctx, o.record.Namespace, clusterIndex, o.record.Spec.Target.ClusterName)
 	if err != nil {
 		return nil, err
 	}

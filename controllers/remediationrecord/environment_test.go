@@ -32,7 +32,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -97,17 +96,21 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	t.Helper()
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
-	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
-		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
-			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
-		}).
-		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
-			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
-		}).Build()
+	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).Build()
 	m.mapper = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	m.restart()
 	return m
 }
+
+// indexed is a client with the indexes of the cache.
+func indexed(builder *fake.ClientBuilder) *fake.ClientBuilder {
+	for field, values := range indexes {
+		builder.WithIndex(&mendv1.RemediationRecord{}, field, func(o client.Object) []string { return values(o.(*mendv1.RemediationRecord)) })
+	}
+	return builder
+}
+
+func yesNow() bool { return true }
 
 // restart makes another process.
 func (m *management) restart() {
@@ -137,8 +140,9 @@ func (m *management) restart() {
 	recent := &Recent{Live: live, Clock: m.clock}
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
-		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
-		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
+		Installed: func(context.Context, string) (bool, error) { return true, nil },
+		Finds:     func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
+		Recorder:  recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
 

@@ -31,6 +31,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;watch
@@ -59,13 +60,17 @@ type Records struct {
 	Installed func(ctx context.Context, crd string) (bool, error)
 	Clock     clock.PassiveClock
 
-	mu sync.Mutex
-	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
-	// that asked before. awaited is until when remediations wait for that; zero before one did.
-	hear     func(types.NamespacedName)
-	followed bool
-	awaited  time.Time
-	asked    []types.NamespacedName
+	// Hosts find the hosts that records name; nil for none.
+	Hosts Metal
+
+	// changes are what other controllers watch for the follower.
+	changes enqueue.Broadcast[client.Object]
+	mu      sync.Mutex
+	// hear is called with checks of which something else is missing, synced reports whether the cache has all open records; nil before
+	// anything follows them. awaited is until when remediations wait for that; zero before one did.
+	hear    func(types.NamespacedName)
+	synced  func() bool
+	awaited time.Time
 }
 
 // CacheOptions keep closed records out of the cache, but for those that tell for some hours what was remediated again and again.

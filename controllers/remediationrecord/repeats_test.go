@@ -8,11 +8,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
@@ -35,12 +33,9 @@ func TestRecordsThatCountAreReadFromTheCacheOfRecords(t *testing.T) {
 		r.Spec.Remediator, r.Spec.Target = mendv1.RemediatedByRequest, mendv1.RecordTarget{Node: NodeRef("n", "uid")}
 	})
 	scheme := schemeOfAll(t)
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofNode).
-		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
-			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
-		}).Build()
+	cached := indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofNode)).Build()
 	r := &Records{Client: cached}
-	r.followedAll()
+	r.follow(yesNow)
 	ofNodes := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofNode).Build()
 	if found := r.Repeated(t.Context(), ofNodes, ofNode.Namespace, "Node", "n"); len(found) != 1 {
 		t.Errorf("%d records count for the node", len(found))
@@ -108,7 +103,7 @@ func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
 		t.Errorf("they are awaited until %s, then %s", until, again)
 	}
-	kept.followedAll()
+	kept.follow(yesNow)
 	if until := kept.Awaited(t.Context()); !until.IsZero() {
 		t.Errorf("they are there, and awaited until %s", until)
 	}

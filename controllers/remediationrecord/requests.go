@@ -99,7 +99,7 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 			namespaces = append(namespaces, namespace)
 		}
 	}
-	own, err := remediation.InstalledKinds(r.Mapper)
+	own, err := remediation.KindsWithCRD(r.Mapper, func(crd string) (bool, error) { return r.Installed(ctx, crd) })
 	if err != nil {
 		return nil, nil, err
 	}

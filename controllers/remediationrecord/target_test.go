@@ -124,7 +124,7 @@ func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now() //nolint:forbidigo // of the bubble
-				if is := HostOf(t.Context(), tc.metal, &clusterv1.Machine{}); (is != nil) != tc.named {
+				if is := (&Records{Hosts: tc.metal}).HostOf(t.Context(), &clusterv1.Machine{}); (is != nil) != tc.named {
 					t.Errorf("the host is %v", is)
 				}
 				if took := time.Since(began); took > hostWithin { //nolint:forbidigo // of the bubble
