@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -90,21 +91,30 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	return done
 }
 
-// act carries out all steps, each on its own: what fails for one machine holds up no other.
+// act carries out all steps, each on its own: what fails for one machine holds up no other. All machines are marked before the first
+// remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []outcome {
-	outcomes := make([]outcome, len(steps), len(steps)+len(state.orphans))
-	var work errgroup.Group
-	work.SetLimit(writers)
-	for i, s := range steps {
-		work.Go(func() error {
-			outcomes[i] = r.carryOut(ctx, state, s)
-			if outcomes[i].saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
-				s.Target.Machine = statusCopy(s.Target.Machine)
-			}
-			return nil
-		})
+	outcomes, goOn := make([]outcome, len(steps), len(steps)+len(state.orphans)), make([]bool, len(steps))
+	each := func(do func(i int)) {
+		var work errgroup.Group
+		work.SetLimit(writers)
+		for i := range steps {
+			work.Go(func() error {
+				do(i)
+				return nil
+			})
+		}
+		_ = work.Wait() // errors are in the outcomes
 	}
-	_ = work.Wait() // errors are in the outcomes
+	each(func(i int) { outcomes[i], goOn[i] = r.mark(ctx, state, steps[i]) })
+	each(func(i int) {
+		if goOn[i] {
+			outcomes[i] = r.carryOut(ctx, state, outcomes[i])
+		}
+		if outcomes[i].saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+			steps[i].Target.Machine = statusCopy(steps[i].Target.Machine)
+		}
+	})
 	for _, orphan := range state.orphans {
 		err := r.Requests.Delete(ctx, orphan)
 		o := outcome{err: err}
@@ -116,14 +126,41 @@ func (r *Reconciler) act(ctx context.Context, state *observed, steps []step) []o
 	return outcomes
 }
 
+// mark marks a machine whose remediation begins, and reports whether to go on. Of one that has changed since it was read, because its user
+// wants it left alone or it is being deleted, no remediation begins, and none is recorded: the Machine is written with its optimistic lock.
+func (r *Reconciler) mark(ctx context.Context, state *observed, s step) (outcome, bool) {
+	o := outcome{step: s, refused: s.refused, err: s.refused}
+	switch s.Step {
+	case CreateRequest:
+		marks := s.Conditions
+		if RequestFailed(s.Target.Machine) { // that none could be created before stands until one is
+			marks = without(without(marks, ExternallyRemediated), mendv1.Remediation)
+		}
+		return r.save(ctx, s.with(state, s.Target.Machine, marks), o)
+	case RequestOwnerRemediation:
+		if did := state.before.did[s.Target.UID]; did.Do == fmt.Sprint(s.Conditions) && state.Now.Before(did.Until(state.Now)) {
+			o.wrote, o.undone = did.Do, did.Until(state.Now)
+			return o, false
+		}
+		next := s.with(state, s.Target.Machine, without(without(s.Conditions, OwnerRemediated), mendv1.Remediation))
+		asked := ConditionOf(s.Target.Machine, OwnerRemediated) // left by a remediation before: the mark alone would ask the owner again
+		if asked == nil && !sameConditions(next, s.Target.Machine) {
+			return r.save(ctx, next, o)
+		}
+	case NoStep, DeleteRequest, AdoptRequest:
+	}
+	return o, true
+}
+
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
 // finds the request by its name.
-func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outcome {
-	o, set := outcome{step: s, refused: s.refused, err: s.refused}, s.Conditions
-	var record *mendv1.RemediationRecord
+func (r *Reconciler) carryOut(ctx context.Context, state *observed, o outcome) outcome {
+	s, set := o.step, o.Conditions
 	switch s.Step {
 	case CreateRequest:
 		return r.begin(ctx, state, s, o)
+	case RequestOwnerRemediation:
+		return r.askOwner(ctx, state, s, o)
 	case DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, s.Target.Request); o.err != nil {
 			set = without(set, ExternallyRemediated) // the machine is healthy all the same; that the request is over is not true
@@ -131,32 +168,28 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, s step) outc
 	case AdoptRequest:
 		// The request and the conditions are apart: that one is not ours yet does not make the machine less unhealthy.
 		o.err = r.Requests.Adopt(ctx, s.Target.Request, maker(state.Check), r.recordAdopted(ctx, state, s))
-	case RequestOwnerRemediation:
-		record = r.writeAhead(ctx, state, s, healthSaid(s.Target.Machine))
-		set = carrying(set, record)
 	case NoStep:
 	}
-	o, saved := r.set(ctx, state, s, s.Target.Machine, set, o)
-	asks := s.Step == RequestOwnerRemediation
-	o.requested, o.unsure = asks && saved && o.saved != nil, asks && !saved && o.err != nil
-	if o.requested {
+	o, _ = r.set(ctx, state, s, s.Target.Machine, set, o)
+	return o
+}
+
+// askOwner asks the owner of a machine that is marked, and carries its record then.
+func (r *Reconciler) askOwner(ctx context.Context, state *observed, s step, o outcome) outcome {
+	machine, marked := cmp.Or(o.saved, s.Target.Machine), o.saved
+	record := r.writeAhead(ctx, state, s, healthSaid(machine))
+	o, saved := r.set(ctx, state, s, machine, carrying(s.Conditions, record), o)
+	if o.wrote != "" {
+		o.wrote = fmt.Sprint(s.Conditions) // whatever record it carries
+	}
+	if o.requested, o.unsure = saved && o.saved != marked, !saved && o.err != nil; o.requested {
 		r.Records.Began(ctx, record, nil)
 	}
 	return o
 }
 
-// begin creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was read,
-// because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be created
-// after all, that is set next. On a machine for which none could be created before, that stands until one is.
+// begin creates a request for a machine that is marked. If none can be created after all, that is set next.
 func (r *Reconciler) begin(ctx context.Context, state *observed, s step, o outcome) outcome {
-	before := s.Conditions
-	if RequestFailed(s.Target.Machine) {
-		before = without(without(before, ExternallyRemediated), mendv1.Remediation)
-	}
-	o, saved := r.save(ctx, s.with(state, s.Target.Machine, before), o)
-	if !saved {
-		return o
-	}
 	after := s.Conditions
 	err := s.refused
 	if err == nil {

@@ -179,9 +179,9 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			if len(steps) != 1 || steps[0].Step != CreateRequest {
 				t.Fatalf("stepsOf() = %+v, want a request made", steps)
 			}
-			o := r.carryOut(t.Context(), w, steps[0])
+			o := r.act(t.Context(), w, steps)[0]
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
-				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
+				t.Fatalf("act() = %+v, want it said, and another look", o)
 			}
 			if c := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); Failed(o.saved) == nil || c == nil || c.Reason != row.want {
 				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
