@@ -54,7 +54,7 @@ func recordOf(w *observed, by mendv1.RecordRequester) *mendv1.RemediationRecord 
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: w.rem.GetNamespace()}}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided, spec.Requester = mendv1.RemediatedByRequest, metav1.NewTime(w.now), by
-	spec.Target = records.MachineTarget(w.machine)
+	records.OnMachine(record, w.machine)
 	if w.cluster != nil {
 		records.OwnedBy(record, w.cluster)
 	}

@@ -68,8 +68,7 @@ func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord 
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(s.Target.Machine),
-			Decided: metav1.NewTime(state.Now),
+			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
@@ -77,6 +76,7 @@ func recordOf(state *observed, s step, on *host.Host) *mendv1.RemediationRecord 
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
 		},
 	}
+	records.OnMachine(record, s.Target.Machine)
 	records.OnNode(&record.Spec.Target, s.Target.Node)
 	records.OnHost(&record.Spec.Target, on)
 	records.OwnedBy(record, state.Cluster)

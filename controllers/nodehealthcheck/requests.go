@@ -348,7 +348,7 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
 	if o.n.Machine.There() {
-		spec.Target = records.MachineTarget(o.n.Machine.Object)
+		records.OnMachine(record, o.n.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
 	}
 	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()

@@ -297,7 +297,9 @@ var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}
 func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "metal", Name: "w1-record", Labels: map[string]string{mendv1.RecordOpenLabel: "true"},
+			Namespace: "metal", Name: "w1-record", Labels: map[string]string{
+				mendv1.RecordOpenLabel: "true", clusterv1.ClusterNameLabel: "c", clusterv1.MachineDeploymentNameLabel: "workers",
+			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c"}},
 		},
 		Spec: mendv1.RemediationRecordSpec{

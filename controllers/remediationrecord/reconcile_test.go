@@ -68,9 +68,6 @@ func TestARecordIsFollowedToTheEnd(t *testing.T) {
 	if is.Labels[mendv1.RecordOpenLabel] == "true" || is.Annotations[mendv1.RecordEndedAnnotation] != "2026-03-02T12:10:00Z" {
 		t.Errorf("labels %v, annotations %v", is.Labels, is.Annotations)
 	}
-	if is.Labels[mendv1.RecordHostLabel] != "host-7" || is.Labels[clusterv1.ClusterNameLabel] != "c" || is.Labels[clusterv1.MachineDeploymentNameLabel] != "workers" {
-		t.Errorf("labels %v", is.Labels)
-	}
 	if at := is.Status.CapacityBack; at == nil || !at.Time.Equal(noon.Add(9*time.Minute)) {
 		t.Errorf("capacity is back at %v", at)
 	}

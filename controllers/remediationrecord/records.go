@@ -26,6 +26,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -120,6 +121,9 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	target, fresh := TargetOf(record), record.DeepCopy()
 	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
 	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
+	if host := fresh.Spec.Target.Host; host != nil {
+		metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordHostLabel, format.MustFormatValue(host.Name))
+	}
 	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(r.Clock.Now()))
 	Bound(fresh)
 	for other := ""; ; {

@@ -110,6 +110,15 @@ func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, si
 	return s.Begin(ctx, "Test", record, since)
 }
 
+// What is known of the host of one that boots slowly is found by its name.
+func TestARecordIsFoundByItsHost(t *testing.T) {
+	s, record := newShelf(t), about("w1", "1")
+	record.Spec.Target.Host = &mendv1.RecordRef{Kind: hostKind, Name: "host-7"}
+	if got := s.begins(t.Context(), record, "a").Labels[mendv1.RecordHostLabel]; got != "host-7" {
+		t.Errorf("the label is %q", got)
+	}
+}
+
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
 	// carried is what is known of a record by a request that carries it.

@@ -111,7 +111,10 @@ func newScene(t *testing.T, first string) *scene {
 		t.Fatal(err)
 	}
 	s.create(recordOf(func(r *mendv1.RemediationRecord) {
-		r.Spec.Target.Owner, r.Spec.Target.Host.Name = MachineTarget(worker).Owner, "h1"
+		before := r.Spec.Target
+		delete(r.Labels, clusterv1.MachineDeploymentNameLabel)
+		OnMachine(r, worker)
+		r.Spec.Target.Host, r.Spec.Target.ClusterUID, r.Spec.Target.Node = &mendv1.RecordRef{Kind: hostKind, Namespace: "metal", Name: "h1"}, before.ClusterUID, nil
 	}))
 	return s
 }

@@ -22,14 +22,17 @@ import (
 func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	yes := true
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "w1", UID: "m-uid", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""},
+		Namespace: "metal", Name: "w1", UID: "m-uid", Labels: map[string]string{
+			clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineDeploymentNameLabel: "workers",
+		},
 		OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "example.org/v1", Kind: "Note", Name: "n"},
 			{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", UID: "cp-uid", Controller: &yes},
 		},
 	}}
 	m.Spec.ClusterName, m.Spec.FailureDomain, m.Status.NodeRef.Name = "c1", "rack-7", "node-1"
-	record := &mendv1.RemediationRecord{Spec: mendv1.RemediationRecordSpec{Target: MachineTarget(m)}}
+	record := &mendv1.RemediationRecord{}
+	OnMachine(record, m)
 	OwnedBy(record, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c1", UID: "c-uid"}})
 	want := mendv1.RecordTarget{
 		ClusterName: "c1", ClusterUID: "c-uid", FailureDomain: "rack-7", ControlPlane: true,
@@ -44,7 +47,13 @@ func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	if diff := cmp.Diff(owners, record.OwnerReferences); diff != "" {
 		t.Errorf("the owners (-want +got):\n%s", diff)
 	}
-	if bare := MachineTarget(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}}); bare.Owner != nil || bare.Node != nil {
+	labels := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineDeploymentNameLabel: "workers"}
+	if diff := cmp.Diff(labels, record.Labels); diff != "" {
+		t.Errorf("the labels (-want +got):\n%s", diff)
+	}
+	other := &mendv1.RemediationRecord{}
+	OnMachine(other, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}})
+	if bare := other.Spec.Target; bare.Owner != nil || bare.Node != nil {
 		t.Errorf("a machine without owner and node has %+v", bare)
 	}
 }
