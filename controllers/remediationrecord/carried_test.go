@@ -86,7 +86,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
 	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
 		m.ActsOnNodes = func() bool { return acts }
-		from := m.from(&observed{}).(cached)
+		from := m.from(&observed{})
 		for _, tc := range []struct {
 			obj       client.Object
 			namespace string
@@ -100,7 +100,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 			}
 		}
 	}
-	if m.from(&observed{live: true}) != client.Reader(m.Recent) {
+	if m.from(&observed{live: true}).of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) {
 		t.Error("what an end rests on is read from a cache")
 	}
 }
