@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -179,8 +178,7 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the record that a request carries: %w", err)
 	}
-	other := record.UID != "" && there.UID != record.UID && !Moved(there) // requests of before they carried UIDs name it alone
-	if there.Name == "" || !there.Open() || other {
+	if there.Name == "" || !there.Open() || there.UID != record.UID && !Moved(there) {
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
@@ -306,14 +304,12 @@ func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, 
 }
 
 // carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
-// Requests that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
 		name, uid = carriedByMachine(machine)
 	}
-	has := uid == "" && slices.ContainsFunc(record.Status.Requests, func(req mendv1.RecordRef) bool { return req.UID == string(obj.GetUID()) })
-	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
 }
 
 // TargetOf is the object that a record is about: its Machine, or else its Node.

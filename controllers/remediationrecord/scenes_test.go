@@ -242,7 +242,8 @@ func (s *scene) story(steps []string) string {
 		}
 	}
 	is := s.record()
-	fmt.Fprintf(&told, "record: %s %s, %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordCapacityBack))
+	fmt.Fprintf(&told, "record: %s %s, begun %s, back %s, ended %s at %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordBegun),
+		condition(is, mendv1.RecordCapacityBack), condition(is, mendv1.RecordEnded), is.Annotations[mendv1.RecordEndedAnnotation])
 	waited := waitedOf(&is.Status)
 	for i := range is.Status.Steps {
 		if reason := is.Status.Steps[i].Reason; waited[reason] > 0 {

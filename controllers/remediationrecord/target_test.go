@@ -73,6 +73,13 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 		if diff := cmp.Diff(tc.want, tc.is); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
 		}
+		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
+			target := tc.is
+			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
+			if target.FailureDomain != want {
+				t.Errorf("%s: on a host it is %q, want %q", name, target.FailureDomain, want)
+			}
+		}
 	}
 }
 
@@ -104,17 +111,6 @@ func TestARequestCarriesItsRecord(t *testing.T) {
 type metal func(context.Context) (host.Found, error)
 
 func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }
-
-// CAPM3 tells the failure domain of a host by its label.
-func TestTheFailureDomainOfAHostCountsBeforeThatOfItsMachine(t *testing.T) {
-	for label, want := range map[string]string{"rack-9": "rack-9", "": "rack-7"} {
-		target := mendv1.RecordTarget{FailureDomain: "rack-7"}
-		OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
-		if target.FailureDomain != want {
-			t.Errorf("the failure domain is %q, want %q", target.FailureDomain, want)
-		}
-	}
-}
 
 func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3"}}
