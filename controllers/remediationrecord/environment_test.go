@@ -217,12 +217,6 @@ func (m *management) edit(o client.Object, change func(client.Object)) {
 	}
 }
 
-// pause pauses the Cluster, or ends that.
-func (m *management) pause(paused bool) {
-	m.t.Helper()
-	m.edit(theCluster(), func(o client.Object) { o.(*clusterv1.Cluster).Spec.Paused = &paused })
-}
-
 // change changes a Machine.
 func (m *management) change(name string, change func(*clusterv1.Machine)) {
 	m.t.Helper()

@@ -117,14 +117,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
 	}
-	target, fresh := TargetOf(record), record.DeepCopy()
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
-	if host := fresh.Spec.Target.Host; host != nil {
-		metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordHostLabel, format.MustFormatValue(host.Name))
-	}
-	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(r.Clock.Now()))
-	Bound(fresh)
+	target, fresh := TargetOf(record), openRecord(record, r.Clock.Now())
 	for other := ""; ; {
 		fresh.Name = nameOf(target.Name, target.UID, since, other)
 		written := fresh.DeepCopy()
@@ -152,6 +145,19 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 			return nil, fmt.Errorf("delete record %s, which says another thing of %s %s: %w", there.Name, target.Kind, target.Name, err)
 		}
 	}
+}
+
+// openRecord is record as it is created.
+func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.RemediationRecord {
+	fresh := record.DeepCopy()
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, TargetOf(record).UID)
+	if host := fresh.Spec.Target.Host; host != nil {
+		metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordHostLabel, format.MustFormatValue(host.Name))
+	}
+	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(now))
+	Bound(fresh)
+	return fresh
 }
 
 // sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
