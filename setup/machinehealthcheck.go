@@ -24,10 +24,6 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 		return err
 	}
 	writer := p.writer()
-	metal, err := p.newMetal(p.GetClient())
-	if err != nil {
-		return err
-	}
 	requests := &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(p.GetCache(), p.GetAPIReader(), p.o.namespace, remediationrequest.NewMetadata)
 	p.cached(p.o.namespace, kinds.Cached)
@@ -37,7 +33,7 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 	p.checks = &machinehealthcheck.Reconciler{
 		Client: writer, Live: p.GetAPIReader(), Clusters: p.clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{},
-		Installed: p.services.Installed, Records: p.records, Metal: metal, Verify: p.clusters.Verify,
+		Installed: p.services.Installed, Records: p.records, Metal: p.hosts, Verify: p.clusters.Verify,
 		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod,
 	}
 	releaser := &machinehealthcheck.Releaser{

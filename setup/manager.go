@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -31,6 +32,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/leftovers"
@@ -60,6 +62,9 @@ type program struct {
 	caches      []records.RequestCache
 	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
 	checks      *machinehealthcheck.Reconciler
+	// hosts are those that checks and records go by; hostsWatched reports that the controllers of power cycles watch them.
+	hosts        *host.Hosts
+	hostsWatched atomic.Bool
 }
 
 // writer returns the client that writes as kubemend.
@@ -139,6 +144,11 @@ func (p *program) addControllers(ctx context.Context) error {
 func (p *program) addServices() error {
 	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader(), Fixed: fixedKinds(p.o)}
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
+	var err error
+	if p.hosts, err = p.newHosts(); err != nil {
+		return err
+	}
+	p.records.Hosts = p.hosts
 	hosts, err := p.hostRemediationServices() // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return err

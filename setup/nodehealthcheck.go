@@ -69,10 +69,6 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	metal, err := p.newMetal(management)
-	if err != nil {
-		return nil, err
-	}
 	empty := func() *unstructured.Unstructured { return &unstructured.Unstructured{} }
 	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
 	p.cached("", kinds.Cached)
@@ -83,7 +79,6 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()},
 		Records:   p.records,
-		Metal:     metal,
 		Discovery: api,
 		Gate:      &begin.Gate{Clock: clock.RealClock{}},
 		Installed: p.services.Installed,

@@ -6,6 +6,7 @@ import (
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -44,30 +45,46 @@ func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*m
 	return is, err
 }
 
-// newMetal returns a reader of hosts past the caches, which may have none; machines reads the Machines, of which there may be thousands.
-func (p *program) newMetal(machines client.Reader) (*host.Hosts, error) {
+// newHosts returns a reader of hosts.
+func (p *program) newHosts() (*host.Hosts, error) {
 	live, err := client.New(p.GetConfig(), client.Options{HTTPClient: p.GetHTTPClient(), Scheme: p.GetScheme(), Mapper: p.GetRESTMapper()})
 	if err != nil {
 		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
 	}
-	return &host.Hosts{Client: newHostReader(live, machines, clock.RealClock{}), Live: live}, nil
+	reader := hostReader{
+		Client: live, recent: &records.Recent{Live: live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
+		watched: p.hostsWatched.Load,
+	}
+	return &host.Hosts{Client: reader, Live: live}, nil
 }
 
-// hostReader reads past the caches, and lists Machines from where their controllers have them. Of hundreds of remediations that begin at
-// once each asks for all Metal3Machines of its namespace: these are listed once in a few seconds.
+// hostReader reads Machines from the caches, and hosts and Metal3Machines too once the controllers of power cycles watch them. A manager
+// without these has no hosts in its caches; of hundreds of remediations that begin at once each asks for all Metal3Machines of its
+// namespace, and these are listed once in a few seconds then.
 type hostReader struct {
-	client.Client
-	recent, machines client.Reader
+	client.Client  // past the caches
+	recent, caches client.Reader
+	namespace      string // of the caches; empty for all
+	watched        func() bool
 }
 
-func newHostReader(live client.Client, machines client.Reader, now clock.PassiveClock) hostReader {
-	return hostReader{live, &records.Recent{Live: live, Clock: now}, machines}
+func (r hostReader) has(obj runtime.Object, namespace string) bool {
+	_, machines := obj.(*clusterv1.MachineList)
+	return (r.namespace == "" || r.namespace == namespace) && (machines || r.watched())
 }
 
-// List lists Machines from machines, and everything else past the caches.
+// Get implements client.Reader.
+func (r hostReader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+	if r.has(obj, key.Namespace) {
+		return r.caches.Get(ctx, key, obj, options...)
+	}
+	return r.Client.Get(ctx, key, obj, options...)
+}
+
+// List implements client.Reader.
 func (r hostReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	if _, are := list.(*clusterv1.MachineList); are {
-		return r.machines.List(ctx, list, options...)
+	if r.has(list, (&client.ListOptions{}).ApplyOptions(options).Namespace) {
+		return r.caches.List(ctx, list, options...)
 	}
 	return r.recent.List(ctx, list, options...)
 }

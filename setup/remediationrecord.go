@@ -16,7 +16,7 @@ import (
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
-		Client: p.writer(), Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(),
+		Client: p.writer(), Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(), Installed: p.services.Installed,
 		Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Cached: p.caches, NodeCache: p.nodeCache,
 		Namespace: p.o.namespace, Clusters: p.clusters, Clock: clock.RealClock{}, Finds: p.checks.Finds,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,

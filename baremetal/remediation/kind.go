@@ -6,6 +6,7 @@ package remediation
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -101,23 +102,35 @@ func (k Kind) Watched() client.Object {
 func (k Kind) ControllerName() string { return strings.ToLower(k.Kind) }
 
 // InstalledKinds are the kinds of remediations whose CRDs exist, whichever controller acts on them. CAPM3 before v1.13 has Metal3Remediations in v1beta1
-// alone: of these kubemend knows no more than metadata.
-func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) {
-	var kinds []Kind
+// alone: of these kubemend knows no more than metadata. A mapper asks the API server each time for a kind that does not exist.
+func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) { return installed(mapper, Metal3, Own) }
+
+// KindsWithCRD are InstalledKinds for a caller who asks often: those alone that has reports to have a CustomResourceDefinition.
+func KindsWithCRD(mapper meta.RESTMapper, has func(crd string) (bool, error)) ([]Kind, error) {
+	var there []Kind
 	for _, kind := range []Kind{Metal3, Own} {
-		known, err := mapper.RESTMapping(kind.GroupKind())
+		switch found, err := has(kind.ControllerName() + "s." + kind.Group); {
+		case err != nil:
+			return nil, err
+		case found:
+			there = append(there, kind)
+		}
+	}
+	return installed(mapper, there...)
+}
+
+func installed(mapper meta.RESTMapper, of ...Kind) ([]Kind, error) {
+	var kinds []Kind
+	for _, kind := range of {
+		known, err := mapper.RESTMappings(kind.GroupKind())
 		if meta.IsNoMatchError(err) {
 			continue
 		}
 		if err != nil {
 			return nil, fmt.Errorf("find a version of %s: %w", kind.Kind, err)
 		}
-		_, err = mapper.RESTMapping(kind.GroupKind(), kind.Version)
-		switch {
-		case meta.IsNoMatchError(err):
-			kind = MetadataOnly(known.GroupVersionKind)
-		case err != nil:
-			return nil, fmt.Errorf("find version %s of %s: %w", kind.Version, kind.Kind, err)
+		if !slices.ContainsFunc(known, func(m *meta.RESTMapping) bool { return m.GroupVersionKind == kind.GroupVersionKind }) {
+			kind = MetadataOnly(known[0].GroupVersionKind)
 		}
 		kinds = append(kinds, kind)
 	}

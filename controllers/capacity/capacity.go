@@ -71,6 +71,11 @@ type Story struct {
 // Ended reports whether nothing more is waited for.
 func (s *Story) Ended() bool { return s.Stage == Back || s.Stage == NotReplaced }
 
+// AwaitsNode reports whether nothing but the node itself is waited for: a check that selects it has to remediate it, or a user.
+func (s *Story) AwaitsNode() bool {
+	return s.Stage == NodeNotReady && (s.Reason == NodeNotReadyReason || s.Reason == Disconnected)
+}
+
 // Document is s for programs.
 func (s *Story) Document() cliv1.Capacity {
 	document := cliv1.Capacity{

@@ -1,6 +1,7 @@
 package capacity
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,43 +13,39 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// found is a wait with what it is about.
+// found is a story before its words are filled in.
 type found struct {
+	Story
 	wait
 
-	machine string
-	by      Replacement
-	object  rule.Ref
-	since   time.Time
-	// deadline is when it ends by itself, or when a check counts the new machine as unhealthy; it follows from timeout.
-	deadline time.Time
-	timeout  time.Duration
 	// said is the condition of a partner that is quoted, ailing what the infrastructure reports besides.
 	said, ailing metav1.Condition
 	host         *bmov1alpha1.BareMetalHost
-	finalizers   string
-	fitting      []string
-	refusals     []cliv1.HostRefusal
+	// pause is what pauses WaitsFor, as what to do about it; finalizers are those of others on the machine; fitting are hosts that fit.
+	pause, finalizers string
+	fitting           []string
+}
+
+func about(w wait, machine string, waitsFor rule.Ref, since time.Time, said metav1.Condition) found {
+	return found{Story: Story{Machine: machine, WaitsFor: waitsFor, Since: since}, wait: w, said: said}
 }
 
 // decide returns what the capacity of the machine waits for. First come the ends, then what is there, the old machine after the new one.
 func (f *Facts) decide() found {
-	by, end := f.replacement(), f.end()
+	by, end, none := f.replacement(), f.end(), metav1.Condition{}
 	made := f.other(by.Name)
 	switch {
 	case slices.Contains(f.Unread, machinesUnread):
-		return found{wait: notReadable, machine: f.Name, object: f.owner.ref}
+		return about(notReadable, f.Name, f.owner.ref, time.Time{}, none)
 	case f.old != nil && healthy(f.old):
-		return found{wait: recovered, machine: f.Name, since: condOf(f.old, clusterv1.MachineNodeReadyCondition).LastTransitionTime.Time}
+		return about(recovered, f.Name, rule.Ref{}, condOf(f.old, clusterv1.MachineNodeReadyCondition).LastTransitionTime.Time, none)
 	case made != nil && (end == "" || healthy(made)):
 		return f.follow(made).replacing(by)
 	case end != "":
-		return found{wait: wait{stage: NotReplaced, reason: end, message: ends[end]}, machine: f.Name, by: by}
+		return about(wait{stage: NotReplaced, reason: end, message: ends[end]}, f.Name, rule.Ref{}, time.Time{}, none).replacing(by)
 	case f.old != nil && f.old.DeletionTimestamp.IsZero():
 		return f.notDeleted()
 	case f.surplus():
@@ -60,7 +57,7 @@ func (f *Facts) decide() found {
 }
 
 func (w found) replacing(by Replacement) found {
-	w.by = by
+	w.Replacement = by
 	return w
 }
 
@@ -81,15 +78,17 @@ func (f *Facts) end() string {
 
 // pausedBy returns w as long as neither the Cluster nor object, on which it depends, is paused; else that this is waited for.
 func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
-	stage := w.stage
+	stage, reason := w.stage, paused.reason
 	switch {
 	case f.cluster != nil && ptr.Deref(f.cluster.Spec.Paused, false):
-		w.wait, w.object = paused, f.clusterRef()
-		w.reason, w.hint = "Paused", unpauseCluster
+		object, reason, w.pause = f.clusterRef(), "Paused", "set its spec.paused to false"
 	case annotated:
-		w.wait, w.object = paused, object
+		w.pause = "remove its annotation " + clusterv1.PausedAnnotation
+	default:
+		return w
 	}
-	w.stage = stage
+	w.wait, w.WaitsFor = paused, object
+	w.stage, w.reason = stage, reason
 	return w
 }
 
@@ -100,7 +99,7 @@ func (f *Facts) notDeleted() found {
 	if answer.Status != metav1.ConditionFalse {
 		return f.follow(f.old)
 	}
-	w := found{wait: asked, machine: f.Name, object: f.owner.ref, since: answer.LastTransitionTime.Time, said: answer}
+	w := about(asked, f.Name, f.owner.ref, answer.LastTransitionTime.Time, answer)
 	switch {
 	case f.Owner.Kind == "":
 		w.wait = ownerless
@@ -126,13 +125,13 @@ func (f *Facts) notDeleted() found {
 func (f *Facts) enough() found {
 	_, withNode := f.count()
 	if !f.surges() || *f.owner.replicas == 0 {
-		return found{wait: scaledDown, machine: f.Name}
+		return found{wait: scaledDown, Story: Story{Machine: f.Name}}
 	}
 	next := f.unready()
 	if withNode < *f.owner.replicas && next != nil {
 		return f.follow(next).replacing(Replacement{Name: next.Name, By: ByOrder})
 	}
-	w := found{wait: complete, machine: f.Name}
+	w := found{wait: complete, Story: Story{Machine: f.Name}}
 	if f.owner.rollingOut {
 		w.reason = RolledOut
 	}
@@ -157,17 +156,15 @@ func (f *Facts) unready() *clusterv1.Machine {
 // noReplacement is what follows where the machine is gone, and no new one was made.
 func (f *Facts) noReplacement() found {
 	scales := cond(f.owner.conditions, clusterv1.ScalingUpCondition)
-	w := found{wait: creates, machine: f.Name, object: f.owner.ref, since: f.Gone, said: scales}
-	if scales.Status == metav1.ConditionTrue && w.since.IsZero() {
-		w.since = scales.LastTransitionTime.Time
+	w := about(creates, f.Name, f.owner.ref, f.Gone, scales)
+	if scales.Status == metav1.ConditionTrue && w.Since.IsZero() {
+		w.Since = scales.LastTransitionTime.Time
 	}
 	switch {
 	case !f.owner.known:
 		w.wait = notReadable
 		return w
-	case f.owner.noCreation:
-		w.wait = creationDisabled
-	case scales.Status == metav1.ConditionTrue && lists(scales.Message):
+	case scales.Status == metav1.ConditionTrue && strings.Contains("\n"+scales.Message, "\n* "): // what hinders, each in a line of its own
 		w.wait = blocked
 	}
 	return f.pausedBy(w, f.owner.maker, f.owner.paused)
@@ -175,14 +172,14 @@ func (f *Facts) noReplacement() found {
 
 // deletion is what machine, which is being deleted, waits for: what its condition Deleting says.
 func (f *Facts) deletion(machine *clusterv1.Machine) found {
-	said, at := condOf(machine, clusterv1.MachineDeletingCondition), machine.DeletionTimestamp.Time
-	w := found{wait: deletionBegins, machine: machine.Name, object: machineRef(machine), since: at, said: said}
+	said := condOf(machine, clusterv1.MachineDeletingCondition)
+	w := about(deletionBegins, machine.Name, machineRef(machine), machine.DeletionTimestamp.Time, said)
 	phase, known := deletions[said.Reason]
 	switch {
 	case known:
 		w.wait, w.reason = phase, said.Reason
 	case said.Reason != "" && said.Reason != clusterv1.MachineDeletingReason: // of a later Cluster API
-		w.reason, w.message = clusterv1.MachineDeletingReason, "the deletion of {machine} waits{reported}"
+		w.reason, w.message = clusterv1.MachineDeletingReason, waits
 	}
 	f.phase(&w, machine)
 	return f.pausedBy(w, machineRef(machine), isPaused(machine))
@@ -192,32 +189,31 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
 	at, spec := machine.DeletionTimestamp.Time, machine.Spec.Deletion
 	began := ptr.Deref(machine.Status.Deletion, clusterv1.MachineDeletionStatus{})
-	node, config := rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}, machine.Spec.Bootstrap.ConfigRef
 	switch w.said.Reason {
 	case clusterv1.MachineDeletingWaitingForPreDrainHookReason:
-		w.since = firstKnown(began.WaitForPreDrainHookStartTime.Time, at)
+		w.Since = cmp.Or(began.WaitForPreDrainHookStartTime.Time, at)
 	case clusterv1.MachineDeletingDrainingNodeReason:
-		w.object = node
+		w.WaitsFor = nodeRef(machine)
 		w.blockedByBudget()
 		f.inWorkload(w, machine, began.NodeDrainStartTime.Time, spec.NodeDrainTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForVolumeDetachReason:
-		w.object = node
+		w.WaitsFor = nodeRef(machine)
 		f.inWorkload(w, machine, began.WaitForNodeVolumeDetachStartTime.Time, spec.NodeVolumeDetachTimeoutSeconds)
 	case clusterv1.MachineDeletingWaitingForPreTerminateHookReason:
-		w.since = firstKnown(began.WaitForPreTerminateHookStartTime.Time, at)
+		w.Since = cmp.Or(began.WaitForPreTerminateHookStartTime.Time, at)
 		// That of a control plane is not for a user: to remove it would lose a member of etcd.
 		if _, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]; controlPlane {
-			w.object, w.hint, w.usual = f.owner.ref, endOwnHook, ownerTakes
+			w.WaitsFor, w.hint, w.usual = f.owner.ref, lookAtOwner, ownerTakes
 		}
 	case clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason:
-		w.object, w.ailing = infraOf(machine), ailing(machine)
+		w.WaitsFor, w.ailing = infraOf(machine), ailing(machine)
 		drained := latest(began.NodeDrainStartTime.Time, began.WaitForNodeVolumeDetachStartTime.Time)
-		w.since = latest(at, drained, began.WaitForPreTerminateHookStartTime.Time)
+		w.Since = latest(at, drained, began.WaitForPreTerminateHookStartTime.Time)
 		w.onHost(f.hostOf(machine), hostIsCleaned, hostHinders)
 	case clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:
-		w.object = rule.Ref{Kind: config.Kind, Namespace: machine.Namespace, Name: config.Name}
+		w.WaitsFor = configRef(machine)
 	case clusterv1.MachineDeletingDeletingNodeReason:
-		w.object = node
+		w.WaitsFor = nodeRef(machine)
 		f.inWorkload(w, machine, at, spec.NodeDeletionTimeoutSeconds)
 	case clusterv1.MachineDeletingDeletionCompletedReason:
 		others := slices.DeleteFunc(slices.Clone(machine.Finalizers), func(name string) bool { return name == clusterv1.MachineFinalizer })
@@ -229,26 +225,28 @@ func (f *Facts) phase(w *found, machine *clusterv1.Machine) {
 
 // inWorkload adds to a wait for something in the workload cluster its deadline, and whether Cluster API has a connection there.
 func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time, seconds *int32) {
-	w.since = firstKnown(began, machine.DeletionTimestamp.Time)
+	w.Since = cmp.Or(began, machine.DeletionTimestamp.Time)
 	if seconds != nil && *seconds > 0 && !began.IsZero() {
-		w.timeout = time.Duration(*seconds) * time.Second
-		w.deadline, w.next = began.Add(w.timeout), givenUp
-		if w.reason != DrainBlockedByBudget {
-			w.hint = step{}
+		w.Timeout = time.Duration(*seconds) * time.Second
+		w.Deadline, w.next = began.Add(w.Timeout), givenUp
+		if w.hint != freeBudget {
+			w.hint = ""
 		}
 	}
-	if node := condOf(machine, clusterv1.MachineNodeReadyCondition); node.Reason == clusterv1.MachineNodeConnectionDownReason {
-		f.disconnect(w, node)
-	}
+	f.connected(w, machine)
 }
 
-// disconnect says that Cluster API has no connection to the workload cluster. A deadline holds all the same.
-func (f *Facts) disconnect(w *found, node metav1.Condition) {
+// connected says if Cluster API has no connection to the workload cluster. A deadline holds all the same.
+func (f *Facts) connected(w *found, machine *clusterv1.Machine) {
+	node := condOf(machine, clusterv1.MachineNodeReadyCondition)
+	if node.Reason != clusterv1.MachineNodeConnectionDownReason {
+		return
+	}
 	w.reason = node.Reason
 	w.message = "Cluster API has no connection to the workload cluster of {object}, and {machine} waits for that{said}"
-	w.object, w.said, w.since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, reconnect, nodeTakes
-	if w.stage == Deleting && w.deadline.IsZero() {
-		w.next = step{goesOn.reason, "the deletion of {machine} goes on once Cluster API has a connection again; this wait has no timeout"}
+	w.WaitsFor, w.said, w.Since, w.hint, w.usual = f.clusterRef(), node, node.LastTransitionTime.Time, reconnect, nodeTakes
+	if w.stage == Deleting && w.Deadline.IsZero() {
+		w.next = withoutTimeout
 	}
 }
 
@@ -262,58 +260,55 @@ var evictionRefused = regexp.MustCompile(
 func (w *found) blockedByBudget() {
 	if quoted := evictionRefused.FindStringSubmatch(w.said.Message); quoted != nil {
 		w.reason, w.hint = DrainBlockedByBudget, freeBudget
-		w.object = rule.Ref{Kind: "PodDisruptionBudget", Namespace: quoted[1], Name: quoted[2]}
+		w.WaitsFor = rule.Ref{Kind: "PodDisruptionBudget", Namespace: quoted[1], Name: quoted[2]}
 	}
 }
 
 // follow is what machine, a new one or one that is to become healthy as it is, waits for.
 func (f *Facts) follow(machine *clusterv1.Machine) found {
-	infra, node := condOf(machine, clusterv1.MachineInfrastructureReadyCondition), condOf(machine, clusterv1.MachineNodeReadyCondition)
+	node, none := condOf(machine, clusterv1.MachineNodeReadyCondition), metav1.Condition{}
 	since := node.LastTransitionTime.Time
 	switch {
 	case !machine.DeletionTimestamp.IsZero():
 		return f.deletion(machine)
 	case ready(machine) && unhealthy(machine):
-		return found{wait: stillUnhealthy, machine: machine.Name, object: machineRef(machine)}
+		return about(stillUnhealthy, machine.Name, machineRef(machine), time.Time{}, none)
 	case ready(machine):
-		return found{wait: replaced, machine: machine.Name, since: since}
+		return about(replaced, machine.Name, rule.Ref{}, since, none)
 	case !machine.Status.NodeRef.IsDefined():
-		return f.awaited(machine, infra, node)
+		return f.awaited(machine)
 	}
-	w := found{wait: nodeNotReady, machine: machine.Name, since: since, said: node, ailing: ailing(machine)}
-	w.object = rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}
-	if node.Reason == clusterv1.MachineNodeConnectionDownReason {
-		f.disconnect(&w, node)
-	}
+	w := about(nodeNotReady, machine.Name, nodeRef(machine), since, node)
+	w.ailing = ailing(machine)
+	f.connected(&w, machine)
 	return w
 }
 
 // awaited is what machine waits for, whose node is not there yet. Until when a check waits for that is the deadline.
-func (f *Facts) awaited(machine *clusterv1.Machine, infra, node metav1.Condition) found {
-	w := found{wait: notReady, machine: machine.Name, object: infraOf(machine), since: infra.LastTransitionTime.Time, said: infra}
+func (f *Facts) awaited(machine *clusterv1.Machine) found {
+	infra := condOf(machine, clusterv1.MachineInfrastructureReadyCondition)
+	w := about(notReady, machine.Name, infraOf(machine), infra.LastTransitionTime.Time, infra)
 	initialization := machine.Status.Initialization
-	provisioned := infra.Status == metav1.ConditionTrue || ptr.Deref(initialization.InfrastructureProvisioned, false)
-	bootstrapped := !machine.Spec.Bootstrap.ConfigRef.IsDefined() || ptr.Deref(initialization.BootstrapDataSecretCreated, false)
 	switch {
-	case provisioned:
-		f.booting(&w, machine, node)
-	case !bootstrapped:
-		f.bootstrapping(&w, machine)
+	case infra.Status == metav1.ConditionTrue || ptr.Deref(initialization.InfrastructureProvisioned, false):
+		f.booting(&w, machine)
+	case machine.Spec.Bootstrap.ConfigRef.IsDefined() && !ptr.Deref(initialization.BootstrapDataSecretCreated, false):
+		bootstrapping(&w, machine)
 	default:
-		w.since = firstKnown(w.since, machine.CreationTimestamp.Time)
+		w.Since = cmp.Or(w.Since, machine.CreationTimestamp.Time)
 		if fails(infra) {
 			w.usual = atOnce
 		}
 		f.placed(&w, machine)
 	}
 	if timeout := f.startupTimeout(machine); timeout > 0 {
-		w.timeout, w.deadline = timeout, f.awaitedSince(machine).Add(timeout)
+		w.Timeout, w.Deadline = timeout, f.awaitedSince(machine).Add(timeout)
 	}
 	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
-// startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check that
-// does not say.
+// startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check
+// that does not say.
 func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 	var shortest time.Duration
 	for i := range f.checks {
@@ -349,21 +344,18 @@ func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	return at
 }
 
-func (f *Facts) bootstrapping(w *found, machine *clusterv1.Machine) {
-	config, ref := condOf(machine, clusterv1.MachineBootstrapConfigReadyCondition), machine.Spec.Bootstrap.ConfigRef
-	w.wait, w.said, w.since = bootstrapNotReady, config, firstKnown(config.LastTransitionTime.Time, machine.CreationTimestamp.Time)
-	w.object = rule.Ref{Kind: ref.Kind, Namespace: machine.Namespace, Name: ref.Name}
-	_, controlPlane := machine.Labels[clusterv1.MachineControlPlaneLabel]
-	switch {
-	case !f.initialized() && !controlPlane:
-		w.wait, w.object = notInitialized, f.clusterRef()
-	case fails(config), config.Reason == "ReadyUnknown": // of a KubeadmConfig whose error is in the log of its controller alone
+// bootstrapping is the wait for the bootstrap data of machine. What its provider needs besides, such as a control plane, it says itself.
+func bootstrapping(w *found, machine *clusterv1.Machine) {
+	config := condOf(machine, clusterv1.MachineBootstrapConfigReadyCondition)
+	w.wait, w.said, w.Since = bootstrapNotReady, config, cmp.Or(config.LastTransitionTime.Time, machine.CreationTimestamp.Time)
+	w.WaitsFor = configRef(machine)
+	if fails(config) || config.Reason == "ReadyUnknown" { // of a KubeadmConfig whose error is in the log of its controller alone
 		w.usual = atOnce
 	}
 }
 
 // booting is what a machine waits for that is provisioned, and has no node: its host, what its infrastructure reports, or its kubelet.
-func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condition) {
+func (f *Facts) booting(w *found, machine *clusterv1.Machine) {
 	host := f.hostOf(machine)
 	w.wait = noNode
 	w.onHost(host, noNode, hostTrouble)
@@ -372,26 +364,12 @@ func (f *Facts) booting(w *found, machine *clusterv1.Machine, node metav1.Condit
 	case host != nil && !host.Status.PoweredOn:
 		w.wait = hostOff
 		if !host.Spec.Online {
-			w.hint, w.usual = powerOn, atOnce
+			w.usual = atOnce
 		}
 	case ailing(machine).Reason != "":
-		w.wait, w.usual, w.object = notReady, nodeTakes, infraOf(machine)
-	case node.Reason == clusterv1.MachineNodeConnectionDownReason:
-		f.disconnect(w, node)
+		w.wait, w.usual, w.WaitsFor = notReady, nodeTakes, infraOf(machine)
+	default:
+		f.connected(w, machine)
 	}
 	w.stage, w.next = Booting, nodeRegisters
-}
-
-// placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
-// besides before it provisions that, it says itself.
-func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
-	bmh := f.hostOf(machine)
-	sought, known := f.wants[machine.Name]
-	switch {
-	case bmh != nil && spare.Available(bmh) && w.said.Message != "":
-	case bmh != nil:
-		w.onHost(bmh, hostWorks, hostTrouble)
-	case f.hostsKnown && known:
-		f.hostless(w, sought)
-	}
 }

@@ -39,7 +39,7 @@ func TestWhatAnOwnerIsWaitedFor(t *testing.T) {
 		},
 		"one that refuses needs a person": {
 			[]edit{asksOwner("CannotBeRemediated", "as it says", ten)},
-			"OwnerActs CannotBeRemediated w1 waits=MachineDeployment/md-0 since=10m0s next=OwnerReplaces todo=AnswerOwner",
+			"OwnerActs CannotBeRemediated w1 waits=MachineDeployment/md-0 since=10m0s next=OwnerReplaces todo=LookAtOwner",
 		},
 		"a refusal for a rollout at the same time ends by itself": {
 			[]edit{asksOwner("CannotBeRemediated", "pending removal due to rollout", ten), ofOwner(func(o *owner) { o.rollingOut = true })},
@@ -106,17 +106,17 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"a reason that is new is quoted": {
 			[]edit{deleting("Odd")}, "Deleting Deleting w1 waits=Machine/w1 since=9m0s next=DeletionGoesOn todo=LookAtController",
 		},
-		"a hook needs its owner":                   {[]edit{deleting("WaitingForPreDrainHook")}, "Deleting WaitingForPreDrainHook w1 waits=Machine/w1 since=9m0s next=DrainBegins todo=EndHook"},
-		"a drain without a timeout":                {[]edit{deleting("DrainingNode")}, "Deleting DrainingNode w1 waits=Node/node-w1 since=9m0s next=DrainGoesOn todo=SetDrainTimeout"},
+		"a hook needs its owner":                   {[]edit{deleting("WaitingForPreDrainHook")}, "Deleting WaitingForPreDrainHook w1 waits=Machine/w1 since=9m0s next=DeletionGoesOn todo=EndHook"},
+		"a drain without a timeout":                {[]edit{deleting("DrainingNode")}, "Deleting DrainingNode w1 waits=Node/node-w1 since=9m0s next=DeletionGoesOn todo=FreeNode"},
 		"a drain with a timeout ends by itself":    {[]edit{deleting("DrainingNode", drains(600))}, "Deleting DrainingNode w1 waits=Node/node-w1 since=8m0s until=2m0s next=DeletionGivenUp"},
 		"a budget that blocks it is named":         {[]edit{deleting("DrainingNode", drains(600), says(clusterv1.MachineDeletingCondition, "True", "DrainingNode", refused, ten))}, "Deleting DrainBlockedByBudget w1 waits=PodDisruptionBudget/db since=8m0s until=2m0s next=DeletionGivenUp todo=FreeBudget"},
-		"without a connection no pod is evicted":   {[]edit{deleting("DrainingNode", down)}, "Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s next=GoesOn todo=RestoreConnection"},
+		"without a connection no pod is evicted":   {[]edit{deleting("DrainingNode", down)}, "Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s next=DeletionGoesOn todo=RestoreConnection"},
 		"and the drain is given up at its timeout": {[]edit{deleting("DrainingNode", drains(600), down)}, "Deleting ConnectionDown w1 waits=Cluster/c1 since=10m0s until=2m0s next=DeletionGivenUp todo=RestoreConnection"},
-		"volumes that are not detached":            {[]edit{deleting("WaitingForVolumeDetach")}, "Deleting WaitingForVolumeDetach w1 waits=Node/node-w1 since=9m0s next=InfrastructureGoes todo=DetachVolumes"},
-		"another hook needs its owner":             {[]edit{deleting("WaitingForPreTerminateHook")}, "Deleting WaitingForPreTerminateHook w1 waits=Machine/w1 since=9m0s next=InfrastructureGoes todo=EndHook"},
+		"volumes that are not detached":            {[]edit{deleting("WaitingForVolumeDetach")}, "Deleting WaitingForVolumeDetach w1 waits=Node/node-w1 since=9m0s next=DeletionGoesOn todo=FreeNode"},
+		"another hook needs its owner":             {[]edit{deleting("WaitingForPreTerminateHook")}, "Deleting WaitingForPreTerminateHook w1 waits=Machine/w1 since=9m0s next=DeletionGoesOn todo=EndHook"},
 		"that of a control plane is not for a person": {
 			[]edit{deleting("WaitingForPreTerminateHook", func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }), controlledBy(kubeadmKind)},
-			"Deleting WaitingForPreTerminateHook w1 waits=KubeadmControlPlane/cp since=9m0s next=InfrastructureGoes todo=LookAtOwner",
+			"Deleting WaitingForPreTerminateHook w1 waits=KubeadmControlPlane/cp since=9m0s next=DeletionGoesOn todo=LookAtOwner",
 		},
 		"its infrastructure": {[]edit{deleting("WaitingForInfrastructureDeletion")}, "Deleting WaitingForInfrastructureDeletion w1 waits=DockerMachine/w1 since=9m0s next=MachineGoes"},
 		"since the drain was over": {
@@ -131,16 +131,16 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		"a node that cannot be deleted":      {[]edit{deleting("DeletingNode")}, "Deleting DeletingNode w1 waits=Node/node-w1 since=9m0s next=MachineGoes todo=LookAtController"},
 		"and is given up":                    {[]edit{deleting("DeletingNode", func(m *clusterv1.Machine) { m.Spec.Deletion.NodeDeletionTimeoutSeconds = ptr.To[int32](600) })}, "Deleting DeletingNode w1 waits=Node/node-w1 since=9m0s until=1m0s next=DeletionGivenUp"},
 		"an error needs a person": {
-			[]edit{deleting("InternalError")}, "Deleting InternalError w1 waits=Machine/w1 since=9m0s next=GoesOn todo=LookAtController",
+			[]edit{deleting("InternalError")}, "Deleting InternalError w1 waits=Machine/w1 since=9m0s next=DeletionGoesOn todo=LookAtController",
 		},
-		"a finalizer that is left is a user's": {[]edit{deleting("DeletionCompleted", func(m *clusterv1.Machine) { m.Finalizers = append(m.Finalizers, "x/y") })}, "Deleting ForeignFinalizer w1 waits=Machine/w1 since=9m0s next=MachineGoes todo=RemoveFinalizer"},
+		"a finalizer that is left is a user's": {[]edit{deleting("DeletionCompleted", func(m *clusterv1.Machine) { m.Finalizers = append(m.Finalizers, "x/y") })}, "Deleting ForeignFinalizer w1 waits=Machine/w1 since=9m0s next=MachineGoes todo=EndHook"},
 		"without one it is as good as gone": {
 			[]edit{deleting("DeletionCompleted")}, "Deleting DeletionCompleted w1 waits=Machine/w1 since=9m0s next=MachineGoes",
 		},
 		"a paused machine is not deleted": {
 			[]edit{deleting("DrainingNode", isPausedNow)}, "Deleting ObjectPaused w1 waits=Machine/w1 since=9m0s next=GoesOn todo=Unpause",
 		},
-		"one that is made before is another's":  {[]edit{deleting("DrainingNode"), replicas(4), made(worker("w4", time.Minute))}, "Deleting DrainingNode w1 waits=Node/node-w1 since=9m0s next=DrainGoesOn todo=SetDrainTimeout"},
+		"one that is made before is another's":  {[]edit{deleting("DrainingNode"), replicas(4), made(worker("w4", time.Minute))}, "Deleting DrainingNode w1 waits=Node/node-w1 since=9m0s next=DeletionGoesOn todo=FreeNode"},
 		"that of a replacement is followed too": {[]edit{follows(deleted(time.Minute))}, "Deleting DeletionBegins w4 waits=Machine/w4 since=1m0s next=DeletionGoesOn by=w4/Alone?"},
 	}.run(t)
 	rows{
@@ -149,7 +149,7 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 			[]edit{deleting("DeletionCompleted"), ofOwner(func(o *owner) { o.gone = true })}, "MachineIsGone",
 		},
 		"one that is replaced goes":                   {[]edit{deleting("DeletionCompleted")}, "MachineGoes"},
-		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DrainGoesOn"},
+		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DeletionGoesOn"},
 		"one that has gone meanwhile is made again":   {[]edit{gone}, "ReplacementIsMade"},
 	}.tell(t, func(f *Facts) string {
 		s := f.Deletion()
@@ -190,7 +190,6 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"its bootstrap data":                        {[]edit{follows()}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s next=InfrastructureComes by=w4/Alone?"},
 		"which is looked at when it is late":        {[]edit{follows(bootstrap("NotReady", 6*time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=6m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
 		"at once where its provider fails":          {[]edit{follows(bootstrap("ReadyUnknown", time.Minute))}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=1m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
-		"the control plane comes before":            {[]edit{follows(), func(f *Facts) { f.cluster.Status.Initialization.ControlPlaneInitialized = nil }}, "WaitingForBootstrapData ControlPlaneNotInitialized w4 waits=Cluster/c1 since=4m0s next=InfrastructureComes todo=RepairControlPlane by=w4/Alone?"},
 		"its provider":                              {[]edit{follows(bootstrapped)}, "Provisioning InfrastructureNotReady w4 waits=DockerMachine/w4 since=4m0s next=InfrastructureComes by=w4/Alone?"},
 		"which is looked at when it fails":          {[]edit{follows(bootstrapped, infra("ObjectDeleted", "", time.Minute))}, "Provisioning InfrastructureNotReady w4 waits=DockerMachine/w4 since=1m0s next=InfrastructureComes todo=LookAtProvider by=w4/Alone?"},
 		"of hosts none fits":                        {[]edit{follows(metal), hosts(aHost("h1", "provisioned", consumedBy("w2")))}, "NoHostFits NoHost w4 waits=Metal3Machine/w4 since=4m0s next=HostIsTaken todo=AddHost by=w4/Alone?"},
@@ -204,7 +203,7 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"its host has an error":                     {[]edit{follows(metal), hosts(aHost("h4", "provisioning", consumedBy("w4"), failing))}, "Provisioning HostTrouble w4 waits=BareMetalHost/h4 since=4m0s next=InfrastructureComes todo=RepairHost by=w4/Alone?"},
 		"its node":                                  {[]edit{follows(provisioned, infra("", "", 2*time.Minute))}, "Booting NoNode w4 waits=DockerMachine/w4 since=2m0s next=NodeRegisters by=w4/Alone?"},
 		"its host is off, and comes on by itself":   {boots(func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn = false }), "Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters by=w4/Alone?"},
-		"or is kept off":                            {boots(func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn, h.Spec.Online = false, false }), "Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters todo=PowerHostOn by=w4/Alone?"},
+		"or is kept off":                            {boots(func(h *bmov1alpha1.BareMetalHost) { h.Status.PoweredOn, h.Spec.Online = false, false }), "Booting HostPoweredOff w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters todo=RepairHost by=w4/Alone?"},
 		"or has an error": {
 			boots(failing), "Booting HostTrouble w4 waits=BareMetalHost/h4 since=4m0s next=NodeRegisters todo=RepairHost by=w4/Alone?",
 		},
@@ -247,7 +246,6 @@ func TestThereIsNoReplacement(t *testing.T) {
 		},
 		"its owner is paused":            {[]edit{gone, ofOwner(func(o *owner) { o.paused = true })}, "NoReplacement ObjectPaused w1 waits=MachineSet/md-0-a since=5m0s next=GoesOn todo=Unpause"},
 		"its Cluster is paused":          {[]edit{gone, func(f *Facts) { f.cluster.Spec.Paused = ptr.To(true) }}, "NoReplacement Paused w1 waits=Cluster/c1 since=5m0s next=GoesOn todo=Unpause"},
-		"its owner must not make any":    {[]edit{gone, ofOwner(func(o *owner) { o.noCreation = true })}, "NoReplacement CreationDisabled w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=AllowCreation"},
 		"its owner reports what hinders": {[]edit{gone, scaling("Scaling up is blocked because:\n* one"), controlledBy("K3sControlPlane", metav1.Condition{Type: "ScalingUp", Status: "True", Message: "* one"})}, "NoReplacement ScalingUpBlocked w1 waits=K3sControlPlane/cp since=5m0s next=ReplacementIsMade"},
 		"its owner only counts":          {[]edit{gone, scaling("Scaling up from 2 to 3 replicas")}, "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=LookAtOwner"},
 		"one is missing, by its owner":   {[]edit{gone, scaling("Scaling up"), func(f *Facts) { f.Name, f.Gone = "", time.Time{} }}, "NoReplacement OwnerCreates  waits=MachineDeployment/md-0 since=7m0s next=ReplacementIsMade todo=LookAtOwner"},

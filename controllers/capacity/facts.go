@@ -2,13 +2,12 @@ package capacity
 
 import (
 	"slices"
-	"strings"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -36,6 +35,21 @@ type Facts struct {
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool
 	wants      map[string]spare.Wants
+}
+
+// owner is what replaces a Machine: a MachineDeployment, a MachineSet or a control plane of any provider.
+type owner struct {
+	ref rule.Ref
+	// maker is what makes the machines, and may be paused: of a MachineDeployment the MachineSet of its current revision, which goes on
+	// while the MachineDeployment is paused. (Cluster API, core/reconcilers/machineset.)
+	maker rule.Ref
+	// known reports that it was read, and gone that it does not exist any more, or not for long.
+	known, gone, paused bool
+	// replicas is how many machines it is to have; nil if it does not say that.
+	replicas   *int
+	rollingOut bool
+	// conditions are those of maker.
+	conditions []metav1.Condition
 }
 
 // other is the other machine of that name; nil if there is none.
@@ -71,11 +85,6 @@ func (f *Facts) surplus() bool {
 // is not known. MachineSets and KubeadmControlPlanes count a machine that is being deleted among their replicas.
 func (f *Facts) surges() bool {
 	return f.owner.rollingOut || f.Owner.Kind != machineSetKind && f.Owner.Kind != kubeadmKind
-}
-
-// late reports whether what began at since has taken longer than usual.
-func (f *Facts) late(since time.Time, usual time.Duration) bool {
-	return usual == atOnce || !since.IsZero() && f.now.Sub(since) > usual
 }
 
 func onMetal(machine *clusterv1.Machine) bool {
@@ -117,11 +126,6 @@ func fails(cond metav1.Condition) bool {
 	return slices.Contains([]string{"InternalError", "InvalidConditionReported", "ObjectDoesNotExist", "ObjectDeleted"}, cond.Reason)
 }
 
-// lists reports whether a message of Cluster API lists what hinders: each in a line of its own that begins with a bullet.
-func lists(message string) bool {
-	return strings.HasPrefix(message, "* ") || strings.Contains(message, "\n* ")
-}
-
 // infraOf is the infrastructure of machine, or machine itself if that is not known.
 func infraOf(machine *clusterv1.Machine) rule.Ref {
 	if !machine.Spec.InfrastructureRef.IsDefined() {
@@ -130,27 +134,26 @@ func infraOf(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: machine.Spec.InfrastructureRef.Kind, Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 }
 
+func isPaused(obj client.Object) bool {
+	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
+	return paused
+}
+
 func machineRef(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: "Machine", Namespace: machine.Namespace, Name: machine.Name}
 }
 
+func nodeRef(machine *clusterv1.Machine) rule.Ref {
+	return rule.Ref{Kind: "Node", Name: machine.Status.NodeRef.Name}
+}
+
+func configRef(machine *clusterv1.Machine) rule.Ref {
+	config := machine.Spec.Bootstrap.ConfigRef
+	return rule.Ref{Kind: config.Kind, Namespace: machine.Namespace, Name: config.Name}
+}
+
 func (f *Facts) clusterRef() rule.Ref {
 	return rule.Ref{Kind: "Cluster", Namespace: f.Namespace, Name: f.Cluster}
-}
-
-// initialized reports that the control plane is initialized, without which no worker gets bootstrap data. Of a Cluster that was not read
-// that is not doubted.
-func (f *Facts) initialized() bool {
-	return f.cluster == nil || ptr.Deref(f.cluster.Status.Initialization.ControlPlaneInitialized, false) ||
-		cond(f.cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition).Status == metav1.ConditionTrue
-}
-
-func firstKnown(moments ...time.Time) time.Time {
-	i := slices.IndexFunc(moments, func(at time.Time) bool { return !at.IsZero() })
-	if i < 0 {
-		return time.Time{}
-	}
-	return moments[i]
 }
 
 func latest(moments ...time.Time) time.Time { return slices.MaxFunc(moments, time.Time.Compare) }

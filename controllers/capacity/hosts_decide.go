@@ -9,40 +9,49 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-func hostRef(host *bmov1alpha1.BareMetalHost) rule.Ref {
-	return rule.Ref{Kind: "BareMetalHost", Namespace: host.Namespace, Name: host.Name}
-}
-
-func annotated(host *bmov1alpha1.BareMetalHost, key string) bool {
-	_, set := host.Annotations[key]
-	return set
-}
-
-// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what a user can do about that; empty if nothing
-// does.
-func trouble(host *bmov1alpha1.BareMetalHost) (clause string, hint step) {
-	name := "BareMetalHost " + host.Name
-	switch {
-	case host.Status.ErrorMessage != "" && host.Status.ErrorType != "":
-		return name + " has an error (" + string(host.Status.ErrorType) + "): " + host.Status.ErrorMessage, repairHost
-	case host.Status.ErrorMessage != "":
-		return name + " has an error: " + host.Status.ErrorMessage, repairHost
-	case annotated(host, bmov1alpha1.PausedAnnotation):
-		return name + " is paused", unpauseHost
-	case host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached:
-		return name + " is detached", attachHost
-	}
-	return "", step{}
-}
-
-// onHost is the wait for the host of machine, if it has one: for what is done to it, or for what keeps it from that.
+// onHost makes w the wait for host, if there is one: for what is done to it, or for what keeps the Bare Metal Operator from that.
 func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) {
 	if host == nil {
 		return
 	}
-	w.wait, w.host, w.object = working, host, hostRef(host)
-	if clause, hint := trouble(host); clause != "" {
-		w.wait, w.hint = hindered, hint
+	w.wait, w.host, w.WaitsFor = working, host, rule.Ref{Kind: "BareMetalHost", Namespace: host.Namespace, Name: host.Name}
+	if clause, unpause := trouble(host); clause != "" {
+		w.wait, w.pause = hindered, unpause
+	}
+	if w.pause != "" {
+		w.hint = Unpause
+	}
+}
+
+// trouble is what keeps the Bare Metal Operator from working on host, as a clause, and what to do about that if it is paused; empty if
+// nothing does.
+func trouble(host *bmov1alpha1.BareMetalHost) (clause, unpause string) {
+	name, status := "BareMetalHost "+host.Name, &host.Status
+	_, paused := host.Annotations[bmov1alpha1.PausedAnnotation]
+	switch {
+	case status.ErrorMessage != "" && status.ErrorType != "":
+		return name + " has an error (" + string(status.ErrorType) + "): " + status.ErrorMessage, ""
+	case status.ErrorMessage != "":
+		return name + " has an error: " + status.ErrorMessage, ""
+	case paused:
+		return name + " is paused", "remove its annotation " + bmov1alpha1.PausedAnnotation
+	case status.OperationalStatus == bmov1alpha1.OperationalStatusDetached:
+		return name + " is detached", "remove its annotation " + bmov1alpha1.DetachedAnnotation
+	}
+	return "", ""
+}
+
+// placed is the wait for the host of machine, which has its bootstrap data: for one that fits, or for the one that it has. What CAPM3 needs
+// besides before it provisions that, it says itself.
+func (f *Facts) placed(w *found, machine *clusterv1.Machine) {
+	host := f.hostOf(machine)
+	sought, known := f.wants[machine.Name]
+	switch {
+	case host != nil && spare.Available(host) && w.said.Message != "":
+	case host != nil:
+		w.onHost(host, hostWorks, hostTrouble)
+	case f.hostsKnown && known:
+		f.hostless(w, sought)
 	}
 }
 
@@ -51,19 +60,19 @@ func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) 
 func (f *Facts) hostless(w *found, sought spare.Wants) {
 	becomes, reused := false, false
 	for i := range f.hosts {
-		bmh := &f.hosts[i]
-		refusal := sought.Refuses(bmh)
+		host := &f.hosts[i]
+		refusal := sought.Refuses(host)
 		if refusal.Reason == "" {
-			w.fitting = append(w.fitting, bmh.Name)
+			w.fitting = append(w.fitting, host.Name)
 			continue
 		}
 		becomes = becomes || refusal.Reason == spare.NotAvailable
-		reused = reused || refusal.Reason == spare.NotAvailable && bmh.Labels[spare.NodeReuseLabel] != ""
-		w.refusals = append(w.refusals, cliv1.HostRefusal{Name: bmh.Name, Reason: refusal.Reason, Message: refusal.Message})
+		reused = reused || refusal.Reason == spare.NotAvailable && host.Labels[spare.NodeReuseLabel] != ""
+		w.Hosts = append(w.Hosts, cliv1.HostRefusal{Name: host.Name, Reason: refusal.Reason, Message: oneLine(refusal.Message)})
 	}
 	switch {
 	case len(w.fitting) > 0 && !reused:
-		w.wait, w.refusals = hostFits, nil
+		w.wait, w.Hosts = hostFits, nil
 	case becomes:
 		w.wait, w.fitting, w.usual = noHost, nil, cleaningTakes
 	default:

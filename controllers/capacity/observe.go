@@ -14,11 +14,15 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/spare"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
@@ -85,7 +89,8 @@ func (r *reading) note(kinds string, err error) error {
 	return nil
 }
 
-// readMachine reads the machine itself. A machine without a name is one that its owner lacks; one that was created at another time is another one of its name.
+// readMachine reads the machine itself. A machine without a name is one that its owner lacks; one that was created at another time is
+// another one of its name.
 func (r *reading) readMachine(ctx context.Context) error {
 	machine := &clusterv1.Machine{}
 	if r.Name == "" {
@@ -141,6 +146,72 @@ func (r *reading) readNamespace(ctx context.Context) error {
 		return r.note("Namespaces", err)
 	}
 	return nil
+}
+
+// readOwner reads what makes the machines. All owners have spec.replicas and, where their provider sets them, conditions of the same types.
+// (Cluster API's contract of control planes.) The MachineSets of a MachineDeployment name it: of a long name the label of a machine has a
+// hash. (Cluster API, internal/util/labels/format.)
+func (r *reading) readOwner(ctx context.Context) error {
+	kind, name, sets := r.Owner.Kind, r.Owner.Name, &clusterv1.MachineSetList{}
+	switch {
+	case kind == "":
+		return nil
+	case r.Deployment != "":
+		kind, name = machineDeploymentKind, r.Deployment
+		if _, err := r.list(ctx, sets, "MachineSets", client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: name}); err != nil {
+			return err
+		}
+		if len(sets.Items) > 0 && metav1.GetControllerOf(&sets.Items[0]) != nil {
+			name = metav1.GetControllerOf(&sets.Items[0]).Name
+		}
+	}
+	r.owner.ref = rule.Ref{Kind: kind, Namespace: r.Namespace, Name: name}
+	r.owner.maker = r.owner.ref
+	obj, err := r.newOwner(kind)
+	if err != nil {
+		return r.note(kind+"s", err)
+	}
+	exists, known, err := r.get(ctx, name, obj, kind+"s")
+	r.owner.known, r.owner.gone = known, known && (!exists || !obj.GetDeletionTimestamp().IsZero())
+	if err != nil || !exists {
+		return err
+	}
+	if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
+		r.owner.replicas = ptr.To(int(replicas))
+	}
+	var status struct {
+		Conditions []metav1.Condition `json:"conditions"`
+	}
+	if fields, _, _ := unstructured.NestedMap(obj.Object, "status"); fields != nil {
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) // conditions of another form say nothing
+	}
+	r.owner.paused, r.owner.conditions = isPaused(obj), status.Conditions
+	r.owner.rollingOut = cond(status.Conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
+	for i := range sets.Items {
+		if set := &sets.Items[i]; set.Annotations[clusterv1.RevisionAnnotation] == obj.GetAnnotations()[clusterv1.RevisionAnnotation] {
+			r.owner.maker.Kind, r.owner.maker.Name = machineSetKind, set.Name
+			r.owner.paused, r.owner.conditions = isPaused(set), set.Status.Conditions
+		}
+	}
+	return nil
+}
+
+// newOwner is an empty owner of that kind, in the version that is known of it or, of other projects, in the one that is served.
+func (r *reading) newOwner(kind string) (*unstructured.Unstructured, error) {
+	obj := &unstructured.Unstructured{}
+	switch kind {
+	case machineSetKind, machineDeploymentKind:
+		obj.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+	case kubeadmKind:
+		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kind))
+	default:
+		mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: r.Owner.Group, Kind: kind})
+		if err != nil {
+			return nil, err
+		}
+		obj.SetGroupVersionKind(mapping.GroupVersionKind)
+	}
+	return obj, nil
 }
 
 // readMachines reads the other machines of the owner.
@@ -200,7 +271,7 @@ func (r *reading) readHosts(ctx context.Context) error {
 	}
 	r.hosts = list.Items
 	slices.SortFunc(r.hosts, func(a, b bmov1alpha1.BareMetalHost) int { return cmp.Compare(a.Name, b.Name) })
-	followed := r.decide().machine // what the others ask of a host is for the stories of other losses, of which there may be hundreds
+	followed := r.decide().Machine // what the others ask of a host is for the stories of other losses, of which there may be hundreds
 	for _, machine := range concerned {
 		told := machine.Name == followed || machine == r.old
 		if told && r.hostOf(machine) == nil && machine.DeletionTimestamp.IsZero() {

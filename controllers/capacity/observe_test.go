@@ -26,10 +26,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 )
 
-var (
-	metal3Kind = infrav1.GroupVersion.WithKind("Metal3Machine")
-	k3sKind    = schema.GroupVersionKind{Group: "controlplane.cluster.x-k8s.io", Version: "v1beta1", Kind: "K3sControlPlane"}
-)
+var metal3Kind = infrav1.GroupVersion.WithKind("Metal3Machine")
 
 // environment is a management cluster with MachineDeployment md-0 of two machines, w2 and w3, which has lost w1.
 func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *Observer {
@@ -39,9 +36,8 @@ func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *
 	if err != nil {
 		t.Fatal(err)
 	}
-	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{metal3Kind.GroupVersion(), k3sKind.GroupVersion()})
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{metal3Kind.GroupVersion()})
 	mapper.Add(metal3Kind, meta.RESTScopeNamespace)
-	mapper.Add(k3sKind, meta.RESTScopeNamespace)
 	for kind := range scheme.AllKnownTypes() {
 		mapper.Add(kind, meta.RESTScopeNamespace)
 	}
@@ -118,39 +114,6 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		}
 		if got := told(facts.Story()); got != tc.want || len(facts.Unread) > 0 {
 			t.Errorf("%s: got %s\nwant %s; %v was not read", name, got, tc.want, facts.Unread)
-		}
-	}
-}
-
-func TestControlPlanesOfAllProjectsAreRead(t *testing.T) {
-	const at = "2026-01-01T11:59:00Z"
-	blocked := []any{
-		map[string]any{"type": "ScalingUp", "status": "True", "reason": "ScalingUp", "message": "* etcd", "lastTransitionTime": at},
-		map[string]any{"type": "RollingOut", "status": "True", "reason": "RollingOut", "lastTransitionTime": at},
-	}
-	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "cp"}}
-	kcp.Spec.Replicas = ptr.To[int32](3)
-	kcp.Status.Conditions = []metav1.Condition{
-		{Type: clusterv1.ScalingUpCondition, Status: "True", Message: "* etcd"}, {Type: clusterv1.RollingOutCondition, Status: "True"},
-	}
-	k3s := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"replicas": int64(3)}, "status": map[string]any{"conditions": blocked}}}
-	k3s.SetGroupVersionKind(k3sKind)
-	k3s.SetNamespace("default")
-	k3s.SetName("cp")
-	for _, plane := range []client.Object{kcp, k3s} {
-		kind := kubeadmKind
-		if plane == k3s {
-			kind = k3sKind.Kind
-		}
-		s := lostW1()
-		s.Deployment, s.Owner = "", Owner{Group: k3sKind.Group, Kind: kind, Name: "cp"}
-		facts, err := environment(t, interceptor.Funcs{}, plane).Observe(t.Context(), s, noon)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, want := told(facts.Story()), "NoReplacement ScalingUpBlocked w1 waits="+kind+"/cp since=5m0s next=ReplacementIsMade"
-		if got != want || *facts.owner.replicas != 3 || !facts.owner.rollingOut {
-			t.Errorf("got %s\nwant %s", got, want)
 		}
 	}
 }

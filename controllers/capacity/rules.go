@@ -13,12 +13,12 @@ import (
 type wait struct {
 	stage, reason, message string
 	next                   step
-	// hint is what a user can do, once the wait has lasted for longer than usual.
-	hint  step
+	// hint is the reason of what a user can do, once the wait has lasted for longer than usual. (hints)
+	hint  string
 	usual time.Duration
 }
 
-// step is one thing that happens, or that a user can do.
+// step is one thing that happens.
 type step struct{ reason, text string }
 
 // How long waits usually take. None is a deadline: nothing happens then.
@@ -33,37 +33,53 @@ const (
 
 // What comes next, where several waits have the same.
 var (
-	triesAgain    = step{"OwnerReplaces", "{owner} tries again by itself"}
-	ownerReplaces = step{"OwnerReplaces", "{owner} deletes {machine}, and makes another one"}
-	givenUp       = step{"DeletionGivenUp", "the deletion of {machine} goes on all the same"}
-	machineGoes   = step{"MachineGoes", "once {machine} is gone, {owner} makes the machines that it lacks"}
-	machineIsGone = step{"MachineIsGone", "{machine} is gone, and no machine is made for it"}
-	makesAnother  = step{"ReplacementIsMade", "{owner} makes a new Machine"}
-	hostIsTaken   = step{"HostIsTaken", "the provider takes a BareMetalHost that fits for {machine}"}
-	infraComes    = step{"InfrastructureComes", "the infrastructure of {machine} becomes ready"}
-	nodeRegisters = step{"NodeRegisters", "the node of {machine} registers"}
-	goesOn        = step{"GoesOn", "it goes on from there"}
+	triesAgain     = step{"OwnerReplaces", "{owner} tries again by itself"}
+	ownerReplaces  = step{"OwnerReplaces", "{owner} deletes {machine}, and makes another one"}
+	deletionGoesOn = step{"DeletionGoesOn", "the deletion of {machine} goes on"}
+	withoutTimeout = step{"DeletionGoesOn", "the deletion of {machine} goes on after that; this wait has no timeout"}
+	givenUp        = step{"DeletionGivenUp", "the deletion of {machine} goes on all the same"}
+	machineGoes    = step{"MachineGoes", "once {machine} is gone, {owner} makes the machines that it lacks"}
+	machineIsGone  = step{"MachineIsGone", "{machine} is gone, and no machine is made for it"}
+	makesAnother   = step{"ReplacementIsMade", "{owner} makes a new Machine"}
+	hostIsTaken    = step{"HostIsTaken", "the provider takes a BareMetalHost that fits for {machine}"}
+	infraComes     = step{"InfrastructureComes", "the infrastructure of {machine} becomes ready"}
+	nodeRegisters  = step{"NodeRegisters", "the node of {machine} registers"}
+	goesOn         = step{"GoesOn", "it goes on from there"}
 )
 
-// Unpause is the reason of what a user can do about anything that is paused.
-const Unpause = "Unpause"
-
-// What a user can do, where several waits have the same, or one only in some cases.
-var (
-	lookAtOwner      = step{"LookAtOwner", "look at {owner} and its controller"}
-	lookAtController = step{"LookAtController", "look at the log of Cluster API's controllers for {machine}"}
-	lookAtProvider   = step{"LookAtProvider", "look at {object} and its provider"}
-	endHook          = step{"EndHook", "let the owner of the annotation finish, or remove the annotation from {machine}"}
-	endOwnHook       = step{"LookAtOwner", "look at {owner}, which ends its own hook, and at the owners of the other annotations"}
-	freeBudget       = step{"FreeBudget", "make {object} allow a disruption (more replicas, or another limit), or delete the pod yourself"}
-	reconnect        = step{"RestoreConnection", "make the API server of {object} reachable for Cluster API"}
-	repairHost       = step{"RepairHost", "repair BareMetalHost {host}"}
-	powerOn          = step{"PowerHostOn", "set spec.online of BareMetalHost {host} to true, unless it is kept off on purpose"}
-	unpause          = step{Unpause, "remove the annotation cluster.x-k8s.io/paused from {object}"}
-	unpauseCluster   = step{Unpause, "unpause {object} (spec.paused)"}
-	unpauseHost      = step{Unpause, "remove the annotation baremetalhost.metal3.io/paused from {object}"}
-	attachHost       = step{Unpause, "remove the annotation baremetalhost.metal3.io/detached from {object}"}
+// The reasons of what a user can do.
+const (
+	lookAtOwner      = "LookAtOwner"
+	createMachine    = "CreateMachine"
+	endHook          = "EndHook"
+	freeBudget       = "FreeBudget"
+	freeNode         = "FreeNode"
+	lookAtProvider   = "LookAtProvider"
+	lookAtController = "LookAtController"
+	reconnect        = "RestoreConnection"
+	repairHost       = "RepairHost"
+	addHost          = "AddHost"
+	lookAtNode       = "LookAtNode"
+	// Unpause is about anything that is paused.
+	Unpause = "Unpause"
 )
+
+// hints are what a user can do, by reason. What is to be done about the object is quoted in the message before it.
+var hints = map[string]string{
+	lookAtOwner:   "look at {owner} and its controller, or replace {machine} by hand",
+	createMachine: "replace {machine} by hand: it has no owner that could",
+	endHook:       "let the owner of the annotation or finalizer finish, or remove it from {machine}",
+	freeBudget:    "make {object} allow a disruption (more replicas, or another limit), or delete the pod yourself",
+	freeNode: "free {object} of {machine} from its pods and volumes, or set nodeDrainTimeoutSeconds and " +
+		"nodeVolumeDetachTimeoutSeconds for machines of {owner}",
+	lookAtProvider:   "look at {object} and its provider",
+	lookAtController: "look at the log of Cluster API's controllers for {machine}",
+	reconnect:        "make the API server of {object} reachable for Cluster API",
+	repairHost:       "repair BareMetalHost {host}, and set its spec.online to true unless it is kept off on purpose",
+	addHost:          "make a BareMetalHost available that the hostSelector of {object} selects",
+	lookAtNode:       "look at {object}: its console, its kubelet, its network and its conditions",
+	Unpause:          "unpause {object}: {pause}",
+}
 
 // The reasons that callers ask for. Those that Cluster API has are spelled as there.
 const (
@@ -92,64 +108,43 @@ var (
 		OwnerActs, WaitsForOwner, "{owner} was asked to replace {machine}, and has not answered",
 		ownerReplaces, lookAtOwner, ownerTakes,
 	}
-	putOff  = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, step{}, atOnce}
+	putOff  = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, "", atOnce}
 	deletes = wait{OwnerActs, "MachineDeleting", "{owner} is about to delete {machine}", ownerReplaces, lookAtOwner, ownerTakes}
 	refused = wait{
-		OwnerActs, "CannotBeRemediated", "{owner} cannot replace {machine}{said}", ownerReplaces,
-		step{"AnswerOwner", "end what keeps {owner} from replacing {machine}, or replace it by hand"}, atOnce,
+		OwnerActs, "CannotBeRemediated", "{owner} cannot replace {machine}{said}", ownerReplaces, lookAtOwner, atOnce,
 	}
 	ownerless = wait{
-		OwnerActs, NoOwner, "{machine} has no owner that could replace it", step{},
-		step{"CreateMachine", "replace {machine} by hand: it has no owner that could"}, atOnce,
+		OwnerActs, NoOwner, "{machine} has no owner that could replace it", step{}, createMachine, atOnce,
 	}
 	// paused keeps the stage of the wait that it takes the place of.
-	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, unpause, atOnce}
+	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, Unpause, atOnce}
 )
 
-// deletions are the waits of a deletion, by the reason of the condition Deleting. (Cluster API, core/reconcilers/machine: reconcileDelete.)
+// waits quotes the condition Deleting, which says what a deletion waits for.
+const waits = "the deletion of {machine} waits{said}{ailing}"
+
+func whileDeleting(next step, hint string, usual time.Duration) wait {
+	return wait{Deleting, "", waits, next, hint, usual}
+}
+
+// deletions are the waits of a deletion, by the reason of that condition. (Cluster API, core/reconcilers/machine: reconcileDelete.)
 var deletions = map[string]wait{
-	clusterv1.MachineDeletingWaitingForPreDrainHookReason: {
-		Deleting, "", "the deletion of {machine} waits before the drain for the owner of an annotation{said}",
-		step{"DrainBegins", "the node of {machine} is drained as soon as the annotation is gone"}, endHook, atOnce,
-	},
-	clusterv1.MachineDeletingDrainingNodeReason: {
-		Deleting, "", "the node of {machine} is being drained{said}",
-		step{"DrainGoesOn", "the deletion of {machine} goes on as soon as the pods have left its node; the drain has no timeout"},
-		step{"SetDrainTimeout", "free the node of {machine} from its pods, or set nodeDrainTimeoutSeconds for machines of {owner}"},
-		drainTakes,
-	},
-	clusterv1.MachineDeletingWaitingForVolumeDetachReason: {
-		Deleting, "", "volumes are attached to the node of {machine}{said}",
-		step{"InfrastructureGoes", "the infrastructure of {machine} is deleted once the volumes are detached; that wait has no timeout"},
-		step{"DetachVolumes", "look at the storage driver, or set nodeVolumeDetachTimeoutSeconds for machines of {owner}"},
-		drainTakes,
-	},
-	clusterv1.MachineDeletingWaitingForPreTerminateHookReason: {
-		Deleting, "", "the deletion of {machine} waits before its infrastructure is deleted for the owner of an annotation{said}",
-		step{"InfrastructureGoes", "the infrastructure of {machine} is deleted as soon as the annotation is gone"}, endHook, atOnce,
-	},
-	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: {
-		Deleting, "", "{object}, the infrastructure of {machine}, is being deleted{ailing}", machineGoes, lookAtProvider, machineTakes,
-	},
-	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason: {
-		Deleting, "", "{object}, which has the bootstrap data of {machine}, is being deleted", machineGoes, lookAtProvider, nodeTakes,
-	},
-	clusterv1.MachineDeletingDeletingNodeReason: {
-		Deleting, "", "{object} cannot be deleted from the workload cluster{said}", machineGoes, lookAtController, drainTakes,
-	},
-	clusterv1.MachineDeletingInternalErrorReason: {
-		Deleting, "", "the deletion of {machine} fails{said}", goesOn, lookAtController, atOnce,
-	},
-	clusterv1.MachineDeletingDeletionCompletedReason: {
-		Deleting, "", "the deletion of {machine} is complete", machineGoes, step{}, atOnce,
-	},
+	clusterv1.MachineDeletingWaitingForPreDrainHookReason:           whileDeleting(deletionGoesOn, endHook, atOnce),
+	clusterv1.MachineDeletingDrainingNodeReason:                     whileDeleting(withoutTimeout, freeNode, drainTakes),
+	clusterv1.MachineDeletingWaitingForVolumeDetachReason:           whileDeleting(withoutTimeout, freeNode, drainTakes),
+	clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       whileDeleting(deletionGoesOn, endHook, atOnce),
+	clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: whileDeleting(machineGoes, lookAtProvider, machineTakes),
+	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      whileDeleting(machineGoes, lookAtProvider, nodeTakes),
+	clusterv1.MachineDeletingDeletingNodeReason:                     whileDeleting(machineGoes, lookAtController, drainTakes),
+	clusterv1.MachineDeletingInternalErrorReason:                    whileDeleting(deletionGoesOn, lookAtController, atOnce),
+	clusterv1.MachineDeletingDeletionCompletedReason:                whileDeleting(machineGoes, "", atOnce),
 }
 
 // What else a deletion waits for.
 var (
 	deletionBegins = wait{
 		Deleting, DeletionBegins, "{machine} is being deleted, and its controller has not reported how far that is",
-		step{"DeletionGoesOn", "the Machine controller deletes {machine}"}, lookAtController, ownerTakes,
+		deletionGoesOn, lookAtController, ownerTakes,
 	}
 	hostIsCleaned = wait{
 		Deleting, "HostDeprovisioning", "BareMetalHost {host} of {machine} is being deprovisioned ({state})",
@@ -158,7 +153,7 @@ var (
 	hostHinders    = wait{Deleting, "HostHindersDeletion", "the deletion of {machine} waits: {trouble}", machineGoes, repairHost, atOnce}
 	otherFinalizer = wait{
 		Deleting, "ForeignFinalizer", "Cluster API has deleted what belongs to {machine}, which finalizers of others keep: {finalizers}",
-		machineGoes, step{"RemoveFinalizer", "make the owner of the finalizer finish, or remove it from {machine}"}, atOnce,
+		machineGoes, endHook, atOnce,
 	}
 )
 
@@ -167,28 +162,18 @@ var (
 	creates = wait{NoReplacement, "OwnerCreates", "{lost}, and {owner} has not made another one", makesAnother, lookAtOwner, ownerTakes}
 	blocked = wait{
 		NoReplacement, "ScalingUpBlocked", "{lost}, and {owner} cannot make another one{said}", makesAnother,
-		step{"UnblockOwner", "end what keeps {owner} from making a machine"}, nodeTakes,
-	}
-	creationDisabled = wait{
-		NoReplacement, "CreationDisabled", "{lost}, and an annotation forbids {owner} to make another one", makesAnother,
-		step{"AllowCreation", "remove the annotation cluster.x-k8s.io/disable-machine-create from the MachineSet of {owner}"}, atOnce,
+		lookAtOwner, nodeTakes,
 	}
 )
 
 // The waits of a new machine.
 var (
-	notInitialized = wait{
-		WaitingForBootstrapData, "ControlPlaneNotInitialized",
-		"{machine} gets no bootstrap data before the control plane of {object} is initialized",
-		infraComes, step{"RepairControlPlane", "look at the control plane of {object}"}, atOnce,
-	}
 	bootstrapNotReady = wait{
 		WaitingForBootstrapData, "BootstrapNotReady", "{machine} waits for the bootstrap data of {object}{reported}",
 		infraComes, lookAtProvider, nodeTakes,
 	}
 	noHost = wait{
-		NoHostFits, NoHost, "{machine} waits for a BareMetalHost, and {hosts}", hostIsTaken,
-		step{"AddHost", "make a BareMetalHost available that the hostSelector of {object} selects"}, atOnce,
+		NoHostFits, NoHost, "{machine} waits for a BareMetalHost, and {hosts}", hostIsTaken, addHost, atOnce,
 	}
 	hostFits  = wait{Provisioning, "HostChosen", "{hosts} {machine}", hostIsTaken, lookAtProvider, machineTakes}
 	hostWorks = wait{
@@ -201,8 +186,7 @@ var (
 		infraComes, lookAtProvider, machineTakes,
 	}
 	noNode = wait{
-		Booting, "NoNode", "{machine} is provisioned, and no node has registered", nodeRegisters,
-		step{"LookAtConsole", "look at the console of {object}: its kubelet has not registered, or with another spec.providerID"},
+		Booting, "NoNode", "{machine} is provisioned, and no node has registered", nodeRegisters, lookAtNode,
 		machineTakes,
 	}
 	hostOff = wait{
@@ -210,12 +194,11 @@ var (
 		nodeRegisters, repairHost, nodeTakes,
 	}
 	nodeNotReady = wait{
-		NodeNotReady, NodeNotReadyReason, "{object} of {machine} is not Ready{reported}{ailing}", step{},
-		step{"LookAtNode", "look at {object} in the workload cluster: its kubelet and its network"}, nodeTakes,
+		NodeNotReady, NodeNotReadyReason, "{object} of {machine} is not Ready{reported}{ailing}", step{}, lookAtNode, nodeTakes,
 	}
 	stillUnhealthy = wait{
-		NodeNotReady, StillUnhealthy, "the node of {machine} is Ready, and a health check marks the machine as unhealthy", step{},
-		step{StillUnhealthy, "see which health check marks {machine}, and why"}, nodeTakes,
+		NodeNotReady, StillUnhealthy, "the node of {machine} is Ready, and a health check marks the machine as unhealthy",
+		step{}, lookAtNode, nodeTakes,
 	}
 )
 

@@ -4,11 +4,11 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"unicode"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -37,33 +37,28 @@ func (f *Facts) Deletion() Story {
 	return f.told(w, f.Name)
 }
 
-// told is w in words, about the machine old that was lost.
+// told is w with its words, about the machine old that was lost.
 func (f *Facts) told(w found, old string) Story {
-	fill := f.words(&w, old)
-	_, withNode := f.count()
-	s := Story{
-		Stage: w.stage, Reason: w.reason, Old: old, Machine: w.machine, Owner: f.owner.ref, WaitsFor: w.object, Replacement: w.by,
-		Ready: withNode, Since: w.since, Deadline: w.deadline, Timeout: w.timeout, Unread: f.Unread,
-		Overdue: !w.deadline.IsZero() && !f.now.Before(w.deadline), Message: oneLine(fill.Replace(w.message)),
-	}
-	if made := f.other(w.by.Name); made != nil {
+	s, fill := w.Story, f.words(&w, old)
+	s.Stage, s.Reason, s.Message = w.stage, w.reason, oneLine(fill.Replace(w.message))
+	s.Old, s.Owner, s.Unread = old, f.owner.ref, f.Unread
+	s.Overdue = !s.Deadline.IsZero() && !f.now.Before(s.Deadline)
+	_, s.Ready = f.count()
+	if made := f.other(s.Replacement.Name); made != nil {
 		s.New, s.Healthy = made, healthy(made)
-		if bmh := f.hostOf(made); bmh != nil {
-			s.Host = bmh.Name
+		if host := f.hostOf(made); host != nil {
+			s.Host = host.Name
 		}
-	}
-	for _, refusal := range w.refusals {
-		s.Hosts = append(s.Hosts, cliv1.HostRefusal{Name: refusal.Name, Reason: refusal.Reason, Message: oneLine(refusal.Message)})
 	}
 	if w.next.text != "" {
 		s.Next = rule.Step{Reason: w.next.reason, Text: fill.Replace(w.next.text)}
 		if w.next == givenUp && !s.Overdue {
-			s.Next.At = w.deadline
+			s.Next.At = s.Deadline
 		}
 	}
-	if w.hint.text != "" {
-		s.Hint = rule.Step{Reason: w.hint.reason, Manual: true, Text: fill.Replace(w.hint.text)}
-		if f.late(w.since, w.usual) {
+	if w.hint != "" {
+		s.Hint = rule.Step{Reason: w.hint, Manual: true, Text: fill.Replace(hints[w.hint])}
+		if w.usual == atOnce || !s.Since.IsZero() && f.now.Sub(s.Since) > w.usual {
 			s.Todo = s.Hint
 		}
 	}
@@ -72,28 +67,30 @@ func (f *Facts) told(w found, old string) Story {
 
 // words has the names and the quotations that texts of w have room for.
 func (f *Facts) words(w *found, old string) *strings.Replacer {
-	pairs := make([]string, 0, 32)
 	lost, gone := "Machine "+old, "Machine "+old+" is gone"
 	if old == "" {
 		lost, gone = "the machine that is missing", "a machine is missing"
 	}
+	machines, withNode := f.count()
+	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
+	ailing := ""
+	if w.ailing.Reason != "" {
+		ailing = "; its infrastructure reports" + reported(w.ailing)
+	}
+	pairs := []string{
+		"{machine}", "Machine " + w.Machine, "{owner}", named(f.owner.ref), "{object}", named(w.WaitsFor),
+		"{old}", lost, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said), "{ailing}", ailing, "{hosts}", hostsText(w),
+		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
+		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "), "{pause}", w.pause,
+	}
 	if w.host != nil {
-		state, power := spare.State(w.host), "off"
+		clause, _ := trouble(w.host)
+		power := "off"
 		if w.host.Status.PoweredOn {
 			power = "on"
 		}
-		clause, _ := trouble(w.host)
-		pairs = append(pairs, "{host}", w.host.Name, "{state}", "state "+state+", power "+power, "{trouble}", clause)
+		pairs = append(pairs, "{host}", w.host.Name, "{state}", "state "+spare.State(w.host)+", power "+power, "{trouble}", clause)
 	}
-	machines, withNode := f.count()
-	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
-	pairs = append(pairs,
-		"{machine}", "Machine "+w.machine, "{owner}", named(f.owner.ref), "{object}", named(w.object),
-		"{old}", lost, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said),
-		"{ailing}", ailingText(w.ailing), "{hosts}", hostsText(w),
-		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
-		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "),
-	)
 	return strings.NewReplacer(pairs...)
 }
 
@@ -124,19 +121,12 @@ func reported(cond metav1.Condition) string {
 	return " (" + cond.Reason + ")" + said(cond)
 }
 
-func ailingText(cond metav1.Condition) string {
-	if cond.Reason == "" {
-		return ""
-	}
-	return "; its infrastructure reports" + reported(cond)
-}
-
 // FewHosts is how many hosts a sentence has room for. Of more the refusals are in Story.Hosts alone.
 const FewHosts = 3
 
 // hostsText is which hosts fit, or why none does.
 func hostsText(w *found) string {
-	switch n := len(w.refusals); {
+	switch n := len(w.Hosts); {
 	case len(w.fitting) == 1:
 		return "BareMetalHost " + w.fitting[0] + " fits"
 	case len(w.fitting) > FewHosts:
@@ -148,14 +138,46 @@ func hostsText(w *found) string {
 	case n > FewHosts:
 		return fmt.Sprintf("none of the %d in the namespace fits", n)
 	}
-	names := make([]string, 0, len(w.refusals))
-	for _, refusal := range w.refusals {
+	names := make([]string, 0, len(w.Hosts))
+	for _, refusal := range w.Hosts {
 		names = append(names, refusal.Name+" "+refusal.Message)
 	}
 	return "none fits: " + strings.Join(names, ", ")
 }
 
-// AwaitsNode reports whether nothing but the node itself is waited for: a check that selects it has to remediate it, or a user.
-func (s *Story) AwaitsNode() bool {
-	return s.Stage == NodeNotReady && (s.Reason == NodeNotReadyReason || s.Reason == Disconnected)
+// Texts of others are bounded where they are quoted: a tenant may have written megabytes into a condition, an annotation or an error, or
+// what a terminal obeys.
+const mostQuoted = 2048
+
+// oneLine is a message of several lines in one, without the bullets, and bounded.
+func oneLine(message string) string {
+	message = bounded(message, 2*mostQuoted)
+	var parts []string
+	for line := range strings.Lines(message) {
+		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
+			parts = append(parts, line)
+		}
+	}
+	text := strings.Join(parts, "; ")
+	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
+	return strings.TrimSuffix(bounded(visible(text), mostQuoted), ".")
+}
+
+// bounded is text of at most so many bytes. Where something is left out it ends with an ellipsis.
+func bounded(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	const ellipsis = "…"
+	return strings.ToValidUTF8(text[:most-len(ellipsis)], "") + ellipsis // a character may be cut
+}
+
+// visible is text in which each character that is obeyed and not shown is replaced.
+func visible(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text)
 }

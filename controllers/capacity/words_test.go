@@ -41,16 +41,17 @@ var placeholder = regexp.MustCompile(`[{}]`)
 func TestNoWordIsLeftOut(t *testing.T) {
 	known := strings.NewReplacer(
 		"{machine}", "", "{owner}", "", "{object}", "", "{old}", "", "{lost}", "", "{said}", "", "{reported}", "", "{ailing}", "", "{hosts}", "", "{host}", "",
-		"{state}", "", "{trouble}", "", "{machines}", "", "{ready}", "", "{finalizers}", "", "{unread}", "")
+		"{state}", "", "{trouble}", "", "{pause}", "", "{machines}", "", "{ready}", "", "{finalizers}", "", "{unread}", "")
 	waits := []wait{
-		asked, putOff, deletes, refused, ownerless, paused, deletionBegins, hostIsCleaned, hostHinders, otherFinalizer, creates, blocked, creationDisabled, notInitialized,
+		asked, putOff, deletes, refused, ownerless, paused, deletionBegins, hostIsCleaned, hostHinders, otherFinalizer, creates, blocked,
 		bootstrapNotReady, noHost, hostFits, hostWorks, hostTrouble, notReady, noNode, hostOff, nodeNotReady, stillUnhealthy, replaced, recovered, complete, scaledDown, notReadable,
 	}
 	for _, deletion := range deletions {
 		waits = append(waits, deletion)
 	}
 	for _, w := range waits {
-		if text := known.Replace(w.message + w.next.text + w.hint.text); w.message == "" || placeholder.MatchString(text) {
+		text := known.Replace(w.message + w.next.text + hints[w.hint])
+		if w.message == "" || placeholder.MatchString(text) || w.hint != "" && hints[w.hint] == "" {
 			t.Errorf("%s: %s", w.reason, text)
 		}
 	}

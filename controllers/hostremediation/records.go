@@ -57,7 +57,7 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: obs.rem.GetNamespace()}}
 	spec := &record.Spec
 	spec.Remediator, spec.Decided, spec.Requester = mendv1.RemediatedByRequest, metav1.NewTime(obs.now), by
-	spec.Target = records.MachineTarget(obs.machine)
+	records.OnMachine(record, obs.machine)
 	if obs.cluster != nil {
 		records.OwnedBy(record, obs.cluster)
 	}

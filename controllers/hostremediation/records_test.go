@@ -115,7 +115,7 @@ func (k *fixture) has(change func(*mendv1.RemediationRecord)) {
 	k.t.Helper()
 	m := k.machine(k.t.Context())
 	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: m.Namespace, Name: "of-a-check"}}
-	record.Spec.Target = records.MachineTarget(m)
+	records.OnMachine(record, m)
 	if change != nil {
 		change(record)
 	}

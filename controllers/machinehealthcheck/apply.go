@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -71,7 +72,8 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	return done
 }
 
-// act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other.
+// act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other. All machines are marked
+// before the first remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, 0, len(plan.Open)+len(state.orphans))
 	for _, i := range plan.Open {
@@ -79,19 +81,28 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 			outcomes = append(outcomes, outcome{Decision: decision})
 		}
 	}
-	var work errgroup.Group
-	work.SetLimit(writers)
-	for i := range outcomes {
-		work.Go(func() error {
-			o := &outcomes[i]
-			r.carryOut(ctx, state, plan, o)
-			if o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
-				o.Target.Machine = statusCopy(o.Target.Machine)
-			}
-			return nil
-		})
+	each := func(do func(i int)) {
+		var work errgroup.Group
+		work.SetLimit(writers)
+		for i := range outcomes {
+			work.Go(func() error {
+				do(i)
+				return nil
+			})
+		}
+		_ = work.Wait() // errors are in the outcomes
 	}
-	_ = work.Wait() // errors are in the outcomes
+	goesOn := make([]bool, len(outcomes))
+	each(func(i int) { goesOn[i] = r.mark(ctx, state, &outcomes[i]) })
+	each(func(i int) {
+		o := &outcomes[i]
+		if goesOn[i] {
+			r.carryOut(ctx, state, plan, o)
+		}
+		if o.saved != nil { // the first reconcile writes all machines: no more is kept of thousands than events need
+			o.Target.Machine = statusCopy(o.Target.Machine)
+		}
+	})
 	for _, orphan := range state.orphans {
 		o := outcome{err: r.Requests.Delete(ctx, orphan)}
 		if o.err == nil {
@@ -100,6 +111,31 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 		outcomes = append(outcomes, o)
 	}
 	return outcomes
+}
+
+// mark marks a machine whose remediation begins, and reports whether to go on. Of one that has changed since it was read, because its user
+// wants it left alone or it is being deleted, no remediation begins, and none is recorded: the Machine is written with its optimistic lock.
+func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool {
+	machine, marks := o.Target.Machine, o.Conditions
+	switch o.Step {
+	case CreateRequest:
+		if RequestFailed(machine) { // that none could be created before stands until one is
+			marks = without(without(marks, ExternallyRemediated), mendv1.Remediation)
+		}
+		return r.save(ctx, o, withConditions(machine, marks, o.Held(state.Now), state.Now))
+	case RequestOwnerRemediation:
+		if did := state.before.did[machine.UID]; did.Do == fmt.Sprint(marks) && state.Now.Before(did.Until(state.Now)) {
+			o.wrote, o.undone = did.Do, did.Until(state.Now)
+			return false
+		}
+		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
+		asked := ConditionOf(machine, OwnerRemediated) // left by a remediation before: the mark alone would ask the owner again
+		if asked == nil && !sameConditions(next, machine) {
+			return r.save(ctx, o, next)
+		}
+	case NoStep, DeleteRequest, AdoptRequest:
+	}
+	return true
 }
 
 // carryOut acts on a request that exists first and sets conditions afterwards. A crash in between is mended by the next reconcile, which
@@ -111,12 +147,7 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 		r.create(ctx, state, plan, o)
 		return
 	case RequestOwnerRemediation:
-		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))
-		saved := r.set(ctx, state, o, machine, carrying(set, record))
-		o.requested, o.unsure = saved && o.saved != nil, !saved && o.err != nil
-		if o.requested {
-			r.Records.Began(ctx, record, nil)
-		}
+		r.askOwner(ctx, state, plan, o)
 		return
 	case DeleteRequest:
 		if o.err = r.Requests.Delete(ctx, o.Target.Request); o.err != nil {
@@ -133,18 +164,23 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 	r.set(ctx, state, o, machine, set)
 }
 
-// create creates a request after the conditions are set, with the optimistic lock of the Machine: of one that has changed since it was
-// read, because its user wants it left alone or it is being deleted, no remediation begins, and none is recorded. If no request can be
-// created after all, that is set next. On a machine for which none could be created before, that stands until one is.
+// askOwner asks the owner of a machine that is marked, and makes the machine carry its record.
+func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, o *outcome) {
+	machine, marked := cmp.Or(o.saved, o.Target.Machine), o.saved
+	record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))
+	saved := r.set(ctx, state, o, machine, carrying(o.Conditions, record))
+	if o.wrote != "" {
+		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
+	}
+	if o.requested, o.unsure = saved && o.saved != marked, !saved && o.err != nil; o.requested {
+		r.Records.Began(ctx, record, nil)
+	}
+}
+
+// create creates a request for a machine that is marked. If none can be created after all, that is set next.
 func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o *outcome) {
-	machine, before, after := o.Target.Machine, o.Conditions, o.Conditions
-	if RequestFailed(machine) {
-		before = without(without(before, ExternallyRemediated), mendv1.Remediation)
-	}
-	if !r.save(ctx, o, withConditions(machine, before, o.Held(state.Now), state.Now)) {
-		return
-	}
-	req, err := state.requestFor(machine)
+	after := o.Conditions
+	req, err := state.requestFor(o.Target.Machine)
 	if err == nil {
 		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
 		records.Carry(req, record)

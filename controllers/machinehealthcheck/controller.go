@@ -51,8 +51,8 @@ type Reconciler struct {
 	Hosts    HostWatch
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
-	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds the hosts that they
-	// name; nil where there are none.
+	// Records writes the records of remediations before they begin; nil for a reader that writes nothing. Metal finds hosts; nil where
+	// there are none.
 	Records *records.Records
 	Metal   records.Metal
 

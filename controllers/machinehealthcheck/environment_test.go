@@ -148,9 +148,7 @@ func stepsOf(plan *Plan) []*Decision {
 // carries carries out the first step of the plan for w.
 func (r *Reconciler) carries(ctx context.Context, w *observed) (*Plan, outcome) {
 	plan := decide(w)
-	o := outcome{Decision: stepsOf(plan)[0]}
-	r.carryOut(ctx, w, plan, &o)
-	return plan, o
+	return plan, r.act(ctx, w, plan)[0]
 }
 
 // starts is how many remediations start.

@@ -208,6 +208,9 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	}
 }
 
+// recordsAgain is how soon a check is reconciled again that waits for the cache of RemediationRecords after a start.
+const recordsAgain = time.Second
+
 // observeCapacity finds out what is not back of the remediations that the check has asked for, by the open records in the cache. While
 // these are not known, or not installed, something is: nothing would show that the capacity of a machine is back. A reader without records
 // goes by what the check says.
@@ -220,6 +223,9 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	state.Capacity = Capacity{Known: known, Reported: said != nil, Missing: len(missing)}
 	if !known && (r.Records != nil || said != nil && said.Status == metav1.ConditionFalse) {
 		state.Capacity.Missing = 1
+		if state.Now.Before(r.Records.Awaited(ctx)) {
+			state.lookAgainIn(recordsAgain)
+		}
 	}
 	if len(missing) > 0 {
 		oldest := &missing[0]

@@ -44,9 +44,14 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 			m.recall(w)
 			var o outcome
 			if tc.err != nil {
+				marked := false // before its owner is asked
 				fails := interceptor.Funcs{
 					SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
-						return tc.err
+						if marked {
+							return tc.err
+						}
+						marked = true
+						return nil
 					},
 				}
 				r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(noon), Client: interceptor.NewClient(fake.NewClientBuilder().Build(), fails)}

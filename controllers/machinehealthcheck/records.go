@@ -26,7 +26,7 @@ func (r *Reconciler) writeAhead(
 	if r.Records == nil {
 		return nil
 	}
-	record := recordOf(state, plan, decision, records.HostOf(ctx, r.Metal, decision.Target.Machine))
+	record := recordOf(state, plan, decision, r.Records.HostOf(ctx, decision.Target.Machine))
 	return r.Records.Begin(ctx, checkKind, record, string(state.Check.UID)+" "+since)
 }
 
@@ -71,8 +71,7 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 	record := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
 		Spec: mendv1.RemediationRecordSpec{
-			Remediator: mendv1.RemediatedByOwner, Target: records.MachineTarget(decision.Target.Machine),
-			Decided: metav1.NewTime(state.Now),
+			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
@@ -80,6 +79,7 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
 		},
 	}
+	records.OnMachine(record, decision.Target.Machine)
 	records.OnNode(&record.Spec.Target, decision.Target.Node)
 	records.OnHost(&record.Spec.Target, on)
 	records.OwnedBy(record, state.Cluster)

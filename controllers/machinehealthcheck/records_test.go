@@ -2,6 +2,9 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,7 +15,9 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
@@ -180,5 +185,46 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 				t.Errorf("the record is %+v", all.Items[0].Spec)
 			}
 		})
+	}
+}
+
+// Hundreds of machines that fail together would else be marked as late as the last of their records is written.
+func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
+	var mu sync.Mutex
+	var writes []string
+	wrote := func(what string) {
+		mu.Lock()
+		defer mu.Unlock()
+		writes = append(writes, what)
+	}
+	scheme := runtime.NewScheme()
+	if err := errors.Join(clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
+		t.Fatal(err)
+	}
+	w := aCheck(a("m1", health.Unhealthy, askedByHand), a("m2", health.Unhealthy, askedByHand))
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).
+		WithObjects(w.Targets[0].Machine, w.Targets[1].Machine).WithInterceptorFuncs(interceptor.Funcs{
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, name string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
+			wrote("mark")
+			return c.SubResource(name).Patch(ctx, obj, patch, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			wrote("record")
+			return c.Create(ctx, obj, opts...)
+		},
+	}).Build()
+	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Records: &records.Records{
+		Client: c, Live: c, Clock: clocktesting.NewFakePassiveClock(noon),
+		Installed: func(context.Context, string) (bool, error) { return true, nil },
+	}}
+	for _, o := range r.act(t.Context(), w, decide(w)) {
+		if !o.requested || o.err != nil {
+			t.Errorf("the owner of %s is not asked: %v", o.Target.Name, o.err)
+		}
+	}
+	if len(writes) != 6 || !slices.Equal(writes[:3], []string{"mark", "mark", "record"}) {
+		t.Errorf("written are %v", writes)
 	}
 }

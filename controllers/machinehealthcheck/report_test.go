@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -57,7 +58,7 @@ func failedAndReady(t *Target) {
 // A manager that starts has not read the records yet, and one without their CRD never does: nothing shows then that the capacity of the
 // machine before is back. A reader knows what the check says.
 func TestAContradictedFailureWaitsWhileTheCapacityBeforeIsNotKnown(t *testing.T) {
-	manager := &records.Records{}
+	manager := &records.Records{Installed: func(context.Context, string) (bool, error) { return false, nil }}
 	for name, tc := range map[string]struct {
 		records *records.Records
 		said    metav1.ConditionStatus

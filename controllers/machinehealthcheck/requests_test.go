@@ -171,7 +171,7 @@ func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.
 			}
 			_, o := r.carries(t.Context(), w)
 			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
-				t.Fatalf("carryOut() = %+v, want it said, and another look", o)
+				t.Fatalf("act() = %+v, want it said, and another look", o)
 			}
 			if c := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); Failed(o.saved) == nil || c == nil || c.Reason != row.want {
 				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)

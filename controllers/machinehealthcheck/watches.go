@@ -29,6 +29,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -81,6 +82,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		return fmt.Errorf("watch what is missing of MachineHealthChecks: %w", err)
 	}
 	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))
+	r.Kinds.Notify(c, records.Hears[*remediationrequest.Metadata](r.Records))
 	return nil
 }
 

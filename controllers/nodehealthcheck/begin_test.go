@@ -105,7 +105,7 @@ func TestAMemberBeginsThoughItsHostAndItsRecordDoNotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := controlPlaneOfThree(t).recording()
 		hosts := &silent{}
-		k.r.Metal = hosts
+		k.r.Records.Hosts = hosts
 		k.r.Records.Installed = func(ctx context.Context, _ string) (bool, error) {
 			<-ctx.Done()
 			return false, ctx.Err()

@@ -85,9 +85,8 @@ type Reconciler struct {
 	Mapper     meta.RESTMapper
 	Kinds      Kinds
 	Requests   *remediationrequest.Requests
-	// Records are written before a remediation begins; nil writes none. Metal finds the hosts that they name; nil where there are none.
+	// Records are written before a remediation begins; nil writes none.
 	Records *records.Records
-	Metal   records.Metal
 	// Watches are Kinds, and Discovery finds those of orphaned requests; nil without a manager, where all kinds are known from the start.
 	Watches   Watches
 	Discovery discovery.ServerResourcesInterface

@@ -22,7 +22,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -334,7 +333,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 	if _, holds := m.updatingUntil(now); holds || health.Updating(m.Object) == nil {
 		return false
 	}
-	host := records.HostOf(ctx, r.Metal, m.Object)
+	host := r.Records.HostOf(ctx, m.Object)
 	return host != nil && host.Serviced
 }
 

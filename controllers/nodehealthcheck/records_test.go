@@ -95,7 +95,7 @@ func (is metal) Of(_ context.Context, m *clusterv1.Machine) (host.Found, error) 
 
 func TestTheRecordOfANodeOnBareMetalHasItsHost(t *testing.T) {
 	k := controlPlaneOfThree(t).recording()
-	k.r.Metal = metal{}
+	k.r.Records.Hosts = metal{}
 	k.settle("nhc")
 	all := k.records()
 	if len(all) != 1 {
@@ -117,13 +117,13 @@ func TestAnUpdateInPlaceHoldsForAsLongAsTheFirmwareIsWritten(t *testing.T) {
 	}}
 	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), check("nhc"), machine)...)
 	k.annotateNode("w0", map[string]string{clusterv1.MachineAnnotation: "m0", clusterv1.ClusterNamespaceAnnotation: "capi"})
-	k.r.Metal = metal{powercycle.Power{Serviced: true}}
+	k.recording().r.Records.Hosts = metal{powercycle.Power{Serviced: true}}
 	k.bad("w0")
 	k.settle("nhc")
 	if got := k.objects(); len(got) > 0 {
 		t.Errorf("there is %s while the firmware of the host is written", got[0].GetName())
 	}
-	k.r.Metal = metal{}
+	k.r.Records.Hosts = metal{}
 	k.after(time.Minute)
 	k.settle("nhc")
 	if got := k.objects(); len(got) != 1 {

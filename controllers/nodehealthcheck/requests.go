@@ -287,7 +287,7 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
 		within, done := context.WithTimeout(ctx, hostWithin)
-		records.OnHost(&record.Spec.Target, records.HostOf(within, r.Metal, o.n.Machine.Object))
+		records.OnHost(&record.Spec.Target, r.Records.HostOf(within, o.n.Machine.Object))
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
@@ -326,7 +326,7 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	spec := &record.Spec
 	spec.Remediator, spec.Decided = mendv1.RemediatedByRequest, metav1.NewTime(state.facts.Now)
 	if o.n.Machine.There() {
-		spec.Target = records.MachineTarget(o.n.Machine.Object)
+		records.OnMachine(record, o.n.Machine.Object)
 		spec.Target.ClusterName = "" // the nodes are those of this cluster: no Cluster owns the record
 	}
 	spec.Target.Node, spec.Target.ControlPlane = records.NodeRef(o.n.Name, o.n.ID()), o.n.ControlPlane()

@@ -153,6 +153,7 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("write the status of NodeHealthCheck %s: %w", state.check.Name, err)
 	}
+	r.Records.Changed(next)
 	return nil
 }
 

@@ -32,6 +32,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -108,6 +109,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
 	r.Watches.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	r.Watches.Notify(built, records.Hears[*unstructured.Unstructured](r.Records))
 	if err := mgr.Add(manager.RunnableFunc(r.searchOrphans)); err != nil {
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}

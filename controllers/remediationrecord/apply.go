@@ -8,8 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -31,7 +29,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 	if onlyWords(o.record, after) && o.now.Before(r.memoryOf(key, nil).written.Add(time.Minute)) {
 		return false, nil
 	}
-	labelled(o, after)
+	if ended := after.Status.Ended; ended != nil {
+		delete(after.Labels, mendv1.RecordOpenLabel)
+		if after.Status.Begun != nil && len(repeats.SubjectsOf(after)) > 0 { // what it is about may fail again
+			metav1.SetMetaDataLabel(&after.ObjectMeta, mendv1.RecordOpenLabel, "false")
+		}
+		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, ended.UTC().Format(time.RFC3339))
+	}
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, err
 	}
@@ -48,29 +52,6 @@ func onlyWords(before, after *mendv1.RemediationRecord) bool {
 		}
 	}
 	return equality.Semantic.DeepEqual(*same, before.Status)
-}
-
-// labelled keeps on the record what is needed once the Machine is gone, and once the record is closed.
-func labelled(o *observed, after *mendv1.RemediationRecord) {
-	labels := map[string]string{clusterv1.ClusterNameLabel: after.Spec.Target.ClusterName}
-	if after.Spec.Target.Host != nil {
-		labels[mendv1.RecordHostLabel] = after.Spec.Target.Host.Name
-	}
-	if o.machine != nil {
-		labels[clusterv1.MachineDeploymentNameLabel] = o.machine.Labels[clusterv1.MachineDeploymentNameLabel]
-	}
-	for key, value := range labels {
-		if value != "" {
-			metav1.SetMetaDataLabel(&after.ObjectMeta, key, format.MustFormatValue(value))
-		}
-	}
-	if after.Status.Ended != nil {
-		delete(after.Labels, mendv1.RecordOpenLabel)
-		if after.Status.Begun != nil && len(repeats.SubjectsOf(after)) > 0 { // what it is about may fail again
-			metav1.SetMetaDataLabel(&after.ObjectMeta, mendv1.RecordOpenLabel, "false")
-		}
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, after.Status.Ended.UTC().Format(time.RFC3339))
-	}
 }
 
 // statusOf is the status of the record by plan.

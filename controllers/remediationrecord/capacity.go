@@ -5,11 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -20,9 +18,6 @@ import (
 // clocksOff is by how much the clock of the API server, which says when a machine was made, may be behind: one that were taken for older
 // than the end of the machine that it replaces would be no replacement, and its owner scaled down.
 const clocksOff = 10 * time.Second
-
-// machineSetKind is the kind of owners that belong to a MachineDeployment.
-const machineSetKind = "MachineSet"
 
 // observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or it is being deleted: before that nothing is
 // missing for good.
@@ -64,10 +59,6 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject
 		s = capacity.Of(o.machine, began)
 		s.Host = host
 	} else {
-		var err error
-		if s.Deployment, err = r.deploymentOf(ctx, o); err != nil {
-			return s, err
-		}
 		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
 	}
 	s.Found = replacementOf(o.record)
@@ -81,23 +72,9 @@ func replacementOf(record *mendv1.RemediationRecord) string {
 	return ptr.Deref(record.Status.Replacement, mendv1.RecordReplacement{}).Machine.Name
 }
 
-// deploymentOf is the MachineDeployment of the machine, by the label that the record has taken from it, or by its MachineSet.
-func (r *Reconciler) deploymentOf(ctx context.Context, o *observed) (string, error) {
-	owner, name := o.record.Spec.Target.Owner, o.record.Labels[clusterv1.MachineDeploymentNameLabel]
-	if name != "" || owner == nil || owner.Kind != machineSetKind {
-		return name, nil
-	}
-	set := &clusterv1.MachineSet{}
-	err := r.Recent.Get(ctx, client.ObjectKey{Namespace: o.record.Spec.Target.Machine.Namespace, Name: owner.Name}, set)
-	if client.IgnoreNotFound(err) != nil && !apierrors.IsForbidden(err) {
-		return "", fmt.Errorf("read MachineSet %s: %w", owner.Name, err)
-	}
-	return set.Labels[clusterv1.MachineDeploymentNameLabel], nil
-}
-
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
 func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
-	open, err := r.openOf(ctx, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName})
+	open, err := r.openOf(ctx, o.record.Namespace, clusterIndex, o.record.Spec.Target.ClusterName)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -47,6 +48,8 @@ type Reconciler struct {
 	Live   client.Reader
 	Recent *Recent
 	Mapper meta.RESTMapper
+	// Installed reports whether there is a CustomResourceDefinition of that name.
+	Installed func(ctx context.Context, crd string) (bool, error)
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
 	// Clusters are where nodes are read.
@@ -72,8 +75,9 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	mu     sync.Mutex
-	memory map[types.NamespacedName]memory
+	controller controller.Controller
+	mu         sync.Mutex
+	memory     map[types.NamespacedName]memory
 	// retired is when the closed records of a Cluster were last listed. (retire)
 	retired map[types.NamespacedName]time.Time
 }

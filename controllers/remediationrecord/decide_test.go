@@ -149,10 +149,6 @@ func TestHowARecordEnds(t *testing.T) {
 		"but once all of them have ended": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Failed = true, true }))), want: mendv1.RecordGone, by: "Deleted",
 		},
-		"its check calls it healthy, and its owner has done nothing": {
-			f: at(ten, both(asked, healthy, func(f *Facts) { f.Target.Asked = later(time.Second) })), want: mendv1.RecordHealed, by: "Recovered",
-			back: later(4 * time.Minute),
-		},
 		"a node that came back is healed by its remediator": {
 			f: at(ten, both(gone, nodeAlone, withRequest(func(r *Request) { r.Acts, r.Succeeded = true, true }), healthy, func(f *Facts) {
 				f.Target.Exists, f.Target.Checked = true, Unknown
@@ -326,17 +322,6 @@ func TestARecordIsBounded(t *testing.T) {
 	}
 }
 
-func TestTheDeletionOfTheTargetIsNotedOnce(t *testing.T) {
-	f := at(time.Minute, func(f *Facts) { f.Target.Deleting = later(30 * time.Second) })
-	for range 2 {
-		f.Status = Decide(f).Status
-	}
-	if steps := f.Status.Steps; len(steps) != 1 || steps[0].Reason != TargetDeleting || !steps[0].Time.Time.Equal(f.Target.Deleting) {
-		t.Errorf("the steps are %v", steps)
-	}
-}
-
-// Waits that come and go do not displace what was done.
 func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {

@@ -74,26 +74,6 @@ func TestARecordAwaitsNoStepInTheMomentInWhichARequestIsDeleted(t *testing.T) {
 	}
 }
 
-// A moment that has passed would have the record looked at again at once, for ever.
-func TestWhatHasPassedIsNotWaitedFor(t *testing.T) {
-	for name, tc := range map[string]struct {
-		after  time.Duration
-		unread bool
-		want   time.Time
-	}{
-		"until it is due to begin":                             {after: time.Minute, want: later(Unbegun)},
-		"also if its requests cannot be read":                  {after: time.Minute, unread: true, want: later(Unbegun)},
-		"not after that, while its requests cannot be read":    {after: Unbegun, unread: true},
-		"nor long after that, while its requests are not read": {after: time.Hour, unread: true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if p := Decide(at(tc.after, func(f *Facts) { f.RequestsUnread = tc.unread })); !p.Again.Equal(tc.want) || !p.Status.Ended.IsZero() {
-				t.Errorf("again at %v, want %v; it has ended as %q", p.Again, tc.want, p.Status.Outcome)
-			}
-		})
-	}
-}
-
 // Steps that were displaced may have been the effect: nothing is said of the target that healed by itself then.
 func TestARecordThatIsFullDoesNotSayThatItsTargetRecovered(t *testing.T) {
 	for steps, want := range map[int]string{mendv1.MaxRecordSteps - 1: "Recovered", mendv1.MaxRecordSteps: ""} {

@@ -33,7 +33,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -98,17 +97,21 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	t.Helper()
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
-	m.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().
-		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
-			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
-		}).
-		WithIndex(&mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
-			return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
-		}).Build()
+	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).Build()
 	m.mapper = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	m.restart()
 	return m
 }
+
+// indexed is a client with the indexes of the cache.
+func indexed(builder *fake.ClientBuilder) *fake.ClientBuilder {
+	for field, values := range indexes {
+		builder.WithIndex(&mendv1.RemediationRecord{}, field, func(o client.Object) []string { return values(o.(*mendv1.RemediationRecord)) })
+	}
+	return builder
+}
+
+func yesNow() bool { return true }
 
 // restart makes another process.
 func (m *management) restart() {
@@ -138,8 +141,9 @@ func (m *management) restart() {
 	recent := &Recent{Live: live, Clock: m.clock}
 	m.Reconciler = &Reconciler{
 		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
-		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
-		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
+		Installed: func(context.Context, string) (bool, error) { return true, nil },
+		Finds:     func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
+		Recorder:  recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
 
@@ -206,12 +210,6 @@ func (m *management) edit(o client.Object, change func(client.Object)) {
 	if err := m.server.Update(m.t.Context(), o); err != nil {
 		m.t.Fatal(err)
 	}
-}
-
-// pause pauses the Cluster, or ends that.
-func (m *management) pause(paused bool) {
-	m.t.Helper()
-	m.edit(theCluster(), func(o client.Object) { o.(*clusterv1.Cluster).Spec.Paused = &paused })
 }
 
 // change changes a Machine.
@@ -288,7 +286,9 @@ var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}
 func recordOf(changes ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
 	is := &mendv1.RemediationRecord{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: "metal", Name: "w1-record", Labels: map[string]string{mendv1.RecordOpenLabel: "true"},
+			Namespace: "metal", Name: "w1-record", Labels: map[string]string{
+				mendv1.RecordOpenLabel: "true", clusterv1.ClusterNameLabel: "c", clusterv1.MachineDeploymentNameLabel: "workers",
+			},
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: "c", UID: "c"}},
 		},
 		Spec: mendv1.RemediationRecordSpec{

@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -77,18 +78,17 @@ func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	return by
 }
 
-// about is an object as an event refers to it. After a move it has another UID than the record knows, by which kubectl describe looks for
-// its events.
+// about is an object as an event refers to it: by the UID that it has now, by which kubectl describe looks for its events. After a move the
+// record knows another one.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name
-	switch {
+	about.UID = types.UID(ref.UID)
+	switch check := o.record.Spec.Requester.Check; {
 	case o.machine != nil && ref.Kind == machineKind && ref.Name == o.machine.Name:
 		about.UID = o.machine.UID
-	case !o.facts.Moved:
-		about.UID = types.UID(ref.UID)
-	case o.record.Spec.Requester.Check != nil && *ref == *o.record.Spec.Requester.Check:
-		about.UID = o.checkUID
+	case check != nil && *ref == *check:
+		about.UID = cmp.Or(o.checkUID, about.UID)
 	}
 	return about
 }

@@ -29,31 +29,18 @@ func TestEventsAreAboutObjectsByTheUIDThatTheyHaveNow(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers", UID: "another-check"}}
 	another := unhealthy()
 	another.UID = "another-machine"
-	for name, tc := range map[string]struct {
-		machine                   *clusterv1.Machine
-		moved                     bool
-		byMachineCheck, byMachine types.UID
-	}{
-		"as the record has it, though the check was made anew": {machine: unhealthy(), byMachineCheck: "check", byMachine: "w1"},
-		"as they are after a move":                             {machine: another, moved: true, byMachineCheck: "another-check", byMachine: "another-machine"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			is := recordOf(byMachineCheck, begun(OwnerRequested), func(r *mendv1.RemediationRecord) {
-				if tc.moved {
-					r.OwnerReferences[0].UID = "of the new management cluster"
-				}
-			})
-			m := newManagement(t, append(fleet(), is, check.DeepCopy(), tc.machine)...)
-			m.heal(time.Minute)
-			m.reconcile(10 * time.Minute)
-			got := map[string]types.UID{}
-			for _, e := range m.reported {
-				got[e.about] = e.uid
-			}
-			if want := (map[string]types.UID{"MachineHealthCheck workers": tc.byMachineCheck, "Machine w1": tc.byMachine}); !maps.Equal(got, want) {
-				t.Errorf("events are about %v, want %v", got, want)
-			}
-		})
+	is := recordOf(byMachineCheck, begun(OwnerRequested), func(r *mendv1.RemediationRecord) {
+		r.OwnerReferences[0].UID = "of the new management cluster"
+	})
+	m := newManagement(t, append(fleet(), is, check, another)...)
+	m.heal(time.Minute)
+	m.reconcile(10 * time.Minute)
+	got := map[string]types.UID{}
+	for _, e := range m.reported {
+		got[e.about] = e.uid
+	}
+	if want := (map[string]types.UID{"MachineHealthCheck workers": "another-check", "Machine w1": "another-machine"}); !maps.Equal(got, want) {
+		t.Errorf("events are about %v, want %v", got, want)
 	}
 }
 
@@ -193,14 +180,6 @@ func TestWhatARecordClaimsIsNoSeriesOfItsOwn(t *testing.T) {
 	}
 	if n := testutil.CollectAndCount(closed); n > mostWords {
 		t.Errorf("there are %d series of ends", n)
-	}
-}
-
-// A counter that is to decrease panics, and with it every reconcile of the record.
-func TestAWaitThatCannotBeIsNotCounted(t *testing.T) {
-	status := mendv1.RemediationRecordStatus{Ended: new(after(0)), Steps: []mendv1.RecordStep{aStep(noon.Add(time.Hour), "NoHost"), aStep(noon, "GivenUp")}}
-	if got := waitedOf(&status); got["NoHost"] != 0 {
-		t.Errorf("what began after the end was waited for %v s", got)
 	}
 }
 

@@ -79,7 +79,8 @@ func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node
 	case o.machine == nil || o.cluster == nil:
 		return nil, false, nil
 	}
-	view, err := r.Clusters.View(ctx, client.ObjectKeyFromObject(o.cluster), o.now)
+	key := client.ObjectKeyFromObject(o.cluster)
+	view, err := r.Clusters.View(ctx, key, o.now, r.nodeWatch(key))
 	if err != nil || view.Link != workload.Up {
 		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
 	}

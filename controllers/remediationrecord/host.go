@@ -16,19 +16,19 @@ import (
 // overloaded API server does not tell in this time is missing in it for good; the remediation waits as long.
 const hostWithin = 5 * time.Second
 
-// Metal finds the host of a machine, past the caches, which do not have its model. (package host)
+// Metal finds the host of a machine. (package host)
 type Metal interface {
 	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
 }
 
-// HostOf is the host of m; nil if m is on none, or if that cannot be found out now. A nil Metal finds none.
-func HostOf(ctx context.Context, hosts Metal, m *clusterv1.Machine) *host.Host {
-	if hosts == nil {
+// HostOf is the host of m; nil if m is on none, or if that cannot be found out now.
+func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
+	if r == nil || r.Hosts == nil {
 		return nil
 	}
 	within, done := context.WithTimeout(ctx, hostWithin)
 	defer done()
-	if found, err := hosts.Of(within, m); err == nil && found.Is == powercycle.HostOurs {
+	if found, err := r.Hosts.Of(within, m); err == nil && found.Is == powercycle.HostOurs {
 		return found.Host
 	}
 	return nil

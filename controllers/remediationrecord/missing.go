@@ -60,34 +60,14 @@ func OldestFirst(losses []Missing) {
 	})
 }
 
-// checkIndex finds open records by the MachineHealthCheck that asked for them.
-const checkIndex = "kubemend.recordCheck"
-
-// checksOf are the values of the index for a record.
-func checksOf(o client.Object) []string {
-	if by := o.(*mendv1.RemediationRecord).Spec.Requester.Check; by != nil && by.Kind == machineCheckKind {
-		return []string{by.Namespace + "/" + by.Name}
-	}
-	return nil
-}
-
 // MissingOf is the capacity that is missing of a MachineHealthCheck; what was due first comes first. It is not known before the cache has
-// all open records, nor where these are not installed; a check that asks before is called then.
+// all open records, nor where these are not installed.
 func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (losses []Missing, known bool, err error) {
-	if r == nil {
-		return nil, false, nil
-	}
-	r.mu.Lock()
-	followed := r.followed
-	if !followed {
-		r.asked = append(r.asked, check)
-	}
-	r.mu.Unlock()
-	if !followed {
+	if r == nil || !r.followed() {
 		return nil, false, nil
 	}
 	list := &mendv1.RemediationRecordList{}
-	asked := client.MatchingFields{checkIndex: check.String()}
+	asked := client.MatchingFields{checkIndex: checkKey(machineCheckKind, check.Namespace, check.Name)}
 	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), asked, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, false, fmt.Errorf("list the open records of MachineHealthCheck %s: %w", check, err)
 	}
@@ -109,16 +89,18 @@ func (r *Records) Hear(hear func(check types.NamespacedName)) {
 	r.hear = hear
 }
 
-// followedAll says that the cache has all open records. The checks that asked before are called.
-func (r *Records) followedAll() {
+// follow says how to find out whether the cache has all open records.
+func (r *Records) follow(synced func() bool) {
 	r.mu.Lock()
-	asked := r.asked
-	r.asked, r.followed = nil, true
-	r.mu.Unlock()
-	slices.SortFunc(asked, func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
-	for _, check := range slices.Compact(asked) {
-		r.call(check)
-	}
+	defer r.mu.Unlock()
+	r.synced = synced
+}
+
+// followed reports whether the cache has all open records.
+func (r *Records) followed() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.synced != nil && r.synced()
 }
 
 // changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
@@ -132,15 +114,11 @@ func (r *Records) changed(before, after *mendv1.RemediationRecord) {
 	}
 	check := cmp.Or(after, before).Spec.Requester.Check
 	if check != nil && check.Kind == machineCheckKind && reason(before) != reason(after) {
-		r.call(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
-	}
-}
-
-func (r *Records) call(check types.NamespacedName) {
-	r.mu.Lock()
-	hear := r.hear
-	r.mu.Unlock()
-	if hear != nil {
-		hear(check)
+		r.mu.Lock()
+		hear := r.hear
+		r.mu.Unlock()
+		if hear != nil {
+			hear(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
+		}
 	}
 }

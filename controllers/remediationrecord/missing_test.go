@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"slices"
 	"testing"
 	"time"
 
@@ -88,7 +87,7 @@ func checked(t *testing.T, objects ...client.Object) *Records {
 	if err := mendv1.AddToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
-	return &Records{Client: fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithIndex(&mendv1.RemediationRecord{}, checkIndex, checksOf).Build()}
+	return &Records{Client: indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)).Build()}
 }
 
 func TestWhatIsMissingOfACheck(t *testing.T) {
@@ -101,15 +100,10 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 		lost("c", time.Hour, of("MachineHealthCheck", "others")), lost("d", time.Hour, of("NodeHealthCheck", "workers")),
 		lost("e", time.Hour, func(is *mendv1.RemediationRecord) { is.Status.Ended = &dueAt }),
 		lost("g", time.Hour, func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }))
-	var heard []string
-	r.Hear(func(check types.NamespacedName) { heard = append(heard, check.Name) })
 	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
 	}
-	r.followedAll()
-	if !slices.Equal(heard, []string{"workers"}) {
-		t.Errorf("of those that asked before, %v are called", heard)
-	}
+	r.follow(yesNow)
 	all, known, err := r.MissingOf(t.Context(), workers)
 	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" ||
 		all[1].Target.Name != "h" || all[2].Target.Name != "a" {
@@ -158,7 +152,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 					t.Errorf("called is %s", check)
 				}
 			})
-			tc.happens(r.changes())
+			tc.happens(r.missingChanges())
 			if called != tc.called {
 				t.Errorf("it is called %d times, want %d", called, tc.called)
 			}

@@ -84,16 +84,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-// read reads an object. One that the cache does not have may be shown by it later, such as one that clusterctl has just moved here, unless
-// the record says already that it is gone.
-func (r *Reconciler) read(ctx context.Context, o *observed, key client.ObjectKey, obj client.Object) error {
-	if !o.live {
-		if err := r.from(o).Get(ctx, key, obj); !apierrors.IsNotFound(err) || last(&o.facts.Status, TargetGone) != nil {
-			return err
-		}
-	}
-	return r.Recent.Get(ctx, key, obj)
-}
+func (r *Reconciler) from(o *observed) reader { return reader{r, o.live} }
 
 // observeCluster reads the Cluster of the record.
 func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
@@ -101,7 +92,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
 		return nil
 	}
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName}
-	switch err := r.read(ctx, o, key, cluster); {
+	switch err := r.from(o).Get(ctx, key, cluster); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("read Cluster %s: %w", key, err)
@@ -151,7 +142,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if !t.Machine {
 		obj = &corev1.Node{}
 	}
-	err = r.read(ctx, o, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
+	err = r.from(o).Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}

@@ -19,61 +19,48 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// cached reads what watches have from the caches, and past them what none has.
-type cached struct {
-	*Recent
+// reader is where the objects of an observation are read: what watches have from the caches unless it is live, and past them what none has.
+// What an object refers to is shared: read only.
+type reader struct {
+	*Reconciler
 
-	// caches are those of the manager, of namespace or, if that is empty, of all. nodes has the nodes of this cluster and their checks; nil if
-	// none does.
-	caches, nodes client.Reader
-	namespace     string
+	live bool
 }
 
-// from is where the objects of an observation are read.
-func (r *Reconciler) from(o *observed) client.Reader {
-	if o.live {
-		return r.Recent
-	}
-	return r.cached()
-}
-
-// cached reads from the caches what they have.
-func (r *Reconciler) cached() cached {
-	from := cached{Recent: r.Recent, caches: r.Client, namespace: r.Namespace}
-	if r.ActsOnNodes == nil || r.ActsOnNodes() {
-		from.nodes = r.NodeCache
-	}
-	return from
-}
-
-// of is where an object, or a list, is read.
-func (c cached) of(obj runtime.Object, namespace string) client.Reader {
+func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 	switch obj.(type) {
-	case *clusterv1.Machine, *clusterv1.MachineList, *clusterv1.Cluster, *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList:
-		if c.namespace == "" || c.namespace == namespace {
-			return c.caches
+	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList: // the manager may list and watch them, and get none
+		if r.Namespace == "" || r.Namespace == namespace {
+			return r.Client
+		}
+	case *clusterv1.Machine, *clusterv1.MachineList, *clusterv1.Cluster:
+		if !r.live && (r.Namespace == "" || r.Namespace == namespace) {
+			return r.Client
 		}
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
-		if c.nodes != nil {
-			return c.nodes
+		if !r.live && r.NodeCache != nil && r.actsOnNodes() {
+			return r.NodeCache
 		}
 	}
-	return c.Recent
+	return r.Recent
 }
 
-// Get implements client.Reader. What obj refers to is shared: read only.
-func (c cached) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return c.of(obj, key.Namespace).Get(ctx, key, obj, opts...)
+// Get implements client.Reader.
+func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	return r.of(obj, key.Namespace).Get(ctx, key, obj, opts...)
 }
 
-// List implements client.Reader. What the items of list refer to is shared: read only.
-func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+// List implements client.Reader.
+func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	among := (&client.ListOptions{}).ApplyOptions(append(opts, client.UnsafeDisableDeepCopy))
-	return c.of(list, among.Namespace).List(ctx, list, among)
+	return r.of(list, among.Namespace).List(ctx, list, among)
 }
+
+// actsOnNodes reports whether kubemend acts on NodeHealthChecks, so that NodeCache has them and the nodes of this cluster.
+func (r *Reconciler) actsOnNodes() bool { return r.ActsOnNodes == nil || r.ActsOnNodes() }
 
 // Recent reads past the caches what no cache has, and remembers it for a moment: after a restart hundreds of records ask for the same few
-// owners.
+// owners. What obj refers to is shared: read only.
 type Recent struct {
 	Live  client.Reader
 	Clock clock.PassiveClock
@@ -103,7 +90,7 @@ func (r *Recent) Forget() {
 	clear(r.answers)
 }
 
-// Get implements client.Reader. What obj refers to is shared: read only.
+// Get implements client.Reader.
 func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
 		return explain.ErrUnread
@@ -116,7 +103,7 @@ func (r *Recent) Version(ctx context.Context, key client.ObjectKey, obj client.O
 	return r.answer(key.String(), obj, version, func() error { return r.Live.Get(ctx, key, obj) })
 }
 
-// List implements client.Reader. What the items of list refer to is shared: read only.
+// List implements client.Reader.
 func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	among := (&client.ListOptions{}).ApplyOptions(opts)
 	selected := fmt.Sprintf("%s %v %v", among.Namespace, among.LabelSelector, among.FieldSelector)

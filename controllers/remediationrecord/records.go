@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,11 +25,13 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationrecords,verbs=create;delete;get;list;patch;watch
@@ -59,13 +60,17 @@ type Records struct {
 	Installed func(ctx context.Context, crd string) (bool, error)
 	Clock     clock.PassiveClock
 
-	mu sync.Mutex
-	// hear is called with checks of which something else is missing, followed reports that what is missing is known, and asked are those
-	// that asked before. awaited is until when remediations wait for that; zero before one did.
-	hear     func(types.NamespacedName)
-	followed bool
-	awaited  time.Time
-	asked    []types.NamespacedName
+	// Hosts find the hosts that records name; nil for none.
+	Hosts Metal
+
+	// changes are what other controllers watch for the follower.
+	changes enqueue.Broadcast[client.Object]
+	mu      sync.Mutex
+	// hear is called with checks of which something else is missing, synced reports whether the cache has all open records; nil before
+	// anything follows them. awaited is until when remediations wait for that; zero before one did.
+	hear    func(types.NamespacedName)
+	synced  func() bool
+	awaited time.Time
 }
 
 // CacheOptions keep closed records out of the cache, but for those that tell for some hours what was remediated again and again.
@@ -112,11 +117,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	if there, err := r.known(ctx, record); there != nil || err != nil {
 		return there, err
 	}
-	target, fresh := TargetOf(record), record.DeepCopy()
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
-	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, target.UID)
-	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(r.Clock.Now()))
-	Bound(fresh)
+	target, fresh := TargetOf(record), openRecord(record, r.Clock.Now())
 	for other := ""; ; {
 		fresh.Name = nameOf(target.Name, target.UID, since, other)
 		written := fresh.DeepCopy()
@@ -146,6 +147,19 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 	}
 }
 
+// openRecord is record as it is created.
+func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.RemediationRecord {
+	fresh := record.DeepCopy()
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordOpenLabel, "true")
+	metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordTargetLabel, TargetOf(record).UID)
+	if host := fresh.Spec.Target.Host; host != nil {
+		metav1.SetMetaDataLabel(&fresh.ObjectMeta, mendv1.RecordHostLabel, format.MustFormatValue(host.Name))
+	}
+	fresh.UID, fresh.Status.Attempted = "", new(metav1.NewTime(now))
+	Bound(fresh)
+	return fresh
+}
+
 // sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
 func sameRemediation(a, b *mendv1.RemediationRecord) bool {
 	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
@@ -170,8 +184,7 @@ func (r *Records) known(ctx context.Context, record *mendv1.RemediationRecord) (
 	if client.IgnoreNotFound(err) != nil {
 		return nil, fmt.Errorf("read the record that a request carries: %w", err)
 	}
-	other := record.UID != "" && there.UID != record.UID && !Moved(there) // requests of before they carried UIDs name it alone
-	if there.Name == "" || !there.Open() || other {
+	if there.Name == "" || !there.Open() || there.UID != record.UID && !Moved(there) {
 		return nil, nil
 	}
 	return there, r.attempt(ctx, there)
@@ -297,14 +310,12 @@ func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, 
 }
 
 // carries reports whether a request or a Machine carries the record. After clusterctl move all UIDs are others, and the name tells.
-// Requests that were made before they carried UIDs name a record alone: those that it has count.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {
 		name, uid = carriedByMachine(machine)
 	}
-	has := uid == "" && slices.ContainsFunc(record.Status.Requests, func(req mendv1.RecordRef) bool { return req.UID == string(obj.GetUID()) })
-	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || has || Moved(record))
+	return name == client.ObjectKeyFromObject(record) && (uid == record.UID || Moved(record))
 }
 
 // TargetOf is the object that a record is about: its Machine, or else its Node.

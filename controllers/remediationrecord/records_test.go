@@ -110,12 +110,36 @@ func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, si
 	return s.Begin(ctx, "Test", record, since)
 }
 
+// What is known of the host of one that boots slowly is found by its name.
+func TestARecordIsFoundByItsHost(t *testing.T) {
+	s, record := newShelf(t), about("w1", "1")
+	record.Spec.Target.Host = &mendv1.RecordRef{Kind: hostKind, Name: "host-7"}
+	if got := s.begins(t.Context(), record, "a").Labels[mendv1.RecordHostLabel]; got != "host-7" {
+		t.Errorf("the label is %q", got)
+	}
+}
+
 func TestARemediationHasOneRecord(t *testing.T) {
 	ctx := t.Context()
 	// carried is what is known of a record by a request that carries it.
 	carried := func(record, of *mendv1.RemediationRecord) *mendv1.RemediationRecord {
 		record.Name, record.UID = of.Name, of.UID
 		return record
+	}
+	// madeUp has a user make up a record that has the name of the next one, which is not taken for it.
+	madeUp := func(change func(*mendv1.RemediationRecord)) func(*shelf) {
+		return func(s *shelf) {
+			made := about("w1", "1")
+			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
+			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
+			change(made)
+			if err := s.server.Create(ctx, made); err != nil {
+				t.Fatal(err)
+			}
+			if record := s.begins(ctx, about("w1", "1"), "a"); record == nil || record.UID == made.UID || record.Spec.Cause != "" {
+				t.Errorf("the remediation has the record %v", record)
+			}
+		}
 	}
 	for name, tc := range map[string]struct {
 		run  func(s *shelf)
@@ -166,10 +190,6 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Errorf("it takes %q after %q", second.Name, first.Name)
 			}
 		}, 1},
-		"a request of before UIDs names its record": {func(s *shelf) {
-			first := s.begins(ctx, about("w1", "1"), "a")
-			s.begins(ctx, carried(about("w1", "2"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: first.Name}}), "b")
-		}, 1},
 		"a request carries another one of its record's name": {func(s *shelf) {
 			first := s.begins(ctx, about("w1", "1"), "a")
 			s.begins(ctx, carried(about("w1", "2"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: first.Name, UID: "another"}}), "b")
@@ -182,27 +202,14 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		"the record that a request carries is gone": {func(s *shelf) {
 			s.begins(ctx, carried(about("w1", "1"), &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: "w1-gone"}}), "a")
 		}, 1},
-		"a user has made up an open one of this machine": {func(s *shelf) {
-			made := about("w1", "1")
-			made.Name = "made-up"
-			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
-			if err := s.server.Create(ctx, made); err != nil {
-				t.Fatal(err)
-			}
-			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
-				t.Error("it is that of the remediation")
-			}
-		}, 2},
-		"a user has made up one that has its name, of another machine": {func(s *shelf) {
-			made := about("w1", "1")
-			made.Name, made.UID, made.Spec.Target.Machine.Name = nameOf("w1", "1", "a", ""), "made-up", "w2"
-			if err := s.server.Create(ctx, made); err != nil {
-				t.Fatal(err)
-			}
-			if record := s.begins(ctx, about("w1", "1"), "a"); record.Name == made.Name {
-				t.Error("it is that of the remediation")
-			}
-		}, 2},
+		"a user has made up an open one of this machine": {madeUp(func(r *mendv1.RemediationRecord) { r.Name = "made-up" }), 2},
+		"a user has made up one that has its name, of another machine": {madeUp(func(r *mendv1.RemediationRecord) {
+			r.Spec.Target.Machine.Name = "w2"
+		}), 2},
+		"a user has made up one that has its name, target and remediator": {madeUp(func(*mendv1.RemediationRecord) {}), 1},
+		"a user has made up one that has its name, and keeps it by a finalizer": {madeUp(func(r *mendv1.RemediationRecord) {
+			r.Finalizers = []string{"example.com/kept"}
+		}), 2},
 		"what was found is another thing when it is tried again": {func(s *shelf) {
 			s.begins(ctx, about("w1", "1"), "a")
 			again := about("w1", "1")
@@ -220,28 +227,6 @@ func TestARemediationHasOneRecord(t *testing.T) {
 				t.Error("its record was lost")
 			}
 		}, 1},
-		"a user has made up one that has its name, target and remediator": {func(s *shelf) {
-			made := about("w1", "1")
-			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
-			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
-			if err := s.server.Create(ctx, made); err != nil {
-				t.Fatal(err)
-			}
-			if record := s.begins(ctx, about("w1", "1"), "a"); record.UID == made.UID || record.Spec.Cause != "" {
-				t.Errorf("it is that of the remediation: %q", record.Spec.Cause)
-			}
-		}, 1},
-		"a user has made up one that has its name, and keeps it by a finalizer": {func(s *shelf) {
-			made := about("w1", "1")
-			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
-			made.Finalizers = []string{"example.com/kept"}
-			if err := s.server.Create(ctx, made); err != nil {
-				t.Fatal(err)
-			}
-			if record := s.begins(ctx, about("w1", "1"), "a"); record == nil || record.UID == made.UID {
-				t.Errorf("the remediation has the record %v", record)
-			}
-		}, 2},
 		"the kind is not installed": {func(s *shelf) {
 			s.absent = true
 			if record := s.begins(ctx, about("w1", "1"), "a"); record != nil {

@@ -2,7 +2,6 @@ package remediationrecord
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -15,32 +14,16 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
-// subjectIndex finds records by the owner, host or node that they count for. The names are the same after clusterctl move, and of a host
-// that is registered anew.
-const subjectIndex = "kubemend.recordSubject"
-
-// AddIndex adds the index by which Repeated lists.
-func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
-		return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
-	}); err != nil {
-		return fmt.Errorf("index RemediationRecords by what they count for: %w", err)
-	}
-	return nil
-}
-
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
 // They are shared: read only. They are read from the cache that has the index, which may not be that of the caller: NodeHealthChecks have
 // one of their own. A command line has a nil Records, and reader reads more than a cache. One that says it was begun at a moment to come,
 // as a manager whose clock was ahead or a user wrote it, would keep the next remediation waiting for as long, and does not count.
 func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace, kind, name string) []mendv1.RemediationRecord {
-	if r != nil {
-		r.mu.Lock()
-		followed := r.followed
-		r.mu.Unlock()
-		if !followed {
-			return nil
-		}
+	switch {
+	case r == nil:
+	case !r.followed():
+		return nil
+	default:
 		reader = r.Client
 	}
 	list := &mendv1.RemediationRecordList{}
@@ -57,9 +40,9 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 const formerWithin = 30 * time.Second
 
 // Awaited is until when the next remediation waits as those before it are not known: the cache does not have the records yet. It is zero if
-// it has them, or if none are kept. A check that has asked for what is missing is called when it has. (MissingOf)
+// it has them, or if none are kept.
 func (r *Records) Awaited(ctx context.Context) time.Time {
-	if r == nil {
+	if r == nil || r.followed() {
 		return time.Time{}
 	}
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
@@ -67,9 +50,6 @@ func (r *Records) Awaited(ctx context.Context) time.Time {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.followed {
-		return time.Time{}
-	}
 	if r.awaited.IsZero() {
 		r.awaited = r.Clock.Now().Add(formerWithin)
 	}

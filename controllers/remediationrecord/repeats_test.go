@@ -8,11 +8,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
 
 func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
@@ -27,32 +24,9 @@ func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
 	if label, labelled := m.reconcile(12*time.Hour + 10*time.Minute).Labels[mendv1.RecordOpenLabel]; labelled {
 		t.Errorf("after that its label is %q", label)
 	}
-}
-
-// The nodes have a cache of their own, which has no index of records, and would read all of them.
-func TestRecordsThatCountAreReadFromTheCacheOfRecords(t *testing.T) {
-	ofNode := recordOf(func(r *mendv1.RemediationRecord) {
-		r.Spec.Remediator, r.Spec.Target = mendv1.RemediatedByRequest, mendv1.RecordTarget{Node: NodeRef("n", "uid")}
-	})
-	scheme := schemeOfAll(t)
-	cached := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofNode).
-		WithIndex(&mendv1.RemediationRecord{}, subjectIndex, func(o client.Object) []string {
-			return repeats.SubjectsOf(o.(*mendv1.RemediationRecord))
-		}).Build()
-	r := &Records{Client: cached}
-	r.followedAll()
-	ofNodes := fake.NewClientBuilder().WithScheme(scheme).WithObjects(ofNode).Build()
-	if found := r.Repeated(t.Context(), ofNodes, ofNode.Namespace, "Node", "n"); len(found) != 1 {
-		t.Errorf("%d records count for the node", len(found))
-	}
-}
-
-func TestAClosedRecordOfAMachineWithANodeLeavesTheCacheAtOnce(t *testing.T) {
-	onNode := recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Node = NodeRef("n", "") })
-	m := newManagement(t, append(fleet(), unhealthy(), onNode)...)
-	m.replaced()
-	if label, labelled := m.record().Labels[mendv1.RecordOpenLabel]; labelled {
-		t.Errorf("its label is %q", label)
+	m = newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Node = NodeRef("n", "") }))...)
+	if label, labelled := m.replaced().Labels[mendv1.RecordOpenLabel]; labelled {
+		t.Errorf("of a Machine that had a node its label is %q", label)
 	}
 }
 
@@ -108,7 +82,7 @@ func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
 		t.Errorf("they are awaited until %s, then %s", until, again)
 	}
-	kept.followedAll()
+	kept.follow(yesNow)
 	if until := kept.Awaited(t.Context()); !until.IsZero() {
 		t.Errorf("they are there, and awaited until %s", until)
 	}

@@ -99,7 +99,7 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 			namespaces = append(namespaces, namespace)
 		}
 	}
-	own, err := remediation.InstalledKinds(r.Mapper)
+	own, err := remediation.KindsWithCRD(r.Mapper, func(crd string) (bool, error) { return r.Installed(ctx, crd) })
 	if err != nil {
 		return nil, nil, err
 	}
@@ -132,7 +132,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []co
 	case o.nodeCheck != nil:
 		return stepsOf(&o.nodeCheck.Spec), nil
 	case ref.Kind == machineCheckKind:
-		check, err = machine, r.cached().Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
+		check, err = machine, r.from(o).Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
 	default:
 		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
 	}
@@ -148,7 +148,7 @@ func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []co
 	}
 	o.checked, o.checkUID = check.GetDeletionTimestamp().IsZero(), check.GetUID()
 	if check == client.Object(node) {
-		o.acts, o.nodeCheck = r.ActsOnNodes == nil || r.ActsOnNodes(), node
+		o.acts, o.nodeCheck = r.actsOnNodes(), node
 		return stepsOf(&node.Spec), nil
 	}
 	paused, isPaused := machine.Annotations[clusterv1.PausedAnnotation]

@@ -37,19 +37,6 @@ func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.
 	}
 }
 
-// A NodeHealthCheck judges the nodes of this cluster, also those that have a Machine: their records belong to no Cluster.
-func TestTheNodeOfAMachineOfThisClusterIsReadHere(t *testing.T) {
-	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.Spec.Target.ClusterName, r.Spec.Target.ClusterUID = "", ""
-		r.Spec.Target.Node = &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "here"}
-	})
-	m := newManagement(t, append(fleet(), unhealthy(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "here", UID: "node-uid"}}, is)...)
-	o := &observed{record: is, machine: unhealthy()}
-	if node, known, err := m.nodeOf(t.Context(), o); err != nil || !known || node == nil || node.UID != "node-uid" {
-		t.Errorf("the node is %v, known %t: %v", node, known, err)
-	}
-}
-
 // Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written, nor become a metric.
 func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(), cycled("w1", "no reason, but a sentence"))...)

@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
@@ -50,6 +51,16 @@ var scenes = map[string][]string{
 		[]string{"the MachineSet is paused no more"}, replaces),
 	"scaled down":              slices.Concat(wanted, leaves[:1], []string{"the MachineDeployment is scaled down"}, leaves[1:]),
 	"its namespace is deleted": slices.Concat(wanted, leaves[:1], []string{"the namespace is deleted"}, leaves[1:]),
+	"no connection to the workload cluster": slices.Concat(wanted, []string{
+		"a budget blocks the drain", "Cluster API loses its connection to the workload cluster", quiet, "the drain is bounded",
+	}, leaves, replaces),
+	"a control plane of another project": slices.Concat([]string{
+		"a control plane of another project owns the worker", wanted[0], "the control plane has not made up its mind", wanted[1],
+	}, leaves, []string{"the control plane cannot make another machine", quiet, "the control plane makes another machine"}, replaces[1:]),
+	"a KubeadmControlPlane that refuses": slices.Concat([]string{
+		"a KubeadmControlPlane owns the worker", wanted[0], "the KubeadmControlPlane refuses", quiet, "a user deletes the machine",
+		"a hook holds up the deletion",
+	}, leaves, []string{"the KubeadmControlPlane makes another machine"}, replaces[1:]),
 }
 
 var (
@@ -64,6 +75,7 @@ var apiVersions = map[string]string{
 	"Namespace": "v1", "Metal3Machine": infrav1.GroupVersion.String(), "BareMetalHost": bmov1alpha1.GroupVersion.String(),
 	"Cluster": clusterv1.GroupVersion.String(), "Machine": clusterv1.GroupVersion.String(),
 	"MachineDeployment": clusterv1.GroupVersion.String(), "MachineSet": clusterv1.GroupVersion.String(),
+	"KubeadmControlPlane": controlplanev1.GroupVersion.String(), "K3sControlPlane": controlplanev1.GroupVersion.String(),
 }
 
 // write is what a partner writes to one object.
@@ -81,7 +93,8 @@ type scene struct {
 	steps string
 }
 
-func newScene(t *testing.T) *scene {
+// newScene is one of which the first step may be who owns the worker.
+func newScene(t *testing.T, first string) *scene {
 	t.Helper()
 	recorded, err := os.ReadFile(filepath.Join("testdata", "capi-v1.14.2.yaml"))
 	if err != nil {
@@ -90,7 +103,19 @@ func newScene(t *testing.T) *scene {
 	pass(time.Until(noon)) // the client takes the time of its objects from the clock of the bubble
 	s := &scene{newManagement(t), string(recorded)}
 	s.play("there is a worker")
-	s.create(recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Host.Name = "h1" }))
+	if strings.HasSuffix(first, "owns the worker") {
+		s.play(first)
+	}
+	worker := &clusterv1.Machine{}
+	if err := s.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "w1"}, worker); err != nil {
+		t.Fatal(err)
+	}
+	s.create(recordOf(func(r *mendv1.RemediationRecord) {
+		before := r.Spec.Target
+		delete(r.Labels, clusterv1.MachineDeploymentNameLabel)
+		OnMachine(r, worker)
+		r.Spec.Target.Host, r.Spec.Target.ClusterUID, r.Spec.Target.Node = &mendv1.RecordRef{Kind: hostKind, Namespace: "metal", Name: "h1"}, before.ClusterUID, nil
+	}))
 	return s
 }
 
@@ -189,12 +214,12 @@ func TestWhatIsSaidOfMissingCapacity(t *testing.T) {
 	golden.Stories(t, "scenes", scenes, func(t *testing.T, steps []string) string {
 		var story, want string
 		synctest.Test(t, func(t *testing.T) {
-			s := newScene(t)
+			s := newScene(t, steps[0])
 			story = s.story(steps)
 			want = end(s.record())
 		})
 		synctest.Test(t, func(t *testing.T) {
-			if got := newScene(t).disturbed(steps, rand.New(rand.NewPCG(seed, 0))); got != want {
+			if got := newScene(t, steps[0]).disturbed(steps, rand.New(rand.NewPCG(seed, 0))); got != want {
 				t.Errorf("seed %d: the record ends as %s, and without disturbance as %s", seed, got, want)
 			}
 		})
@@ -217,7 +242,8 @@ func (s *scene) story(steps []string) string {
 		}
 	}
 	is := s.record()
-	fmt.Fprintf(&told, "record: %s %s, %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordCapacityBack))
+	fmt.Fprintf(&told, "record: %s %s, begun %s, back %s, ended %s at %s\n", is.Status.Outcome, is.Status.EndedBy, condition(is, mendv1.RecordBegun),
+		condition(is, mendv1.RecordCapacityBack), condition(is, mendv1.RecordEnded), is.Annotations[mendv1.RecordEndedAnnotation])
 	waited := waitedOf(&is.Status)
 	for i := range is.Status.Steps {
 		if reason := is.Status.Steps[i].Reason; waited[reason] > 0 {
@@ -272,9 +298,10 @@ func end(is *mendv1.RemediationRecord) string {
 	return fmt.Sprint(is.Status.Outcome, " ", is.Status.EndedBy, " ", by, " ", is.Status.CapacityBack)
 }
 
-// metal3Machines makes the kind known that has no Go type here.
+// metal3Machines makes the kinds known that have no Go type here.
 func metal3Machines(scheme *runtime.Scheme) {
 	kind := infrav1.GroupVersion.WithKind("Metal3Machine")
 	scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(infrav1.GroupVersion.WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
+	scheme.AddKnownTypeWithName(controlplanev1.GroupVersion.WithKind("K3sControlPlane"), &unstructured.Unstructured{})
 }

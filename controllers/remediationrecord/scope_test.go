@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -108,7 +107,11 @@ func TestTheMachineOfANodeIsFollowedWhenItIsGone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			own := func(m *clusterv1.Machine) *clusterv1.Machine { m.Labels = labels; return m }
-			m := newManagement(t, append(fleet(), own(unhealthy()), nodeCheck("metal"), recordOf(ofNodes))...)
+			record := recordOf(ofNodes)
+			delete(record.Labels, clusterv1.MachineDeploymentNameLabel)
+			OnMachine(record, own(unhealthy()))
+			record.Spec.Target.ClusterName = ""
+			m := newManagement(t, append(fleet(), own(unhealthy()), nodeCheck("metal"), record)...)
 			if _, has := labels[clusterv1.MachineDeploymentNameLabel]; !has {
 				set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "pool"}}
 				m.edit(set, func(o client.Object) { o.SetLabels(nil) })
@@ -183,35 +186,5 @@ func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
 		if (got.Status.Outcome == mendv1.RecordHealed) != healed || slices.Contains(reasons(got), "TargetGone") == healed {
 			t.Errorf("owned by Cluster %q it ends as %q with %v", cluster, got.Status.Outcome, reasons(got))
 		}
-	}
-}
-
-// The owner of a control-plane machine writes down which machine replaces which.
-func TestAMachineOfAControlPlaneIsFollowed(t *testing.T) {
-	owned := func(m *clusterv1.Machine) *clusterv1.Machine {
-		m.Labels = map[string]string{clusterv1.ClusterNameLabel: "c", clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineControlPlaneNameLabel: "kcp"}
-		m.OwnerReferences = []metav1.OwnerReference{{
-			APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Name: "kcp", UID: "kcp", Controller: new(true),
-		}}
-		return m
-	}
-	kcp := &controlplanev1.KubeadmControlPlane{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "kcp"}}
-	kcp.Spec.Replicas = new(int32(1))
-	is := recordOf(func(r *mendv1.RemediationRecord) {
-		r.Spec.Target.Owner = &mendv1.RecordRef{APIVersion: controlplanev1.GroupVersion.String(), Kind: "KubeadmControlPlane", Namespace: "metal", Name: "kcp"}
-	})
-	m := newManagement(t, append(fleet(), kcp, owned(unhealthy()), is)...)
-	m.ask(time.Second)
-	if got := m.reconcile(10 * time.Second); condition(got, mendv1.RecordCapacityBack) != "False WaitingForRemediation" {
-		t.Errorf("it waits for %q", condition(got, mendv1.RecordCapacityBack))
-	}
-	m.remove(unhealthy())
-	by := owned(machine("w2", time.Minute))
-	by.Annotations = map[string]string{controlplanev1.RemediationForAnnotation: `{"machine":"w1","timestamp":"2026-03-02T12:00:30Z","retryCount":0}`}
-	m.create(by)
-	m.ready("w2", 2*time.Minute)
-	got := m.reconcile(3 * time.Minute)
-	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Guessed {
-		t.Errorf("it ends as %q, replaced by %+v", got.Status.Outcome, got.Status.Replacement)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -20,14 +21,18 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// MachineTarget is what a Machine says of the target of a remediation: itself, its owner, its Cluster, where it is, and the name of its
-// node.
-func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
-	target := mendv1.RecordTarget{
+// OnMachine writes into record what a Machine says of the target of a remediation: itself, its owner and its MachineDeployment, its Cluster,
+// where it is, and the name of its node.
+func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
+	target := &record.Spec.Target
+	*target = mendv1.RecordTarget{
 		ClusterName: m.Spec.ClusterName, FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
 		Machine: &mendv1.RecordRef{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
+			APIVersion: clusterv1.GroupVersion.String(), Kind: machineKind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
 		},
+	}
+	if deployment := m.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" {
+		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.MachineDeploymentNameLabel, deployment)
 	}
 	_, target.ControlPlane = m.Labels[clusterv1.MachineControlPlaneLabel]
 	if by := metav1.GetControllerOf(m); by != nil {
@@ -36,7 +41,6 @@ func MachineTarget(m *clusterv1.Machine) mendv1.RecordTarget {
 	if m.Status.NodeRef.Name != "" {
 		target.Node = NodeRef(m.Status.NodeRef.Name, "")
 	}
-	return target
 }
 
 // NodeRef names a node; uid is empty if it is not known.
@@ -58,7 +62,7 @@ func OnNode(target *mendv1.RecordTarget, n *corev1.Node) {
 // OwnedBy makes the Cluster own a record: it moves with it, and is deleted with it.
 func OwnedBy(record *mendv1.RemediationRecord, cluster *clusterv1.Cluster) {
 	record.Spec.Target.ClusterName, record.Spec.Target.ClusterUID = cluster.Name, string(cluster.UID)
-	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, cluster.Name)
+	metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.ClusterNameLabel, format.MustFormatValue(cluster.Name))
 	record.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "Cluster", Name: cluster.Name, UID: cluster.UID,
 	}}

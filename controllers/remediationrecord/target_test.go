@@ -22,14 +22,17 @@ import (
 func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	yes := true
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "w1", UID: "m-uid", Labels: map[string]string{clusterv1.MachineControlPlaneLabel: ""},
+		Namespace: "metal", Name: "w1", UID: "m-uid", Labels: map[string]string{
+			clusterv1.MachineControlPlaneLabel: "", clusterv1.MachineDeploymentNameLabel: "workers",
+		},
 		OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "example.org/v1", Kind: "Note", Name: "n"},
 			{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", UID: "cp-uid", Controller: &yes},
 		},
 	}}
 	m.Spec.ClusterName, m.Spec.FailureDomain, m.Status.NodeRef.Name = "c1", "rack-7", "node-1"
-	record := &mendv1.RemediationRecord{Spec: mendv1.RemediationRecordSpec{Target: MachineTarget(m)}}
+	record := &mendv1.RemediationRecord{}
+	OnMachine(record, m)
 	OwnedBy(record, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "c1", UID: "c-uid"}})
 	want := mendv1.RecordTarget{
 		ClusterName: "c1", ClusterUID: "c-uid", FailureDomain: "rack-7", ControlPlane: true,
@@ -44,7 +47,13 @@ func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 	if diff := cmp.Diff(owners, record.OwnerReferences); diff != "" {
 		t.Errorf("the owners (-want +got):\n%s", diff)
 	}
-	if bare := MachineTarget(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}}); bare.Owner != nil || bare.Node != nil {
+	labels := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineDeploymentNameLabel: "workers"}
+	if diff := cmp.Diff(labels, record.Labels); diff != "" {
+		t.Errorf("the labels (-want +got):\n%s", diff)
+	}
+	other := &mendv1.RemediationRecord{}
+	OnMachine(other, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}})
+	if bare := other.Spec.Target; bare.Owner != nil || bare.Node != nil {
 		t.Errorf("a machine without owner and node has %+v", bare)
 	}
 }
@@ -63,6 +72,13 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 		OnNode(&tc.is, tc.node)
 		if diff := cmp.Diff(tc.want, tc.is); diff != "" {
 			t.Errorf("%s: (-want +got):\n%s", name, diff)
+		}
+		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
+			target := tc.is
+			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
+			if target.FailureDomain != want {
+				t.Errorf("%s: on a host it is %q, want %q", name, target.FailureDomain, want)
+			}
 		}
 	}
 }
@@ -96,17 +112,6 @@ type metal func(context.Context) (host.Found, error)
 
 func (m metal) Of(ctx context.Context, _ *clusterv1.Machine) (host.Found, error) { return m(ctx) }
 
-// CAPM3 tells the failure domain of a host by its label.
-func TestTheFailureDomainOfAHostCountsBeforeThatOfItsMachine(t *testing.T) {
-	for label, want := range map[string]string{"rack-9": "rack-9", "": "rack-7"} {
-		target := mendv1.RecordTarget{FailureDomain: "rack-7"}
-		OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
-		if target.FailureDomain != want {
-			t.Errorf("the failure domain is %q, want %q", target.FailureDomain, want)
-		}
-	}
-}
-
 func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3"}}
 	for name, tc := range map[string]struct {
@@ -124,7 +129,7 @@ func TestARecordNamesTheHostIfItCanBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := time.Now() //nolint:forbidigo // of the bubble
-				if is := HostOf(t.Context(), tc.metal, &clusterv1.Machine{}); (is != nil) != tc.named {
+				if is := (&Records{Hosts: tc.metal}).HostOf(t.Context(), &clusterv1.Machine{}); (is != nil) != tc.named {
 					t.Errorf("the host is %v", is)
 				}
 				if took := time.Since(began); took > hostWithin { //nolint:forbidigo // of the bubble

@@ -6,9 +6,11 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -17,36 +19,62 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// clusterIndex finds open records by the name of their Cluster.
-const clusterIndex = "kubemend.recordCluster"
+// The indexes of the cache of records: by the name of the Cluster, by the check that asked (checkKey), and by the owner, host or node that
+// they count for, whose names are the same after clusterctl move, and of a host that is registered anew.
+const (
+	clusterIndex = "kubemend.recordCluster"
+	checkIndex   = "kubemend.recordCheck"
+	subjectIndex = "kubemend.recordSubject"
+)
 
-// reconcileTimeout bounds a reconcile.
-const reconcileTimeout = time.Minute
+var indexes = map[string]func(*mendv1.RemediationRecord) []string{
+	clusterIndex: func(record *mendv1.RemediationRecord) []string { return []string{record.Spec.Target.ClusterName} },
+	checkIndex: func(record *mendv1.RemediationRecord) []string {
+		if check := record.Spec.Requester.Check; check != nil {
+			return []string{checkKey(check.Kind, check.Namespace, check.Name)}
+		}
+		return nil
+	},
+	subjectIndex: repeats.SubjectsOf,
+}
 
-// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the
-// target.
-const neighbours = 5 * time.Second
+func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it.
+// AddIndex adds the indexes by which records are listed.
+func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	for field, values := range indexes {
+		if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
+			return values(o.(*mendv1.RemediationRecord))
+		}); err != nil {
+			return fmt.Errorf("index RemediationRecords by %s: %w", field, err)
+		}
+	}
+	return nil
+}
+
+const (
+	// reconcileTimeout bounds a reconcile.
+	reconcileTimeout = time.Minute
+	// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the
+	// target.
+	neighbours = 5 * time.Second
+)
+
+// SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it. What other
+// controllers watch, they tell kept. (Hears)
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *Records, options controller.Options) error {
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, clusterIndex, func(o client.Object) []string {
-		return []string{o.(*mendv1.RemediationRecord).Spec.Target.ClusterName}
-	}); err != nil {
-		return fmt.Errorf("index RemediationRecords by cluster: %w", err)
-	}
-	if err := mgr.GetFieldIndexer().IndexField(ctx, &mendv1.RemediationRecord{}, checkIndex, checksOf); err != nil {
-		return fmt.Errorf("index RemediationRecords by check: %w", err)
-	}
 	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -58,42 +86,53 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		return fmt.Errorf("find the kinds of power cycles: %w", err)
 	}
 	options.ReconciliationTimeout, options.RateLimiter = reconcileTimeout, enqueue.Retries(enqueue.MergeWindow)
+	changes := builder.WithPredicates(predicate.Or[client.Object](
+		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))
 	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
-		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster), builder.WithPredicates(predicate.Or[client.Object](
-			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
-		Watches(&clusterv1.Cluster{}, onClusterDeletions())
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
+		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
+		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
+		WatchesRawSource(kept.changes.Source(r.recordsOf))
 	for _, kind := range kinds {
-		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(ofRequest))
+		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
 	}
-	if err := follower.Complete(r); err != nil {
+	if r.controller, err = follower.Build(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
 	}
-	if _, err := open.AddEventHandler(kept.changes()); err != nil {
+	if _, err := open.AddEventHandler(kept.missingChanges()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	if err := mgr.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		select {
-		case <-ctx.Done():
-		case <-open.HasSyncedChecker().Done():
-			kept.followedAll()
-		}
-		return nil
-	})); err != nil {
-		return fmt.Errorf("wait for the cache of RemediationRecords: %w", err)
-	}
+	kept.follow(open.HasSynced)
 	return nil
 }
 
-// changes tells r what changes in the cache.
-func (r *Records) changes() toolscache.ResourceEventHandler {
+// Hears passes to the follower of records what happens to the requests that another controller watches.
+func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	return handler.TypedFuncs[T, reconcile.Request]{
+		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { r.Changed(e.Object) },
+		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { r.Changed(e.ObjectNew) },
+		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { r.Changed(e.Object) },
+	}
+}
+
+// Changed passes to the follower of records that a request, or a NodeHealthCheck, has changed.
+func (r *Records) Changed(obj client.Object) {
+	if r != nil {
+		r.changes.Send(obj)
+	}
+}
+
+// missingChanges tells r what changes in the cache.
+func (r *Records) missingChanges() toolscache.ResourceEventHandler {
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(o any) { r.changed(nil, o.(*mendv1.RemediationRecord)) },
 		UpdateFunc: func(before, after any) {
@@ -112,9 +151,10 @@ func (r *Records) changes() toolscache.ResourceEventHandler {
 
 // onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
 func (r *Reconciler) onMachines() handler.EventHandler {
-	enqueueOf := func(ctx context.Context, machine client.Object, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+	enqueueOf := func(ctx context.Context, machine client.Object, q queue) {
 		cluster := client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.(*clusterv1.Machine).Spec.ClusterName}
-		for _, record := range r.mustOpenOf(ctx, cluster) {
+		for _, record := range r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name) {
 			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 			switch target := record.Spec.Target.Machine; {
 			case target == nil:
@@ -126,13 +166,9 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueueOf(ctx, e.ObjectNew, q)
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			enqueueOf(ctx, e.Object, q)
-		},
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueueOf(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueueOf(ctx, e.Object, q) },
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if !e.IsInInitialList {
 				enqueueOf(ctx, e.Object, q)
 			}
@@ -149,45 +185,69 @@ func onClusterDeletions() handler.EventHandler {
 	}
 }
 
-// ofRequest maps a request to the record that it carries.
-func ofRequest(_ context.Context, req client.Object) []reconcile.Request {
-	record, _ := CarriedBy(req)
-	if record.Name == "" {
-		return nil
+// nodeWatch enqueues the records of the nodes of a Cluster. It is begun by the first record that goes by its node.
+func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
+	return workload.NodeWatch{
+		ID: "remediationrecord-nodes", Controller: r.controller, Predicate: workload.NodeChanges(),
+		Hears: handler.TypedEnqueueRequestsFromMapFunc(r.recordsOfNode(cluster)),
 	}
-	return []reconcile.Request{{NamespacedName: record}}
 }
 
-// ofCluster maps a Cluster to its open records.
-func (r *Reconciler) ofCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	open := r.mustOpenOf(ctx, client.ObjectKeyFromObject(cluster))
-	requests := make([]reconcile.Request, 0, len(open))
-	for _, record := range open {
-		requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
+func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
+	return func(ctx context.Context, node *corev1.Node) []reconcile.Request {
+		return requestsFor(r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name), func(record *mendv1.RemediationRecord) bool {
+			return record.Spec.Target.Node != nil && record.Spec.Target.Node.Name == node.Name
+		})
+	}
+}
+
+// recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
+func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) []reconcile.Request {
+	all := func(*mendv1.RemediationRecord) bool { return true }
+	switch obj.(type) {
+	case *clusterv1.Cluster:
+		return requestsFor(r.mustOpenOf(ctx, obj.GetNamespace(), clusterIndex, obj.GetName()), all)
+	case *clusterv1.MachineHealthCheck:
+		check := checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
+		return requestsFor(r.mustOpenOf(ctx, obj.GetNamespace(), checkIndex, check), all)
+	case *nhcv1.NodeHealthCheck:
+		return requestsFor(r.mustOpenOf(ctx, "", checkIndex, checkKey(nodeCheckKind, "", obj.GetName())), all)
+	}
+	if record, _ := CarriedBy(obj); record.Name != "" {
+		return []reconcile.Request{{NamespacedName: record}}
+	}
+	return nil
+}
+
+func requestsFor(records []*mendv1.RemediationRecord, so func(*mendv1.RemediationRecord) bool) []reconcile.Request {
+	var requests []reconcile.Request
+	for _, record := range records {
+		if so(record) {
+			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
+		}
 	}
 	return requests
 }
 
-// mustOpenOf are the open records of a Cluster; none, with a log line, if they cannot be listed.
-func (r *Reconciler) mustOpenOf(ctx context.Context, cluster client.ObjectKey) []*mendv1.RemediationRecord {
-	open, err := r.openOf(ctx, cluster)
+// mustOpenOf are the open records that an index finds; none, with a log line, if they cannot be listed.
+func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, index, value string) []*mendv1.RemediationRecord {
+	open, err := r.openOf(ctx, namespace, index, value)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "A change wakes no records", "Cluster", cluster)
+		log.FromContext(ctx).Error(err, "Records are reconciled later, as those that have changed could not be listed", "index", index, "value", value)
 	}
 	return open
 }
 
-// openOf are the open records of a Cluster. They are shared: read only.
-func (r *Reconciler) openOf(ctx context.Context, cluster client.ObjectKey) ([]*mendv1.RemediationRecord, error) {
+// openOf are the open records that an index finds in a namespace, or in all if that is empty, shared with the cache: read only.
+func (r *Reconciler) openOf(ctx context.Context, namespace, index, value string) ([]*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(cluster.Namespace), client.MatchingFields{clusterIndex: cluster.Name},
-		client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the open records of Cluster %s: %w", cluster, err)
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the open records of %s: %w", value, err)
 	}
-	var open []*mendv1.RemediationRecord
+	open := make([]*mendv1.RemediationRecord, 0, len(list.Items))
 	for i := range list.Items {
-		if record := &list.Items[i]; record.Open() { // the cache has closed ones, too, if the kind was installed after the manager was started
-			open = append(open, record)
+		if list.Items[i].Open() {
+			open = append(open, &list.Items[i])
 		}
 	}
 	return open, nil

@@ -8,11 +8,13 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,8 +36,9 @@ type environment struct {
 	managementClient client.Client  // the management cluster
 	nodesAPI         rest.Interface // the API server with all nodes
 	machineWatch     *machineWatch
-	ownKinds         bool // kubemend's are installed besides those of Cluster API
-	nodesOnly        bool // the nodes are in the management cluster
+	owner            *clusterv1.MachineSet // of all machines; nil if they have none
+	ownKinds         bool                  // kubemend's are installed besides those of Cluster API
+	nodesOnly        bool                  // the nodes are in the management cluster
 	// nextUnused is the first machine whose node never became Unknown. A second time is less work: remediation by its owner was
 	// requested before.
 	nextUnused int
@@ -130,6 +133,19 @@ func (e *environment) fill(ctx context.Context) error {
 	if err := e.fillCluster(ctx); err != nil {
 		return err
 	}
+	e.owner = &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
+		Namespace: namespace, Name: clusterName + "-md-0-x7kq2", Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
+	}}
+	e.owner.Spec.ClusterName, e.owner.Spec.Replicas = clusterName, ptr.To(int32(e.count))
+	e.owner.Spec.Selector.MatchLabels = e.owner.Labels
+	e.owner.Spec.Template.Labels, e.owner.Spec.Template.Spec.ClusterName = e.owner.Labels, clusterName
+	e.owner.Spec.Template.Spec.Bootstrap.DataSecretName = ptr.To("boot")
+	e.owner.Spec.Template.Spec.InfrastructureRef = clusterv1.ContractVersionedObjectReference{
+		APIGroup: "infrastructure.cluster.x-k8s.io", Kind: "Metal3MachineTemplate", Name: clusterName,
+	}
+	if err := e.managementClient.Create(ctx, e.owner); err != nil {
+		return err
+	}
 	return e.each(ctx, e.machines(0, e.count), e.fillMachine)
 }
 
@@ -153,6 +169,9 @@ func (e *environment) fillCluster(ctx context.Context, template ...client.Object
 
 func (e *environment) fillMachine(ctx context.Context, i int) error {
 	machine, status := machineOf(i)
+	if e.owner != nil {
+		machine.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(e.owner, clusterv1.GroupVersion.WithKind("MachineSet"))}
+	}
 	if err := e.managementClient.Create(ctx, machine); err != nil {
 		return err
 	}

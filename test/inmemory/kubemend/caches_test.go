@@ -103,6 +103,30 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 	})
 }
 
+// CAPM3's controller acts on the request. Its kind was installed after the manager was started, and nothing but its status changes.
+func TestARecordFollowsARequestOfAnotherControllerAsItChanges(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		e.byRequests(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(func() int { return len(e.management.Calls(created)) }).Should(Equal(1))
+		record := func() *mendv1.RemediationRecord {
+			list := &mendv1.RemediationRecordList{}
+			Expect(e.here.List(ctx, list, client.InNamespace("ns"))).To(Succeed())
+			Expect(list.Items).To(HaveLen(1))
+			return &list.Items[0]
+		}
+		time.Sleep(3 * time.Hour)
+		Expect(record().Status.Steps).To(HaveLen(2), "the request was made, and is waited for")
+
+		request := metal3("Metal3Remediation", "a")
+		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(request), request)).To(Succeed())
+		request.Object["status"] = map[string]any{"phase": "Running"}
+		Expect(e.here.Status().Update(ctx, request)).To(Succeed())
+		time.Sleep(time.Second)
+		Expect(record().Status.Steps).To(ContainElement(HaveField("Reason", "RemediatorActs")))
+	})
+}
+
 func TestW8ANodeThatTheCacheLacksDoesNotCountAsDeleted(t *testing.T) {
 	scene(t, func(ctx context.Context, e *environment) {
 		e.workload.Lag(true)

@@ -1,0 +1,56 @@
+package remediationrecord
+
+import (
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// What changes a record is noticed when it happens, and not when the record is looked at the next time.
+func TestWhatARecordIsReconciledFor(t *testing.T) {
+	named := func(name string, change func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+		return recordOf(change, func(r *mendv1.RemediationRecord) { r.Name = name })
+	}
+	ended := func(r *mendv1.RemediationRecord) { r.Status.Ended = new(after(0)) }
+	onNode := func(r *mendv1.RemediationRecord) { r.Spec.Target.Node = NodeRef("n1", "") }
+	m := newManagement(t, named("machine", onNode), named("node", ofNodes), named("ended", ended))
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
+	other := check.DeepCopy()
+	other.Namespace = "other"
+	request := cycled("w1", "PoweringOff")
+	request.Annotations[mendv1.RecordAnnotation] = "elsewhere/node@uid"
+	found := func(requests []reconcile.Request) (names []string) {
+		for _, req := range requests {
+			names = append(names, req.String())
+		}
+		return names
+	}
+	for name, tc := range map[string]struct {
+		obj  client.Object
+		want string
+	}{
+		"its Cluster":                         {theCluster(), "metal/machine"},
+		"its MachineHealthCheck":              {check, "metal/machine"},
+		"its NodeHealthCheck":                 {&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}, "metal/node"},
+		"a request that carries it":           {request, "elsewhere/node"},
+		"not a check of another namespace":    {other, ""},
+		"not a request that carries none":     {&mendv1.HostRemediation{}, ""},
+		"not another check of the same nodes": {&nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "others"}}, ""},
+	} {
+		names := found(m.recordsOf(t.Context(), tc.obj))
+		if len(names) != min(len(tc.want), 1) || len(names) == 1 && names[0] != tc.want {
+			t.Errorf("%s: %v, want %q", name, names, tc.want)
+		}
+	}
+	for name, want := range map[string]int{"n1": 1, "n2": 0} {
+		if names := found(m.recordsOfNode(client.ObjectKeyFromObject(theCluster()))(t.Context(), node(name))); len(names) != want {
+			t.Errorf("for Node %s: %v", name, names)
+		}
+	}
+}
