@@ -95,3 +95,16 @@ func TestACacheThatStandsStillIsReadLessAndLessOften(t *testing.T) {
 		}
 	}
 }
+
+func TestWhatWasWrittenInTwoWritesIsKnownInBothVersions(t *testing.T) {
+	var w Writes
+	for _, written := range []string{"12", "14"} {
+		w.Note(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: written}})
+	}
+	for version, want := range map[string]bool{"11": false, "12": true, "13": false, "14": true, "15": false} {
+		seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: version}}
+		if got := w.Wrote(seen); got != want {
+			t.Errorf("version %s was written: %t", version, got)
+		}
+	}
+}
