@@ -72,8 +72,8 @@ func announcement(
 // askedFor is how long the start waits for what only `kubectl mend` depends on.
 const askedFor = 10 * time.Second
 
-// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it is missing. A
-// teardown leaves nothing behind, so it creates none.
+// takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it
+// is missing. A teardown leaves nothing behind, so it creates none.
 func takeNamespace(ctx context.Context, self process.Replica, o *Options) error {
 	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
 		return nil

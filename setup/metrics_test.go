@@ -56,8 +56,8 @@ func allMetrics(t *testing.T) []metric {
 	return all
 }
 
-// othersMetrics are all that are registered besides ours: those of controller-runtime, client-go and Cluster API. Of Go's runtime and of the
-// process they leave out what every Go program exports.
+// othersMetrics are all that are registered besides ours: those of controller-runtime, client-go and Cluster API. Of Go's runtime and of
+// the process they leave out what every Go program exports.
 func othersMetrics(t *testing.T) []metric {
 	t.Helper()
 	ours := map[string]bool{}

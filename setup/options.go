@@ -90,8 +90,8 @@ func (o *Options) groups() []interface{ AddFlags(*pflag.FlagSet) } {
 	}
 }
 
-// Validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is done: what the
-// libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
+// Validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is
+// done: what the libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
 func (o *Options) Validate() error {
 	var errs []error
 	for _, group := range o.groups() {

@@ -19,7 +19,8 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// newCache returns the cache of the manager, which has of records the open ones alone, also where their kind is installed while the manager runs.
+// newCache returns the cache of the manager, which has of records the open ones alone, also where their kind is installed while the manager
+// runs.
 func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	o.ByObject = maps.Clone(o.ByObject)
 	if o.ByObject == nil {
@@ -30,8 +31,8 @@ func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	return cache.New(cfg, o)
 }
 
-// knowsRecords is a mapper that knows RemediationRecords before they are installed: no cache can be set up for a kind that is not known. None is read from
-// the cache before it is installed.
+// knowsRecords is a mapper that knows RemediationRecords before they are installed: no cache can be set up for a kind that is not known.
+// None is read from the cache before it is installed.
 type knowsRecords struct{ meta.RESTMapper }
 
 // RESTMapping is that of the API server or, of RemediationRecords that are not installed, the one that they will have.

@@ -16,8 +16,8 @@ const Claim = "kubemend"
 // and for ever, what is ours.
 const FieldOwner = "kubemend"
 
-// CommandLineFieldOwner is the name under which what kubectl mend writes stands there. It must not begin with "kubectl": Flux takes the fields of such
-// managers for its own, and removes those that are not in Git.
+// CommandLineFieldOwner is the name under which what kubectl mend writes stands there. It must not begin with "kubectl": Flux takes the
+// fields of such managers for its own, and removes those that are not in Git.
 const CommandLineFieldOwner = "kubemend-cli"
 
 const (
@@ -39,17 +39,17 @@ const (
 	// under way at once: a number, or a percentage of its targets, rounded down but never below 1. With 0, or 0%, none begins.
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
 
-	// StormCooldownAnnotation on a MachineHealthCheck is for how long few enough of its machines have to have been not healthy, after they were too
-	// many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck has
+	// StormCooldownAnnotation on a MachineHealthCheck is for how long few enough of its machines have to have been not healthy, after they
+	// were too many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck has
 	// spec.stormCooldownDuration for that.)
 	StormCooldownAnnotation = "kubemend.io/storm-cooldown"
 
-	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare metal wait while
-	// no free host fits its replacement. "false" is the same as no annotation.
+	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare
+	// metal wait while no free host fits its replacement. "false" is the same as no annotation.
 	WaitForSpareAnnotation = "kubemend.io/wait-for-spare"
 
-	// WaitForSpareTimeoutAnnotation on a MachineHealthCheck is how long after a machine became unhealthy its remediation waits for a spare host at most: a
-	// duration such as 30m, of at most 24h. Without it that is 1h.
+	// WaitForSpareTimeoutAnnotation on a MachineHealthCheck is how long after a machine became unhealthy its remediation waits for a spare
+	// host at most: a duration such as 30m, of at most 24h. Without it that is 1h.
 	WaitForSpareTimeoutAnnotation = "kubemend.io/wait-for-spare-timeout"
 )
 
@@ -68,9 +68,9 @@ const (
 	// is written together with BMO's annotation, which BMO removes, so that a host is rebooted once in an attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
 
-	// ReceiptForAnnotation on a BareMetalHost says for which remediation BMO was asked to show that it has read the hardware, as UID/time, with
-	// the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO removes from a
-	// host that is held off once it has read its power.
+	// ReceiptForAnnotation on a BareMetalHost says for which remediation BMO was asked to show that it has read the hardware, as UID/time,
+	// with the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO removes
+	// from a host that is held off once it has read its power.
 	ReceiptForAnnotation = "kubemend.io/receipt-for"
 
 	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
@@ -91,15 +91,15 @@ const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
 
 const (
-	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks, as soon as each is
-	// made. No other value is defined.
+	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks, as
+	// soon as each is made. No other value is defined.
 	ClaimLabel = "kubemend.io/machine-health-checks"
 	// ClaimLabelAct is the value of ClaimLabel.
 	ClaimLabelAct = "act"
 
-	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for it, Cluster or
-	// Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by `clusterctl move` or from a
-	// backup, as metadata.managedFields is not.)
+	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for it,
+	// Cluster or Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by
+	// `clusterctl move` or from a backup, as metadata.managedFields is not.)
 	ClaimedByAnnotation = "kubemend.io/claimed-by"
 
 	// ClaimFieldOwner is the name under which claims that ClaimLabel asked for stand in metadata.managedFields.
@@ -107,8 +107,8 @@ const (
 )
 
 const (
-	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and why, as JSON.
-	// Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the proof.
+	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and why,
+	// as JSON. Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the proof.
 	RequestedAnnotation = "kubemend.io/remediation-requested"
 
 	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
@@ -122,7 +122,8 @@ const (
 // again, "false" for twelve hours after that. The manager watches records with it, and no others.
 const RecordOpenLabel = "kubemend.io/open"
 
-// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the BareMetalHost.
+// RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the
+// BareMetalHost.
 const RecordTargetLabel = "kubemend.io/target-uid"
 
 // The metadata of a RemediationRecord that has ended, by which old ones are found without reading them.
@@ -133,13 +134,13 @@ const (
 	RecordEndedAnnotation = "kubemend.io/ended"
 )
 
-// RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord of the remediation: as
-// name@uid or, as the steps of an escalation may have templates in several namespaces, as namespace/name@uid. A record whose UID nothing carries is none of
-// that remediation, whatever target it names.
+// RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord of the
+// remediation: as name@uid or, as the steps of an escalation may have templates in several namespaces, as namespace/name@uid. A record
+// whose UID nothing carries is none of that remediation, whatever target it names.
 const RecordAnnotation = "kubemend.io/record"
 
-// ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and the
-// kinds that it serves. Package controllers/managerlease has the fields.
+// ManagerAnnotation on the Lease manager.kubemend.io is what the manager that acts says of itself, as JSON: its version, its settings, and
+// the kinds that it serves. Package controllers/managerlease has the fields.
 const ManagerAnnotation = "kubemend.io/manager"
 
 // Conditions of a MachineHealthCheck, beside those of Cluster API.
@@ -158,16 +159,17 @@ const (
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 
-	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False while too
-	// many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
+	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False while
+	// too many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
 	StormCooldown = "StormCooldown"
 
-	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all other times
-	// neither has it.
+	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all
+	// other times neither has it.
 	SpareHostAvailable = "SpareHostAvailable"
 
-	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason of what the oldest
-	// one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never missing does not have it.
+	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason of
+	// what the oldest one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never missing
+	// does not have it.
 	CapacityBack = "CapacityBack"
 )
 

@@ -20,8 +20,8 @@ const (
 	MaxDefaultBootTimeoutSeconds = 3600
 )
 
-// HostRemediationStrategy says what is done, how often and for how long. It is that of a Metal3Remediation, with limits, and with a retryLimit that
-// may be 0.
+// HostRemediationStrategy says what is done, how often and for how long. It is that of a Metal3Remediation, with limits, and with a
+// retryLimit that may be 0.
 type HostRemediationStrategy struct {
 	// type is what is done to the host. Reboot is the only supported value.
 	// +optional

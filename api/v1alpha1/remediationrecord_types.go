@@ -82,8 +82,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName,omitempty"`
-	// clusterUID is the UID that the Cluster had. If the record's owner has another one, the record was moved by clusterctl, and all other UIDs in it
-	// are those of before.
+	// clusterUID is the UID that the Cluster had. If the record's owner has another one, the record was moved by clusterctl, and all other
+	// UIDs in it are those of before.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
@@ -103,8 +103,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
-	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the Machine, else the zone
-	// of the node (its label topology.kubernetes.io/zone).
+	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the Machine,
+	// else the zone of the node (its label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
@@ -128,8 +128,9 @@ type RecordRequester struct {
 	Reason string `json:"reason,omitempty"`
 }
 
-// Moments have a pattern beside their format: an API server takes a date-time that metav1.Time cannot read, such as one with a t in lower case, and a list
-// with one such record cannot be read at all. A Condition is not of this project: a rule, which reads the time as strictly, stands for the pattern.
+// Moments have a pattern beside their format: an API server takes a date-time that metav1.Time cannot read, such as one with a t in lower
+// case, and a list with one such record cannot be read at all. A Condition is not of this project: a rule, which reads the time as
+// strictly, stands for the pattern.
 
 // RecordEvidence is one finding for which the target counts as unhealthy.
 type RecordEvidence struct {
@@ -157,7 +158,8 @@ type RecordEvidence struct {
 
 // RecordCounts is the arithmetic of the check at the moment at which the remediation was decided.
 type RecordCounts struct {
-	// targets is how many machines, or nodes, the check selects; healthy and inFlight are how many of them are healthy, and are being remediated.
+	// targets is how many machines, or nodes, the check selects; healthy and inFlight are how many of them are healthy, and are being
+	// remediated.
 	Targets  int32 `json:"targets"`
 	Healthy  int32 `json:"healthy"`
 	InFlight int32 `json:"inFlight"`
@@ -189,8 +191,8 @@ type RemediationRecordSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Evidence []RecordEvidence `json:"evidence,omitempty"`
-	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later by the
-	// timeout. decided is when the controller decided to begin.
+	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later by
+	// the timeout. decided is when the controller decided to begin.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`
@@ -311,13 +313,13 @@ type RemediationRecordStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationRecord is the record of one remediation: what was found, what was decided and by which numbers, what was done, and how it has ended. The
-// manager writes it before it begins the remediation, and closes it when the capacity is back or no longer to be expected. It outlives the Machine, and is
-// removed with the Cluster, or when there are newer ones in its place (--record-retention). Remediations that begin again
-// and again wait by their records.
+// RemediationRecord is the record of one remediation: what was found, what was decided and by which numbers, what was done, and how it has
+// ended. The manager writes it before it begins the remediation, and closes it when the capacity is back or no longer to be expected. It
+// outlives the Machine, and is removed with the Cluster, or when there are newer ones in its place (--record-retention). Remediations that
+// begin again and again wait by their records.
 //
-// It has no status subresource: clusterctl move creates objects anew, and the API server would drop a status that has one. (Cluster API, clusterctl's
-// object mover, createTargetObject.)
+// It has no status subresource: clusterctl move creates objects anew, and the API server would drop a status that has one. (Cluster API,
+// clusterctl's object mover, createTargetObject.)
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="status is that of a remediation that has ended, and never changes",fieldPath=".status"

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// Records that are stored have steps of whole seconds, and a list with one that cannot be decoded keeps the controller of records from starting.
+// Records that are stored have steps of whole seconds, and a list with one that cannot be decoded keeps the controller of records from
+// starting.
 func TestStepsOfWholeSecondsAreRead(t *testing.T) {
 	const step = `{"metadata":{"name":"w1"},"status":{"steps":[{"time":"%","reason":"RequestCreated","object":{"kind":"Machine","name":"w1"}}]}}`
 	for moment, want := range map[string]time.Time{

@@ -29,8 +29,8 @@ const (
 // mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
 const mostNoted = 1000
 
-// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes. taint is the one
-// by which the node is fenced, if it is.
+// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes.
+// taint is the one by which the node is fenced, if it is.
 func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner, attached volumes) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {

@@ -20,9 +20,9 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// FencedByAnnotation on a node says whose the out-of-service taint is: its value is the UID of a remediation. It comes and goes in
-// the same patch as the taint. A taint without it was put there by somebody else, and is never taken away, but for the one that CAPM3 put there
-// for a remediation that was taken over from it.
+// FencedByAnnotation on a node says whose the out-of-service taint is: its value is the UID of a remediation. It comes and goes in the same
+// patch as the taint. A taint without it was put there by somebody else, and is never taken away, but for the one that CAPM3 put there for
+// a remediation that was taken over from it.
 const FencedByAnnotation = mendv1.FencedByAnnotation
 
 // Clusters is what is needed of workload clusters; Cluster API's ClusterCache has it.
@@ -40,8 +40,8 @@ var _ Clusters = clustercache.ClusterCache(nil)
 // Owner is a remediation as it signs a node: by its UID. clusterctl move gives it a new one, and what it signed before is still its own.
 type Owner struct {
 	UID types.UID
-	// Former are other marks that count as its own: the UID that it had before it was moved, and that of a remediation of the same machine that
-	// does not exist any more.
+	// Former are other marks that count as its own: the UID that it had before it was moved, and that of a remediation of the same machine
+	// that does not exist any more.
 	Former []types.UID
 	// Unsigned says that a taint without a mark counts as its own as well: CAPM3 signs nothing.
 	Unsigned bool

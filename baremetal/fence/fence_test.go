@@ -304,8 +304,8 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	}
 }
 
-// A node that has changed since it was looked at may have come back: it is not fenced, but looked at again. To unfence it is safe in any case, and a node
-// that others write all the time is given up after a few attempts: the next reconcile tries again.
+// A node that has changed since it was looked at may have come back: it is not fenced, but looked at again. To unfence it is safe in any
+// case, and a node that others write all the time is given up after a few attempts: the next reconcile tries again.
 func TestAConflictFencesNothing(t *testing.T) {
 	attempts := 0
 	w := clusterOf(interceptor.Funcs{Patch: func(context.Context, client.WithWatch, client.Object, client.Patch, ...client.PatchOption) error {

@@ -126,8 +126,8 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	return seen, err
 }
 
-// lastSign is the last sign of life of a node's kubelet. It renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts its
-// conditions every five minutes if they do not change. A lease that must not be read, or is not there, says nothing.
+// lastSign is the last sign of life of a node's kubelet. It renews its lease every ten seconds (Kubernetes, "Node heartbeats"), and posts
+// its conditions every five minutes if they do not change. A lease that must not be read, or is not there, says nothing.
 func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, error) {
 	sign := seen.Sign
 	lease := &coordinationv1.Lease{}

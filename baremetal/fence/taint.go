@@ -79,11 +79,11 @@ func change(ctx context.Context, live client.Client, node *corev1.Node, edit fun
 	})
 }
 
-// putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that the next reader sees that it has
-// an owner. The mark of somebody whose taint is gone is written over.
+// putOutOfService adds the taint and signs it, unless there is one. One that by inherits is signed anew, so that the next reader sees that
+// it has an owner. The mark of somebody whose taint is gone is written over.
 //
-// It has no timeAdded, which is optional, and which nothing here or in Kubernetes reads of this taint: Rancher up to v2.12.1 copies the taints of a node into
-// the tolerations of its agent, which have no such field, and loses the cluster over it (rancher/rancher#51795).
+// It has no timeAdded, which is optional, and which nothing here or in Kubernetes reads of this taint: Rancher up to v2.12.1 copies the
+// taints of a node into the tolerations of its agent, which have no such field, and loses the cluster over it (rancher/rancher#51795).
 func putOutOfService(node *corev1.Node, by Owner) {
 	if by.inherits(node) {
 		metav1.SetMetaDataAnnotation(&node.ObjectMeta, FencedByAnnotation, string(by.UID))

@@ -27,8 +27,8 @@ type podWatch struct {
 	cancel context.CancelFunc
 }
 
-// Watch makes sure that it is reported when something leaves the node, until Unwatch, Forget or Close. It is to be asked for in every reconcile that
-// waits for that (see Seen.Waits): the first report comes when the informer has all pods, since some may have left before.
+// Watch makes sure that it is reported when something leaves the node, until Unwatch, Forget or Close. It is to be asked for in every
+// reconcile that waits for that (see Seen.Waits): the first report comes when the informer has all pods, since some may have left before.
 //
 // One that is of the same connection is left as it is. A cluster without a connection is not watched, and this is no error: that it is
 // connected again ClusterCache's own source reports.

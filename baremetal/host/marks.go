@@ -112,10 +112,10 @@ func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation)
 	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
 }
 
-// AskReceipt asks BMO to show that it reads the hardware of a host that is held off since asked: it removes its annotation for one reboot from
-// such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an ask that
-// was left alone would reboot the host. One that somebody else has made already does as well. The error is a conflict if the host has changed since it
-// was read.
+// AskReceipt asks BMO to show that it reads the hardware of a host that is held off since asked: it removes its annotation for one reboot
+// from such a host when it has found it off. (BMO, manageHostPower.) The hold goes with it in one write, and both are taken away in one: an
+// ask that was left alone would reboot the host. One that somebody else has made already does as well. The error is a conflict if the host
+// has changed since it was read.
 func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediation, asked time.Time) error {
 	ask := map[string]any{
 		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
@@ -127,8 +127,8 @@ func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediati
 	return h.annotateAsRead(ctx, host, "ask for a receipt of", ask)
 }
 
-// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well. The error
-// is a conflict if the host has changed since it was read.
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt. One that somebody else has asked for already does as well.
+// The error is a conflict if the host has changed since it was read.
 func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
 	if _, asked := host.GetAnnotations()[infrav1.RebootAnnotation]; !asked {
@@ -157,14 +157,14 @@ func released(host metav1.Object, by Remediation) map[string]any {
 	return without(host, marks)
 }
 
-// RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the error is a conflict.
-// Who asked for a reboot or a receipt has one key for all remediations, and one that exists may have asked since.
+// RemoveOrphans removes annotations of remediations that do not exist any more, if the host has not changed since it was read: else the
+// error is a conflict. Who asked for a reboot or a receipt has one key for all remediations, and one that exists may have asked since.
 func (h *Hosts) RemoveOrphans(ctx context.Context, host metav1.Object, marks map[string]types.UID) error {
 	return h.annotateAsRead(ctx, host, "release", without(host, marks))
 }
 
-// without are the changes that remove annotations that act on the power of the host, and with those that name who asked for a reboot or a receipt what was
-// asked.
+// without are the changes that remove annotations that act on the power of the host, and with those that name who asked for a reboot or a
+// receipt what was asked.
 func without(host metav1.Object, marks map[string]types.UID) map[string]any {
 	away := map[string]any{}
 	for key := range marks {
@@ -176,8 +176,8 @@ func without(host metav1.Object, marks map[string]types.UID) map[string]any {
 	return away
 }
 
-// Cleared are the changes that remove from host every mark of a person's reset: those of an unhealthy host, also of others, and annotations that act on its
-// power for remediations that do not exist any more. nil removes one.
+// Cleared are the changes that remove from host every mark of a person's reset: those of an unhealthy host, also of others, and annotations
+// that act on its power for remediations that do not exist any more. nil removes one.
 func Cleared(host metav1.Object, orphans map[string]types.UID) map[string]any {
 	changes := without(host, orphans)
 	for _, key := range append([]string{mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation}, unhealthyKeys...) {

@@ -41,9 +41,9 @@ func PowerOf(host *bmov1alpha1.BareMetalHost) powercycle.Power {
 	return p
 }
 
-// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it, does nothing
-// for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that power is what it
-// was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
+// unmanaged says why BMO does not act on a reboot annotation of host. It manages power in the two states of a host with an image on it,
+// does nothing for one that is paused or detached, and does not get to the power of one whose registration fails: what it says of that
+// power is what it was before. (BMO, actionManageSteadyState, ensureRegistered, checkDelayedHost.)
 func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
@@ -67,9 +67,9 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	}
 }
 
-// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details but the model, images, firmware, networks, and
-// annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB. Of its labels it keeps those that a hostSelector
-// may name, which is all of them.
+// SlimHost is the transform of the cache of hosts. It drops what is not read here: hardware details but the model, images, firmware,
+// networks, and annotations that are neither ours nor about power. A host of 30 KiB becomes one of less than 1 KiB. Of its labels it keeps
+// those that a hostSelector may name, which is all of them.
 func SlimHost(obj any) (any, error) {
 	h, ok := obj.(*bmov1alpha1.BareMetalHost)
 	if !ok {

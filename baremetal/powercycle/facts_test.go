@@ -165,7 +165,8 @@ func nodeTwins(f *Facts)    { f.Twins = true }
 // longAgo is five minutes before resumed was paused.
 func longAgo(f *Facts) { f.Since = ago(65 * time.Minute) }
 
-// anyFacts draws a situation, possible or not; but no machine is healthy and unhealthy, and no clock begins during a pause, which stops them.
+// anyFacts draws a situation, possible or not; but no machine is healthy and unhealthy, and no clock begins during a pause, which stops
+// them.
 func anyFacts(t *rapid.T) Facts {
 	var f Facts
 	f.State = rapid.SampledFrom(append([]State{""}, order...)).Draw(t, "state")

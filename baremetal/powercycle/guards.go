@@ -57,8 +57,8 @@ func (f Facts) holding() bool { return f.KeptOff && !f.HostAnew }
 // restored from a backup shows the power of that day. Both are by the operator's own clock.
 func (s situation) stale() bool { return s.Power.Said.Before(s.Memory.Said) }
 
-// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power: an error that it had
-// reported before is of another day, or of another step. A status without lastUpdated may be as new.
+// powerFails says that the operator of the host has reported, after it was asked last, that it cannot manage the power: an error that it
+// had reported before is of another day, or of another step. A status without lastUpdated may be as new.
 func (f Facts) powerFails() bool {
 	return f.Fails && (f.Power.Said.IsZero() || f.Power.Said.After(f.Memory.Said))
 }
@@ -98,8 +98,9 @@ func (s situation) provenOff() bool {
 // watched is when a node has been watched for long enough that may live.
 func (s situation) watched() time.Time { return s.SignSeen.Add(s.Watch) }
 
-// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release the host, whatever
-// its attempts may take: who waits for it to be gone would wait as long. A fence that had to stay until the deadline is removed after it.
+// stateDeadline is the end of the patience with the current state alone. At its end a remediation has no longer than it may take to release
+// the host, whatever its attempts may take: who waits for it to be gone would wait as long. A fence that had to stay until the deadline is
+// removed after it.
 func (s situation) stateDeadline() time.Time {
 	switch {
 	case s.State.Final():
@@ -142,7 +143,8 @@ func (s situation) unfenceableUntil() time.Time {
 }
 
 // unfencesFirst reports whether the fence on the node goes before the row waits, for somebody or for a person: nothing holds the host off
-// in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host shows.
+// in its state, or it is on all the same, or so long gone that a person is asked. A node that shows life is unfenced whatever its host
+// shows.
 func (s situation) unfencesFirst(row row) bool {
 	switch {
 	case row.do != Wait && row.do != waitForPerson, s.stands(), s.State.Final(), !s.mayUnfence():
@@ -166,7 +168,8 @@ func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
-// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not known.
+// faulty says that the host is at fault: what manages its power has said so in this attempt. Where that reports nothing at all, it is not
+// known.
 func (s situation) faulty() bool { return s.Faulted || s.powerFails() }
 
 func is(name string, holds func(situation) bool) guard { return guard{name: name, holds: holds} }

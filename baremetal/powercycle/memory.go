@@ -45,7 +45,8 @@ func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// Expect returns what the facts are once step was carried out, if nothing else changes: so the status can show at once what is waited for next.
+// Expect returns what the facts are once step was carried out, if nothing else changes: so the status can show at once what is waited for
+// next.
 func Expect(f Facts, step Step, now time.Time) Facts {
 	memory := After(f, step, now)
 	f = f.changed(step)
@@ -195,9 +196,9 @@ func (f Facts) workloadStays() bool {
 	return !f.Drained && !f.Discarded && !f.PoweredOn && !f.HostAnew && !f.Serviced && f.Host != HostForeign && !f.livedOn()
 }
 
-// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes nothing
-// of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the host would be
-// switched off and on for nothing.
+// Deadline is the end of the attempt that m remembers, until its power-on was asked for. What it waited before it acted on the host takes
+// nothing of its time. However short its time is, it leaves enough to prove that the host is off, and to move the workload then: else the
+// host would be switched off and on for nothing.
 func (m Memory) Deadline(p Policy) time.Time {
 	began := m.Began
 	if m.Acted.After(began) {

@@ -1,8 +1,8 @@
-// Package powercycle is the state machine that brings one bare-metal host back: off, proven off, its workload moved, on, healthy again;
-// or retried, or left to the owner of its machine.
+// Package powercycle is the state machine that brings one bare-metal host back: off, proven off, its workload moved, on, healthy again; or
+// retried, or left to the owner of its machine.
 //
-// The machine is the table in table.go. Next finds the row of a situation in it and returns one step. Carrying the step out, and remembering
-// what After says, is the caller's work. The package knows no client, no clock and no kind of object.
+// The machine is the table in table.go. Next finds the row of a situation in it and returns one step. Carrying the step out, and
+// remembering what After says, is the caller's work. The package knows no client, no clock and no kind of object.
 package powercycle
 
 import (
@@ -28,8 +28,8 @@ const (
 	PoweringOn State = "PoweringOn"
 	// Rebooting has asked for one reboot of a host that cannot be held off.
 	Rebooting State = "Rebooting"
-	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that, whatever is
-	// asked of it, and boots in the end.
+	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that, whatever
+	// is asked of it, and boots in the end.
 	Servicing State = "Servicing"
 	// Booting waits for the machine to be healthy. It has a clock of its own.
 	Booting State = "Booting"
@@ -74,11 +74,13 @@ const (
 	KeepOff Action = "keep the host powered off"
 	// AddFinalizer keeps the remediation until the host is released. It comes before anything is done to the host.
 	AddFinalizer Action = "add the finalizer"
-	// NoteAsked remembers that, and when, the host was asked to power off, if somebody else has asked: it was held off already for the remediation.
+	// NoteAsked remembers that, and when, the host was asked to power off, if somebody else has asked: it was held off already for the
+	// remediation.
 	NoteAsked Action = "note that the host was asked"
 	// NoteOn remembers that the host was seen on after it was asked: that it is off from now on was our doing.
 	NoteOn Action = "note that the host is on"
-	// AskReceipt asks the operator of a host that is held off to show that it has read the hardware since. It comes with the hold in one write.
+	// AskReceipt asks the operator of a host that is held off to show that it has read the hardware since. It comes with the hold in one
+	// write.
 	AskReceipt Action = "ask for a receipt"
 	// NoteReceipt remembers when it was seen that the operator has done so.
 	NoteReceipt Action = "note the receipt"
@@ -113,8 +115,8 @@ func (a Action) Remembered() bool {
 }
 
 // Intended reports whether a is remembered before it is done, as if it was done already. After a crash in between the next reconcile sees
-// that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node may be
-// fenced, that a host is to be on again. All other actions are remembered once they are done.
+// that it was not, and it is done then; while what was done and is not remembered would be lost: that a host may be held off, that a node
+// may be fenced, that a host is to be on again. All other actions are remembered once they are done.
 func (a Action) Intended() bool {
 	return slices.Contains([]Action{KeepOff, AskReceipt, Reboot, Fence, Release}, a)
 }
@@ -155,7 +157,8 @@ const (
 	NodeAbsent
 )
 
-// Memory is what a remediation remembers of itself. It is stored before an action that is intended, and after any other (see Action.Intended).
+// Memory is what a remediation remembers of itself. It is stored before an action that is intended, and after any other (see
+// Action.Intended).
 type Memory struct {
 	State State `json:"state"`
 	// Since is when State was entered.
@@ -207,8 +210,8 @@ type Memory struct {
 	Moved Reason `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
 	Marked bool `json:"marked,omitempty"`
-	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend whose memory
-	// is lost: the host may be held off for it already, and its node be fenced.
+	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend whose
+	// memory is lost: the host may be held off for it already, and its node be fenced.
 	TakenOver bool `json:"takenOver,omitempty"`
 	// Cause is the step that led to the end, or to the request for owner remediation; empty before.
 	Cause Cause `json:"cause,omitzero"`
@@ -300,8 +303,8 @@ type Facts struct {
 	ManagerHere bool
 
 	Host Host
-	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen of
-	// it, is void.
+	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen
+	// of it, is void.
 	HostAnew bool
 	// HostUnnamed says that there is none that could come back.
 	HostUnnamed bool
@@ -333,8 +336,8 @@ type Facts struct {
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached, relevant or not; ClusterChanged that another one answers in its place.
 	OutOfReach, ClusterChanged bool
-	// Sign is the last sign of life of the node, by its own clock; zero if none is known. NewBoot says that it runs under another boot than before
-	// the host was asked to power off, Up that it is ready under such a boot.
+	// Sign is the last sign of life of the node, by its own clock; zero if none is known. NewBoot says that it runs under another boot than
+	// before the host was asked to power off, Up that it is ready under such a boot.
 	Sign        time.Time
 	NewBoot, Up bool
 }

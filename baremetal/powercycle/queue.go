@@ -47,8 +47,8 @@ type Plane struct {
 	Connected time.Time
 }
 
-// Disrupted is a member, of another machine, with what its remediations do to it or wait for. keptOff is its host if that is kept powered off, empty if it
-// is not; obeys says that the host would power off if it was asked to.
+// Disrupted is a member, of another machine, with what its remediations do to it or wait for. keptOff is its host if that is kept powered
+// off, empty if it is not; obeys says that the host would power off if it was asked to.
 func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediations []Queued) controlplane.Member {
 	if keptOff != "" {
 		member.Remediation = keptOff
@@ -78,8 +78,8 @@ type Ahead struct {
 	Manager bool
 }
 
-// Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first kind is
-// returned, as what comes after it may have changed by then.
+// Ahead returns all that the remediation has to wait for at now; nothing if it may begin. Of what keeps it waiting anyhow only the first
+// kind is returned, as what comes after it may have changed by then.
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
@@ -147,8 +147,8 @@ func (q *Queue) plane() controlplane.Plane {
 	return plane
 }
 
-// disrupts notes in member what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other reasons keeps
-// none waiting.
+// disrupts notes in member what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other
+// reasons keeps none waiting.
 func (r Queued) disrupts(member *controlplane.Member, obeys bool) {
 	switch {
 	case r.Unreadable:
@@ -190,7 +190,8 @@ func (r Queued) beganAt() time.Time {
 	return r.Began
 }
 
-// Queues reports whether the next step of a remediation may depend on its place in the queue: something may be begun that only one may begin.
+// Queues reports whether the next step of a remediation may depend on its place in the queue: something may be begun that only one may
+// begin.
 func (f Facts) Queues() bool {
 	switch f.State {
 	case "", Pending, Preparing, PoweringOff, Rebooting:

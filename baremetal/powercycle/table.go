@@ -72,13 +72,13 @@ func pauses(s State) []row {
 	}
 }
 
-// endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is
-// nothing left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that
-// waits until it has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor
-// their volumes while the host is off.
+// endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is nothing
+// left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that waits until it
+// has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the
+// host is off.
 //
-// A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is deleted while
-// its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
+// A health check deletes its request as soon as the machine is healthy, which may be before the remediation sees that: so one that is
+// deleted while its machine boots has not been cancelled. Nor was one in vain that its check times out when the machine is healthy already.
 //
 // When kubemend is removed a workload that is on its way is waited for, as in a pause.
 var endings = []row{

@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// The walk goes through situations that can be reached when an environment that obeys is disturbed twice, by anything, at any moment: through
-// some of them at random, or through all. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a deadline are
-// all there is.
+// The walk goes through situations that can be reached when an environment that obeys is disturbed twice, by anything, at any moment:
+// through some of them at random, or through all. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a
+// deadline are all there is.
 
 const tick = time.Minute
 

@@ -17,8 +17,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 )
 
-// Existing are the remediations of a namespace, of all kinds, whichever controller acts on them. What a remediation remembers is an annotation, which
-// a tenant can write: it is believed only where it agrees with what exists. (docs/security.md)
+// Existing are the remediations of a namespace, of all kinds, whichever controller acts on them. What a remediation remembers is an
+// annotation, which a tenant can write: it is believed only where it agrees with what exists. (docs/security.md)
 type Existing struct {
 	// All are shared: read only.
 	All []OfKind
@@ -63,8 +63,8 @@ func List(ctx context.Context, reader client.Reader, kinds []Kind, namespace str
 	return e, nil
 }
 
-// Former is the UID that rem had before `clusterctl move`; empty if it had none, or if its record cannot be true: a remediation of that UID exists, or
-// the record is not about the machine that owns rem.
+// Former is the UID that rem had before `clusterctl move`; empty if it had none, or if its record cannot be true: a remediation of that UID
+// exists, or the record is not about the machine that owns rem.
 func (e Existing) Former(rem client.Object) types.UID {
 	rec, owner := Remembered(rem), OwnerOf(rem)
 	if rec.UID == rem.GetUID() || e.own[rec.UID] || owner == nil || rec.Machine != owner.Name {
@@ -83,8 +83,8 @@ func (e Existing) Of(m *clusterv1.Machine) []OfKind {
 	return slices.DeleteFunc(slices.Clone(e.All), func(rem OfKind) bool { return !OwnedBy(rem, m) })
 }
 
-// OnHost returns the remediations that act on the power of h by its annotations, in the order of the kinds, and the UIDs of those of which no more is known
-// than the annotation: they do not exist any more, or are of another kind.
+// OnHost returns the remediations that act on the power of h by its annotations, in the order of the kinds, and the UIDs of those of which
+// no more is known than the annotation: they do not exist any more, or are of another kind.
 func (e Existing) OnHost(h metav1.Object) (known []OfKind, unknown []types.UID) {
 	left := map[types.UID]bool{}
 	for _, uid := range host.AllMarks(h) {

@@ -78,8 +78,8 @@ type Kind struct {
 // SignsNothing reports whether CAPM3 acts on the kind elsewhere: it has the same finalizer, and leaves no mark on the nodes that it fences.
 func (k Kind) SignsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
 
-// MetadataOnly returns a kind of remediations that only other controllers act on, in a version of which kubemend knows no more than metadata. That is
-// enough to see which hosts they keep powered off, and what those remember that were kubemend's.
+// MetadataOnly returns a kind of remediations that only other controllers act on, in a version of which kubemend knows no more than
+// metadata. That is enough to see which hosts they keep powered off, and what those remember that were kubemend's.
 func MetadataOnly(gvk schema.GroupVersionKind) Kind {
 	return Kind{GroupVersionKind: gvk, List: func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}
@@ -101,8 +101,9 @@ func (k Kind) Watched() client.Object {
 // ControllerName is that of the kind's controller.
 func (k Kind) ControllerName() string { return strings.ToLower(k.Kind) }
 
-// InstalledKinds are the kinds of remediations whose CRDs exist, whichever controller acts on them. CAPM3 before v1.13 has Metal3Remediations in v1beta1
-// alone: of these kubemend knows no more than metadata. A mapper asks the API server each time for a kind that does not exist.
+// InstalledKinds are the kinds of remediations whose CRDs exist, whichever controller acts on them. CAPM3 before v1.13 has
+// Metal3Remediations in v1beta1 alone: of these kubemend knows no more than metadata. A mapper asks the API server each time for a kind
+// that does not exist.
 func InstalledKinds(mapper meta.RESTMapper) ([]Kind, error) { return installed(mapper, Metal3, Own) }
 
 // KindsWithCRD are InstalledKinds for a caller who asks often: those alone that has reports to have a CustomResourceDefinition.

@@ -17,11 +17,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 )
 
-// RequestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the v1beta2 flavour
-// alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
+// RequestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
+// v1beta2 flavour alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
 //
-// Owners act only on a machine that is marked unhealthy as well, and drop the request if it is marked healthy. Where a MachineHealthCheck judges m, it
-// sets that mark. Where none does, because a NodeHealthCheck or a person has asked for the power cycle, RequestOwner sets it.
+// Owners act only on a machine that is marked unhealthy as well, and drop the request if it is marked healthy. Where a MachineHealthCheck
+// judges m, it sets that mark. Where none does, because a NodeHealthCheck or a person has asked for the power cycle, RequestOwner sets it.
 func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, now time.Time) error {
 	judged, err := Judged(ctx, c, m)
 	if err != nil {
@@ -50,7 +50,8 @@ func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, no
 	return patch(ctx, c, next)
 }
 
-// WithdrawFromOwner takes the request back. What the owner has answered by then is the owner's; the mark of kubemend's is removed in any case.
+// WithdrawFromOwner takes the request back. What the owner has answered by then is the owner's; the mark of kubemend's is removed in any
+// case.
 func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	next := m.DeepCopy()
 	cond := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
@@ -78,8 +79,8 @@ func patch(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
 	return nil
 }
 
-// Judged reports whether a MachineHealthCheck, kubemend's or Cluster API core's, judges m. If none does, because the check was paused or deleted meanwhile,
-// its last verdict is never updated. A NodeHealthCheck judges nodes, and sets no condition of machines.
+// Judged reports whether a MachineHealthCheck, kubemend's or Cluster API core's, judges m. If none does, because the check was paused or
+// deleted meanwhile, its last verdict is never updated. A NodeHealthCheck judges nodes, and sets no condition of machines.
 func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bool, error) {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
-// Record is what a remediation remembers of itself: the memory of the power cycle, and the names of what it is about. It is stored in an annotation, which
-// survives `clusterctl move` and CRDs without fields for it.
+// Record is what a remediation remembers of itself: the memory of the power cycle, and the names of what it is about. It is stored in an
+// annotation, which survives `clusterctl move` and CRDs without fields for it.
 type Record struct {
 	powercycle.Memory `json:",inline"`
 
@@ -43,8 +43,8 @@ type Record struct {
 	Pods []types.UID `json:"pods,omitzero"`
 }
 
-// RecordOf reads what rem remembers. A record that cannot be read is an error: to begin anew could do everything twice. The record that comes
-// with the error is that of a remediation that has failed for it, and releases what is known without it.
+// RecordOf reads what rem remembers. A record that cannot be read is an error: to begin anew could do everything twice. The record that
+// comes with the error is that of a remediation that has failed for it, and releases what is known without it.
 func RecordOf(rem client.Object) (Record, error) {
 	value, found := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
 	if !found {

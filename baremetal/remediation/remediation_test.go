@@ -143,8 +143,8 @@ func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
 	}
 }
 
-// A tenant who may write a remediation can write its record. One that cannot be read names no host and no node, and one that can be read is the same after
-// it was written again: else each reconcile would store another one.
+// A tenant who may write a remediation can write its record. One that cannot be read names no host and no node, and one that can be read is
+// the same after it was written again: else each reconcile would store another one.
 func FuzzRecord(f *testing.F) {
 	for _, value := range []string{
 		"", "{}", "null", "[]", `"Ended"`, "{", `{"state":7}`, `{"state":"Ended","uid":"other","host":"h","node":"n","cluster":"c","fencing":true}`,

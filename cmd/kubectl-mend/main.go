@@ -1,4 +1,5 @@
-// kubectl-mend is a plugin of kubectl, and of clusterctl: it says why a machine is or is not being remediated, and when the next thing happens.
+// kubectl-mend is a plugin of kubectl, and of clusterctl: it says why a machine is or is not being remediated, and when the next thing
+// happens.
 package main
 
 import (

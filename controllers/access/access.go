@@ -9,8 +9,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Allowed asks the API server behind c whether c's user may do what is asked. Every user may ask that of themselves; where an administrator has taken
-// that away, the answer is yes, and what is forbidden will show.
+// Allowed asks the API server behind c whether c's user may do what is asked. Every user may ask that of themselves; where an administrator
+// has taken that away, the answer is yes, and what is forbidden will show.
 func Allowed(ctx context.Context, c client.Writer, asked authorizationv1.ResourceAttributes) (bool, error) {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &asked}}
 	err := c.Create(ctx, review)

@@ -39,8 +39,8 @@ func (r *Reconciler) apply(
 	return done, claimed, nil
 }
 
-// release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied, with the claim, from
-// another management cluster or a backup, and what copied them owns them: then both are removed.
+// release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied,
+// with the claim, from another management cluster or a backup, and what copied them owns them: then both are removed.
 func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
 	now, err := r.applied(ctx, check, nil)
 	if err != nil {
@@ -80,7 +80,8 @@ func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructur
 	return endOf(annotations), r.Client.Patch(ctx, named, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(mendv1.ClaimFieldOwner))
 }
 
-// applied applies these annotations, and no others, as the field manager of claims. The UID makes it fail where the check is gone, instead of making one.
+// applied applies these annotations, and no others, as the field manager of claims. The UID makes it fail where the check is gone, instead
+// of making one.
 func (r *Reconciler) applied(ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any) (*unstructured.Unstructured, error) {
 	wanted := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineHealthCheck",

@@ -1,7 +1,8 @@
-// Package claims makes kubemend act on the MachineHealthChecks of Clusters and Namespaces whose label asks for it, and releases them when no label does.
+// Package claims makes kubemend act on the MachineHealthChecks of Clusters and Namespaces whose label asks for it, and releases them when
+// no label does.
 //
-// One reconcile is of all checks of one Cluster. It depends on nothing but what the objects say now: what changed while no manager ran is done later.
-// It may claim and release, and nothing else: what a claim means is package machinehealthcheck's.
+// One reconcile is of all checks of one Cluster. It depends on nothing but what the objects say now: what changed while no manager ran is
+// done later. It may claim and release, and nothing else: what a claim means is package machinehealthcheck's.
 package claims
 
 import (
@@ -205,8 +206,8 @@ func (r *Reconciler) report(ctx context.Context, facts Facts, plan Plan, done Ac
 	recorder.Send(r.Recorder, event)
 }
 
-// reportLabels reports a label whose value is not defined, in an event on the Cluster: one on a Namespace would be where few users of clusters look, and
-// where a manager of one namespace may not write.
+// reportLabels reports a label whose value is not defined, in an event on the Cluster: one on a Namespace would be where few users of
+// clusters look, and where a manager of one namespace may not write.
 func (r *Reconciler) reportLabels(facts Facts) {
 	if facts.Cluster == nil {
 		return

@@ -47,11 +47,11 @@ type Plan struct {
 	By string
 }
 
-// Decide decides which checks kubemend claims, and which it releases, because of a label on their Cluster or their Namespace. A claim that somebody made on the
-// check itself, without the mark, is left alone.
+// Decide decides which checks kubemend claims, and which it releases, because of a label on their Cluster or their Namespace. A claim that
+// somebody made on the check itself, without the mark, is left alone.
 //
-// What is not known releases nothing: a Cluster that is not there yet, as during a move, or a label with a typing error must not return checks. A check that is
-// being deleted is not released, since Cluster API core would act on it at the end.
+// What is not known releases nothing: a Cluster that is not there yet, as during a move, or a label with a typing error must not return
+// checks. A check that is being deleted is not released, since Cluster API core would act on it at the end.
 func Decide(f Facts) Plan {
 	pause, paused := f.Check.Annotations[clusterv1.PausedAnnotation]
 	mark, marked := f.Check.Annotations[mendv1.ClaimedByAnnotation]

@@ -1,5 +1,6 @@
-// Package clockerror holds the clock of this process against those of API servers, by the header Date of their answers. A manager whose clock is ahead
-// takes a Node that has been NotReady for a second for one that has been so for minutes. (RFC 9110, section 6.6.1; the header has whole seconds.)
+// Package clockerror holds the clock of this process against those of API servers, by the header Date of their answers. A manager whose
+// clock is ahead takes a Node that has been NotReady for a second for one that has been so for minutes. (RFC 9110, section 6.6.1; the
+// header has whole seconds.)
 package clockerror
 
 import (
@@ -44,7 +45,8 @@ type Server struct {
 	ahead time.Duration
 }
 
-// Ahead returns how far the clock of this process is ahead of the server's, at least; less than 0 if it is behind, 0 if the error is tolerated.
+// Ahead returns how far the clock of this process is ahead of the server's, at least; less than 0 if it is behind, 0 if the error is
+// tolerated.
 func (s *Server) Ahead() time.Duration {
 	s.mu.Lock()
 	defer s.mu.Unlock()

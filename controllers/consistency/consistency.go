@@ -1,5 +1,5 @@
-// Package consistency lets a controller read its own writes: it knows the version in which a write of this process has left an object, so that
-// who reads an older one from a cache can wait for the cache.
+// Package consistency lets a controller read its own writes: it knows the version in which a write of this process has left an object, so
+// that who reads an older one from a cache can wait for the cache.
 package consistency
 
 import (
@@ -140,8 +140,8 @@ func (w *Waits) Next(key client.ObjectKey) time.Duration {
 // Reset notes that the object called key was not stale.
 func (w *Waits) Reset(key client.ObjectKey) { w.times.Delete(key) }
 
-// Read reads an object from a cache, and past it if the cache does not have it: only the API server knows what does not exist. It reports whether the object
-// exists.
+// Read reads an object from a cache, and past it if the cache does not have it: only the API server knows what does not exist. It reports
+// whether the object exists.
 func Read(ctx context.Context, cache, live client.Reader, key client.ObjectKey, obj client.Object, options ...client.GetOption) (found bool, err error) {
 	if err = cache.Get(ctx, key, obj, options...); apierrors.IsNotFound(err) {
 		err = live.Get(ctx, key, obj)

@@ -49,12 +49,12 @@ type Service struct {
 	Foreign func(labels map[string]string) string
 	// Other is the controller of another project that serves the kind if it runs, also where the CRD is free; nil if there is none.
 	Other *OtherController
-	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not started: its
-	// caches would never be filled.
+	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not started:
+	// its caches would never be filled.
 	Rights []authorizationv1.ResourceAttributes
 	Role   string
-	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same, where
-	// the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been begun.
+	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same,
+	// where the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been begun.
 	Releases Choice
 	// Start starts it. It is called once.
 	Start func(context.Context) error
@@ -71,8 +71,8 @@ type OtherController struct {
 	Name string
 	// Lease is the name of the lease by which its replicas elect a leader.
 	Lease string
-	// Namespaces are where an administrator of the cluster installs it. The lease is read in no other: anybody may create a lease of any name in a
-	// namespace of their own.
+	// Namespaces are where an administrator of the cluster installs it. The lease is read in no other: anybody may create a lease of any name
+	// in a namespace of their own.
 	Namespaces []string
 }
 
@@ -188,7 +188,8 @@ func (r *Reconciler) report(ctx context.Context, crd, reason, because string) {
 	log.FromContext(ctx).Info("Not serving a kind", "kind", crd, "reason", reason, "because", because)
 }
 
-// Kinds are all kinds that the manager knows, by the names of their CustomResourceDefinitions: those that were reconciled, and those whose state is fixed.
+// Kinds are all kinds that the manager knows, by the names of their CustomResourceDefinitions: those that were reconciled, and those whose
+// state is fixed.
 func (r *Reconciler) Kinds() []managerlease.Kind {
 	r.mu.Lock()
 	kinds := maps.Clone(r.kinds)

@@ -18,9 +18,9 @@ const (
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
-// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and has no switch to stop. It is also
-// known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs written over.
-// Like all services of this file it says who serves the kind; to run it, it needs a Start.
+// Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and has no switch to stop.
+// It is also known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs
+// written over. Like all services of this file it says who serves the kind; to run it, it needs a Start.
 func Metal3Remediations(choice Choice) *Service {
 	return &Service{
 		CRD: Metal3CRD, Needs: []string{HostCRD, betweenCRD}, Choice: choice, Foreign: capm3,
@@ -36,13 +36,14 @@ func HostRemediations() *Service {
 // Hosts is the service of BareMetalHosts: it releases those that no remediation keeps powered off any more.
 func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 
-// Records is the service of RemediationRecords: it follows remediations, and closes their records. Without the kind, remediations have none.
+// Records is the service of RemediationRecords: it follows remediations, and closes their records. Without the kind, remediations have
+// none.
 func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
 
-// NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator that
-// brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s' node-healthcheck-operator,
-// cmd/main.go, LeaderElectionID). Its makefile and its catalogue suggest the first of these namespaces; the others are those that OLM has for operators
-// which act everywhere, and that of its manifests before they were changed.
+// NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator
+// that brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s'
+// node-healthcheck-operator, cmd/main.go, LeaderElectionID). Its makefile and its catalogue suggest the first of these namespaces; the
+// others are those that OLM has for operators which act everywhere, and that of its manifests before they were changed.
 func NodeHealthChecks(choice Choice) *Service {
 	return &Service{
 		CRD: NodeCheckCRD, Choice: choice, Foreign: operator,
@@ -77,8 +78,8 @@ func capm3(labels map[string]string) string {
 	return ""
 }
 
-// operator returns the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it, in version 0 or 1. (Operator-controller,
-// internal/operator-controller/labels/labels.go)
+// operator returns the operator that a CRD belongs to, if the Operator Lifecycle Manager installed it, in version 0 or 1.
+// (Operator-controller, internal/operator-controller/labels/labels.go)
 func operator(labels map[string]string) string {
 	if kind := labels["olm.operatorframework.io/owner-kind"]; kind != "" {
 		return strings.TrimSpace(kind + " " + labels["olm.operatorframework.io/owner-name"])

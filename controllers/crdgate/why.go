@@ -28,8 +28,8 @@ const (
 	ForbiddenReason = "Forbidden"
 )
 
-// silence is how long the lease of another controller must not have been renewed before it counts as gone. It is much longer than any lease: a controller that
-// is only restarted must not find kubemend acting.
+// silence is how long the lease of another controller must not have been renewed before it counts as gone. It is much longer than any
+// lease: a controller that is only restarted must not find kubemend acting.
 const silence = 5 * time.Minute
 
 // Why says why s cannot run, in a word and in a sentence; empty if it can. It starts nothing, and needs no more of r than its Client.
@@ -73,8 +73,8 @@ func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason
 	return "", "", nil
 }
 
-// RBAC: the leases of other controllers are listed by their names, and no others are: leases also say which nodes are alive, and which replica leads.
-// Only a list works for a namespace that need not be there.
+// RBAC: the leases of other controllers are listed by their names, and no others are: leases also say which nodes are alive, and which
+// replica leads. Only a list works for a namespace that need not be there.
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,resourceNames=controller-leader-election-capm3;e1f13584.medik8s.io,verbs=list
 
 // foreign says whose controller serves the kind of s, by the labels of its CRD and by the lease of that controller; empty if nobody else's
@@ -105,8 +105,8 @@ func (r *Reconciler) foreign(ctx context.Context, s *Service, labels map[string]
 	return "", nil
 }
 
-// forbidden says what s needs and may not do; empty if there is nothing. One that has started is not asked about: its caches are filled, and what it may not do
-// any more it reports itself.
+// forbidden says what s needs and may not do; empty if there is nothing. One that has started is not asked about: its caches are filled,
+// and what it may not do any more it reports itself.
 func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) {
 	if s.started.Load() {
 		return "", nil

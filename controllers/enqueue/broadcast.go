@@ -17,7 +17,8 @@ type Broadcast[T any] struct {
 	listeners []chan event.TypedGenericEvent[T]
 }
 
-// buffered is how many events a listener may be behind. Those beyond that are lost: who listens has to check again from time to time anyway.
+// buffered is how many events a listener may be behind. Those beyond that are lost: who listens has to check again from time to time
+// anyway.
 const buffered = 1024
 
 // Send sends what to all controllers. It does not block.

@@ -1,4 +1,5 @@
-// Package enqueue maps events of objects to reconciles of the checks that they concern, and merges bursts. It may not decide what a reconcile does.
+// Package enqueue maps events of objects to reconciles of the checks that they concern, and merges bursts. It may not decide what a
+// reconcile does.
 package enqueue
 
 import (
@@ -23,8 +24,8 @@ func Merged[T client.Object](checks handler.MapFunc) handler.TypedEventHandler[T
 	return on[T](checks, func(q queue, check reconcile.Request) { q.AddAfter(check, MergeWindow) })
 }
 
-// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is reconciled without waiting. m is
-// what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
+// FirstAtOnce maps the object of an event to checks, as Merged does, but the first event of a check that was quiet is reconciled without
+// waiting. m is what all events of one controller are merged by. Events come in real time, whatever clock the checks are judged by.
 func FirstAtOnce[T client.Object](m *Merging, checks handler.MapFunc) handler.TypedEventHandler[T, reconcile.Request] {
 	return on[T](checks, func(q queue, check reconcile.Request) {
 		if wait := m.wait(check, clock.RealClock{}.Now()); wait > 0 {

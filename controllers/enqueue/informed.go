@@ -15,9 +15,9 @@ import (
 // Informed is a source of the events of an informer that a running controller begins to watch: h hears of everything that happens after the
 // controller's Watch has returned.
 //
-// controller-runtime's own source of a kind does not promise that. It waits for the informer's first list in a goroutine and adds its handler
-// only then, up to a tenth of a second after others may read what was listed: an object that is judged and deleted in between is an event that
-// no handler hears of. (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
+// controller-runtime's own source of a kind does not promise that. It waits for the informer's first list in a goroutine and adds its
+// handler only then, up to a tenth of a second after others may read what was listed: an object that is judged and deleted in between is an
+// event that no handler hears of. (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
 func Informed[T client.Object](informer cache.Informer, h handler.TypedEventHandler[T, reconcile.Request],
 	predicates ...predicate.TypedPredicate[T],
 ) source.Source {

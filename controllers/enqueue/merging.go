@@ -8,9 +8,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Merging decides when the checks that events concern are reconciled: the first event of a check that was quiet for a merge window at once, and
-// what follows together, a window after that. So a single change waits for nothing, and a burst is one reconcile for each window. The zero
-// value is ready for use.
+// Merging decides when the checks that events concern are reconciled: the first event of a check that was quiet for a merge window at once,
+// and what follows together, a window after that. So a single change waits for nothing, and a burst is one reconcile for each window. The
+// zero value is ready for use.
 type Merging struct {
 	mu    sync.Mutex
 	due   map[reconcile.Request]time.Time // the last one that was decided, which may be still to come

@@ -16,7 +16,8 @@ func called(name string) reconcile.Request {
 	return reconcile.Request{NamespacedName: types.NamespacedName{Name: name}}
 }
 
-// Moments are milliseconds. Reconciles are those that events make due; the queue has a check once, so that those at the same moment are one.
+// Moments are milliseconds. Reconciles are those that events make due; the queue has a check once, so that those at the same moment are
+// one.
 func TestWhenEventsAreLookedAt(t *testing.T) {
 	for name, tc := range map[string]struct {
 		events []int

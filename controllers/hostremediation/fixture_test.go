@@ -43,8 +43,8 @@ type fixture struct {
 	r      *Reconciler
 	key    client.ObjectKey
 
-	// did is what was done to host and node, wants what has to have been done in the end, unless obeyed says that anything may be. at is called before
-	// something is done, which fails with its error.
+	// did is what was done to host and node, wants what has to have been done in the end, unless obeyed says that anything may be. at is
+	// called before something is done, which fails with its error.
 	did, wants []act
 	obeyed     bool
 	at         map[act]func() error

@@ -259,7 +259,7 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 }
 
 // connecting are workload clusters of which it is not known yet whether they answer.
-type connecting struct{ answering }
+type connecting struct{}
 
 func (connecting) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
 	return workload.View{Link: workload.Unsure, Recheck: time.Second}, nil

@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// A webhook of remediations that is down must keep no host off, nor a client that rewrites its remediation in a loop; nor may the host be powered off
-// again because it is not stored that it was released.
+// A webhook of remediations that is down must keep no host off, nor a client that rewrites its remediation in a loop; nor may the host be
+// powered off again because it is not stored that it was released.
 func TestAHostIsReleasedAlsoIfThatCannotBeStored(t *testing.T) {
 	down := errors.New("no endpoints available for the webhook")
 	for name, tc := range map[string]struct {

@@ -26,14 +26,6 @@ func seen(w *observed, p *Plan, t *Target) explain.Target {
 	return all[slices.IndexFunc(all, func(is explain.Target) bool { return is.Name == t.Machine.Name })]
 }
 
-func reasonsOf(holds []explain.Blocker) []string {
-	var all []string
-	for _, h := range holds {
-		all = append(all, h.Reason)
-	}
-	return all
-}
-
 func (w *observed) with(change func(*observed)) *observed {
 	change(w)
 	return w

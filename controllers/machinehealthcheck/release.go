@@ -80,8 +80,8 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	return result, errors.Join(err, conditionsErr)
 }
 
-// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of them.
-// Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
+// covers reports whether this manager looks after a machine of cluster, which checks select: by the label of the Cluster, or of one of
+// them. Machines are not asked for the label: that theirs was forgotten must not leave a request behind.
 func (r *Releaser) covers(checks map[string]*clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 	covered := capi.Covers(r.WatchFilterValue, cluster, nil)
 	for _, check := range checks {

@@ -22,8 +22,8 @@ const (
 	LeaderLeaseName = "leader.kubemend.io"
 )
 
-// Announcement has the settings of a manager and the kinds that it serves, as JSON in the annotation kubemend.io/manager. A reader ignores fields
-// that its release does not know.
+// Announcement has the settings of a manager and the kinds that it serves, as JSON in the annotation kubemend.io/manager. A reader ignores
+// fields that its release does not know.
 type Announcement struct {
 	// Version is that of the program.
 	Version string `json:"version"`
@@ -41,7 +41,8 @@ type Announcement struct {
 	Outside bool `json:"outside,omitempty"`
 	// Teardown says that the manager removes all that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown,omitempty"`
-	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of that of the API server; less than 0 if it is behind, 0 up to 30.
+	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of that of the API server; less than 0 if it is behind, 0 up
+	// to 30.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are those that it could serve. One that is missing was not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`

@@ -28,8 +28,9 @@ const unverified = "Unverified"
 // Unknown reports that the manager may act on the object all the same.
 func (o Off) Unknown() bool { return o.Reason == unverified }
 
-// StandsOff is why the manager does not act on an object, by what it says of its namespace and its filter, and by its rights: on what has no namespace it acts
-// only if it has them everywhere. The cluster is that of the object, whose label counts if the object has none; nil if there is none, or if it does not count.
+// StandsOff is why the manager does not act on an object, by what it says of its namespace and its filter, and by its rights: on what has
+// no namespace it acts only if it has them everywhere. The cluster is that of the object, whose label counts if the object has none; nil if
+// there is none, or if it does not count.
 func (m Manager) StandsOff(obj client.Object, cluster *clusterv1.Cluster) Off {
 	startAnother := "start a manager for namespace " + obj.GetNamespace()
 	switch a := m.Announcement; {

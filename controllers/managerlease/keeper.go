@@ -77,8 +77,8 @@ func (k *Keeper) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: k.Namespace, Name: LeaseName}
 }
 
-// renew renews the lease, and returns after how long to do so again. While another manager that is alive holds it, that is when its lease ends: a manager
-// that crashed has not released it, and the next one announces itself then.
+// renew renews the lease, and returns after how long to do so again. While another manager that is alive holds it, that is when its lease
+// ends: a manager that crashed has not released it, and the next one announces itself then.
 func (k *Keeper) renew(ctx context.Context) (time.Duration, error) {
 	lease, err := k.read(ctx)
 	if err != nil {

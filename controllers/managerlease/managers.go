@@ -25,7 +25,8 @@ const (
 	ClusterRole = "kubemend-manager-role"
 )
 
-// BindingLabels are those of the bindings that kubemend's packages install. They prove nothing: they spare reading all bindings of a cluster.
+// BindingLabels are those of the bindings that kubemend's packages install. They prove nothing: they spare reading all bindings of a
+// cluster.
 var BindingLabels = client.MatchingLabels{"app.kubernetes.io/name": "kubemend"}
 
 // Manager is a manager that runs, or once did, in a namespace.
@@ -50,8 +51,9 @@ type Manager struct {
 
 // Of returns the managers that have announced themselves, by namespace.
 //
-// Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease counts only in a
-// namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights. (docs/security.md)
+// Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease
+// counts only in a namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights.
+// (docs/security.md)
 func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, error) {
 	list := &coordinationv1.LeaseList{}
 	if err := reader.List(ctx, list, client.MatchingFields{"metadata.name": LeaseName}); err != nil {
@@ -77,8 +79,8 @@ func In(ctx context.Context, reader client.Reader, namespace string, now time.Ti
 	return nil, nil
 }
 
-// verified returns the managers of the leases, without those in namespaces where no manager can run. In the usual namespace a manager without a binding may
-// run outside of the cluster, with the rights of a user; and those who may not read bindings believe a lease there.
+// verified returns the managers of the leases, without those in namespaces where no manager can run. In the usual namespace a manager
+// without a binding may run outside of the cluster, with the rights of a user; and those who may not read bindings believe a lease there.
 func verified(ctx context.Context, reader client.Reader, leases []coordinationv1.Lease, now time.Time) []Manager {
 	bound, unread := bindings(ctx, reader)
 	managers := make([]Manager, 0, len(leases))
@@ -103,8 +105,8 @@ func verified(ctx context.Context, reader client.Reader, leases []coordinationv1
 	return managers
 }
 
-// bindings returns in which namespaces the ServiceAccounts of each namespace have the manager's rights; metav1.NamespaceAll stands for the whole cluster.
-// Unread is why there may be more; empty if there are no more.
+// bindings returns in which namespaces the ServiceAccounts of each namespace have the manager's rights; metav1.NamespaceAll stands for the
+// whole cluster. Unread is why there may be more; empty if there are no more.
 func bindings(ctx context.Context, reader client.Reader) (bound map[string][]string, unread string) {
 	bound = map[string][]string{}
 	var failures []string
@@ -128,7 +130,8 @@ func bindings(ctx context.Context, reader client.Reader) (bound map[string][]str
 	return bound, strings.Join(failures, "; ")
 }
 
-// accountNamespaces returns the namespaces of the manager's ServiceAccounts among the subjects of a binding; none if the binding is of another role.
+// accountNamespaces returns the namespaces of the manager's ServiceAccounts among the subjects of a binding; none if the binding is of
+// another role.
 func accountNamespaces(role rbacv1.RoleRef, subjects []rbacv1.Subject) []string {
 	if role.Kind != "ClusterRole" || role.Name != ClusterRole {
 		return nil

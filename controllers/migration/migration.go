@@ -1,5 +1,5 @@
-// Package migration stores objects of kubemend's own kinds again when a release changes the version that they are stored in, so that a later
-// release can drop the old version. Cluster API's CRD migrator does the work; this package only says which kinds are ours.
+// Package migration stores objects of kubemend's own kinds again when a release changes the version that they are stored in, so that a
+// later release can drop the old version. Cluster API's CRD migrator does the work; this package only says which kinds are ours.
 package migration
 
 import (
@@ -28,8 +28,8 @@ const provider = "addon-kubemend"
 // (controllers/hostremediation, controllers/nodehealthcheck).
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=get;list;watch
 
-// SetUp adds the migration to mgr, whose scheme has to know the kinds and CustomResourceDefinitions. Phases to skip are those of Cluster API:
-// StorageVersionMigration, CleanupManagedFields. One that is neither is an error.
+// SetUp adds the migration to mgr, whose scheme has to know the kinds and CustomResourceDefinitions. Phases to skip are those of Cluster
+// API: StorageVersionMigration, CleanupManagedFields. One that is neither is an error.
 func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 	phases := make([]crdmigrator.Phase, len(skip))
 	for i, phase := range skip {
@@ -54,8 +54,8 @@ func SetUp(ctx context.Context, mgr ctrl.Manager, skip []string) error {
 	return nil
 }
 
-// ownCRDs finds no CustomResourceDefinition but ours. The migrator looks for it before it does anything, and one that is not there is not migrated;
-// CAPM3 migrates its kinds itself, and two migrators of one kind would undo what the other has noted.
+// ownCRDs finds no CustomResourceDefinition but ours. The migrator looks for it before it does anything, and one that is not there is not
+// migrated; CAPM3 migrates its kinds itself, and two migrators of one kind would undo what the other has noted.
 type ownCRDs struct{ client.Client }
 
 // Get implements client.Reader.
@@ -70,7 +70,8 @@ func (c ownCRDs) Get(ctx context.Context, key client.ObjectKey, obj client.Objec
 	return nil
 }
 
-// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group belong to no other project.
+// ours reports whether kubemend's manifests have installed a CustomResourceDefinition. The kinds of its own group belong to no other
+// project.
 func ours(name string, labels map[string]string) bool {
 	return strings.HasSuffix(name, "."+mendv1.GroupVersion.Group) || labels[clusterv1.ProviderNameLabel] == provider
 }

@@ -283,8 +283,8 @@ func TestWhatTheLimitsCount(t *testing.T) {
 	}
 }
 
-// A node that a remediation took away is missing until there is another one for it: else each replacement would lower the number of which the next ones
-// may take their share.
+// A node that a remediation took away is missing until there is another one for it: else each replacement would lower the number of which
+// the next ones may take their share.
 func TestWhichNodesAreMissing(t *testing.T) {
 	const minute = time.Minute
 	at := func(ago time.Duration) time.Time { return epoch.Add(-ago) }

@@ -176,8 +176,8 @@ func worded(t *testing.T, b Blocker) {
 	}
 }
 
-// A template whose requests are about Machines helps a node that is a Machine's in its namespace: one of Cluster API's, or, if OpenShift's remediator
-// may serve it, one of OpenShift's.
+// A template whose requests are about Machines helps a node that is a Machine's in its namespace: one of Cluster API's, or, if OpenShift's
+// remediator may serve it, one of OpenShift's.
 func TestWhichNodeATemplateOfMachinesCanBeAbout(t *testing.T) {
 	openshift := func(namespace string) func(*Node) {
 		return annotated(nhcv1.OpenShiftMachineAnnotation, namespace+"/m")

@@ -173,8 +173,8 @@ func TestWhatHappensNext(t *testing.T) {
 	}
 }
 
-// A step that was taken is not taken again because its request was deleted, what was deleted is not made again at once, and not with all the time of
-// the step.
+// A step that was taken is not taken again because its request was deleted, what was deleted is not made again at once, and not with all
+// the time of the step.
 func TestWhichRequestsThatAreGoneAreRemembered(t *testing.T) {
 	gaveUp := func(step int, ago time.Duration) Listed { return givenUp(was(step, ago)) }
 	two := steps(reboot(0), reboot(0))

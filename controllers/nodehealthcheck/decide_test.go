@@ -207,8 +207,8 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 	})
 }
 
-// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy after
-// the last one; -1 if it is not on its way there.
+// dueOf plays the statuses of a node's Ready condition, one after the other, each seen when it turned, and returns when it is unhealthy
+// after the last one; -1 if it is not on its way there.
 func dueOf(rules []health.Rule, played ...Node) time.Duration {
 	f := of(healthy()).with(func(f *Facts) { f.Policy.Rules = rules })
 	var p Plan

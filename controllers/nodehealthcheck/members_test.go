@@ -69,8 +69,8 @@ func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T)
 	}
 }
 
-// controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a check
-// whose template is the power cycle. m1 is unhealthy.
+// controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a
+// check whose template is the power cycle. m1 is unhealthy.
 func controlPlaneOfThree(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	power := aboutMachine("HostRemediation", "capi")

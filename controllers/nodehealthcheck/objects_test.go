@@ -38,7 +38,8 @@ func member(name string) *corev1.Node {
 	return node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
 }
 
-// remediationTemplate is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with several.
+// remediationTemplate is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with
+// several.
 func template(kind, name string, several bool) *unstructured.Unstructured {
 	obj := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},

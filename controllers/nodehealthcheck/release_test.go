@@ -47,8 +47,8 @@ func (k *fixture) finalize(finalizers ...string) {
 	}
 }
 
-// goes deletes a check, and does what the garbage collector of Kubernetes does then: what has no other owner is deleted, and from the rest the
-// reference to the check is taken away.
+// goes deletes a check, and does what the garbage collector of Kubernetes does then: what has no other owner is deleted, and from the rest
+// the reference to the check is taken away.
 func (k *fixture) goes(name string) {
 	k.t.Helper()
 	gone := k.check(name)

@@ -179,8 +179,8 @@ func TestAStatusStaysSmallEnoughToBeWritten(t *testing.T) {
 	}
 }
 
-// relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is judged in the
-// next reconciles.
+// relapses is a node b whose single remediation has succeeded, that was healthy after that, for a minute, and that is bad once more. It is
+// judged in the next reconciles.
 func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixture {
 	t.Helper()
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) {
@@ -288,7 +288,8 @@ func TestASingleRemediationIsRepeatedAlthoughItsDeletionHasFailed(t *testing.T) 
 	}
 }
 
-// A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried again.
+// A ladder that came to nothing does not begin anew by itself, and not because somebody tidies up. These are the ways to have it tried
+// again.
 func TestWhatBeginsALadderAnewThatCameToNothing(t *testing.T) {
 	for name, row := range map[string]struct {
 		does func(*fixture)

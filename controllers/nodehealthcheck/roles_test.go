@@ -240,7 +240,8 @@ func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
 	}
 }
 
-// Before a node of the control plane is remediated the requests of all checks are read, also of kinds that were not in use when the reconcile began.
+// Before a node of the control plane is remediated the requests of all checks are read, also of kinds that were not in use when the
+// reconcile began.
 func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
 	k := newFixture(t, append(workers("a"), member("m1"), member("m2"), member("m3"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)

@@ -347,8 +347,8 @@ func (c *Case) etcd() Reason {
 	return c.view.etcd
 }
 
-// remake is the age at which a deleted request is made again for the first time: a remediator that deletes its requests at once would get one
-// after the other.
+// remake is the age at which a deleted request is made again for the first time: a remediator that deletes its requests at once would get
+// one after the other.
 const remake = time.Minute
 
 func (c *Case) remadeAt() time.Time {

@@ -41,7 +41,8 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	}
 }
 
-// The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as Replaced.
+// The owner is asked anew, as after the check released the machine or after clusterctl move: that is another record's, and two would end as
+// Replaced.
 func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 	finds := func(healthy bool) func(types.NamespacedName, types.UID) (bool, bool) {
 		return func(types.NamespacedName, types.UID) (bool, bool) { return healthy, true }

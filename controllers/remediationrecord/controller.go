@@ -82,8 +82,8 @@ type Reconciler struct {
 	retired map[types.NamespacedName]time.Time
 }
 
-// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when nothing
-// acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
+// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
+// nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen, idle time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.

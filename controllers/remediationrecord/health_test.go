@@ -88,8 +88,9 @@ func TestARecordEndsWhoseCheckIsGoneAlthoughTheOwnerHasNotDoneAsItWasAsked(t *te
 	}
 }
 
-// A manager with the rights of one namespace reads no NodeHealthCheck, whose power cycles it carries out. What such a check asks for beside them is not known:
-// that keeps no record of a healthy machine open, which the next remediation would join, and closes none of an unhealthy one.
+// A manager with the rights of one namespace reads no NodeHealthCheck, whose power cycles it carries out. What such a check asks for beside
+// them is not known: that keeps no record of a healthy machine open, which the next remediation would join, and closes none of an unhealthy
+// one.
 func TestARecordWhoseCheckMayNotBeReadEndsOnceItsTargetIsHealthy(t *testing.T) {
 	for name, row := range map[string]struct {
 		pressure corev1.ConditionStatus // what it was unhealthy by is True

@@ -82,7 +82,8 @@ func TestARecordEndsTheSameWhateverWriteFails(t *testing.T) {
 	}
 }
 
-// Its owner was scaled up while the machine was still there: what was made then is not what comes in its place, also for a process that did not see it go.
+// Its owner was scaled up while the machine was still there: what was made then is not what comes in its place, also for a process that did
+// not see it go.
 func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.ask(time.Second)
@@ -105,7 +106,8 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	}
 }
 
-// A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the API server's.
+// A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the
+// API server's.
 func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.ask(time.Second)

@@ -37,7 +37,8 @@ func TestRequestsOfAnEscalationAreFoundInTheNamespacesOfItsTemplates(t *testing.
 	}
 }
 
-// Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written, nor become a metric.
+// Who may write a request may write what a power cycle remembers. A word that is none of it must not keep the record from being written,
+// nor become a metric.
 func TestAStateThatIsNoneIsNotWaitedFor(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf(), cycled("w1", "no reason, but a sentence"))...)
 	if got := condition(m.reconcile(time.Minute), mendv1.RecordCapacityBack); got != "False RemediationInProgress" {

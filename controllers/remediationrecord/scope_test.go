@@ -174,7 +174,8 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 	}
 }
 
-// After a move all UIDs are others. Else a healthy Machine with the name of the one that its owner was asked for, and another UID, is another one.
+// After a move all UIDs are others. Else a healthy Machine with the name of the one that its owner was asked for, and another UID, is
+// another one.
 func TestAMachineOfTheSameNameIsAnotherUnlessTheRecordWasMoved(t *testing.T) {
 	for cluster, healed := range map[types.UID]bool{"of the new management cluster": true, "c": false} {
 		w1 := unhealthy()

@@ -21,8 +21,8 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// OnMachine writes into record what a Machine says of the target of a remediation: itself, its owner and its MachineDeployment, its Cluster,
-// where it is, and the name of its node.
+// OnMachine writes into record what a Machine says of the target of a remediation: itself, its owner and its MachineDeployment, its
+// Cluster, where it is, and the name of its node.
 func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	target := &record.Spec.Target
 	*target = mendv1.RecordTarget{

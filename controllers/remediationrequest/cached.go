@@ -9,8 +9,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// Cached returns the requests of a kind in a namespace from the store of the watch that goes on; false if there is none, or if its first list was not read yet.
-// Without a watch a read of the cache would begin one, also of a kind that may not be watched. They are shared: read only.
+// Cached returns the requests of a kind in a namespace from the store of the watch that goes on; false if there is none, or if its first
+// list was not read yet. Without a watch a read of the cache would begin one, also of a kind that may not be watched. They are shared: read
+// only.
 func (k *Kinds[T]) Cached(_ context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
 	now := k.now(kind)
 	store, one := now.informer.(toolscache.SharedIndexInformer) // a cache of several namespaces has several

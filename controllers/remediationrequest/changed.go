@@ -12,8 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
 
-// Changed passes to h what has changed in the metadata of a request or a template, and drops what its provider writes into the status of one: that
-// is a dozen writes for each remediation, of which a check sees nothing.
+// Changed passes to h what has changed in the metadata of a request or a template, and drops what its provider writes into the status of
+// one: that is a dozen writes for each remediation, of which a check sees nothing.
 func Changed(h handler.TypedEventHandler[*Metadata, reconcile.Request]) handler.TypedEventHandler[*Metadata, reconcile.Request] {
 	return changed{h}
 }

@@ -33,8 +33,8 @@ type Watcher interface {
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;watch
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediations;metal3remediationtemplates,verbs=list;watch
 
-// Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of
-// them as the cache is configured to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
+// Kinds knows which kinds of templates and requests are in use and watches them, as objects of type T: their metadata, or as much of them
+// as the cache is configured to keep. Which there are is not known at compile time, and a kind may be installed after the manager started.
 type Kinds[T client.Object] struct {
 	cache     cache.Cache
 	live      client.Reader
@@ -113,8 +113,8 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error satisfies
-// Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
+// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error
+// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
 	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
@@ -151,8 +151,8 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	return !may, nil
 }
 
-// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the first list:
-// until that was read the kind is not readable, and the events of the objects in it reach the watchers.
+// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the
+// first list: until that was read the kind is not readable, and the events of the objects in it reach the watchers.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
 	if k.Polled(kind) {
 		return nil
@@ -172,8 +172,8 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 
 // begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.
 //
-// No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those handlers
-// ask which kinds are in use: with a lock, each would wait for the other until the manager gives up. (controller-runtime v0.24,
+// No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those
+// handlers ask which kinds are in use: with a lock, each would wait for the other until the manager gives up. (controller-runtime v0.24,
 // pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
@@ -218,8 +218,8 @@ func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind, told 
 	return informer, told, nil
 }
 
-// dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever, and
-// counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
+// dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever,
+// and counts as read: requests that are long gone would be deleted again and again, and new ones not be seen.
 func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKind) {
 	for _, other := range k.kinds(func(other schema.GroupVersionKind, entry *known) bool {
 		return entry.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
@@ -317,9 +317,9 @@ func (k *Kinds[T]) Discover(ctx context.Context, lists []*metav1.APIResourceList
 	return errors.Join(errs...)
 }
 
-// KindsIn are the kinds in a list that may be kinds of requests: those with a sibling in the same group and version that is named like them,
-// with the suffix Template (the contract of external remediation). Those of Kubernetes itself are none, although some are named like that, such
-// as Pod and PodTemplate. They are in the order of their names.
+// KindsIn are the kinds in a list that may be kinds of requests: those with a sibling in the same group and version that is named like
+// them, with the suffix Template (the contract of external remediation). Those of Kubernetes itself are none, although some are named like
+// that, such as Pod and PodTemplate. They are in the order of their names.
 func KindsIn(list *metav1.APIResourceList) ([]metav1.APIResource, error) {
 	gv, err := schema.ParseGroupVersion(list.GroupVersion)
 	if err != nil {

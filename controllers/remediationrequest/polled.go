@@ -15,13 +15,13 @@ import (
 // MayWatch reports whether the objects of a kind may be watched by who asks.
 type MayWatch func(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 
-// AskFirst makes k ask before it watches a kind, and poll those that may be listed and not watched: an informer of one would report an error
-// after each list, and show what was so up to a minute ago. Roles of remediators from before medik8s' operator watched grant no more than to
-// list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Readable.
+// AskFirst makes k ask before it watches a kind, and poll those that may be listed and not watched: an informer of one would report an
+// error after each list, and show what was so up to a minute ago. Roles of remediators from before medik8s' operator watched grant no more
+// than to list requests (Poison Pill, Self Node Remediation up to v0.5). It must be called before the first Readable.
 func (k *Kinds[T]) AskFirst(may MayWatch) { k.mayWatch = may }
 
-// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live, and
-// to come back, since nothing enqueues them. Each Readable asks anew whether it still is so.
+// Polled reports whether kind may be listed and not watched: it is ready, and in use, but in no cache. Its readers have to read it live,
+// and to come back, since nothing enqueues them. Each Readable asks anew whether it still is so.
 func (k *Kinds[T]) Polled(kind schema.GroupVersionKind) bool {
 	return k.now(kind).polled
 }

@@ -1,5 +1,5 @@
-// Package remediationrequest makes, finds, adopts and deletes remediation requests, by which a remediator starts to act on a machine or node, and stops.
-// Every request names the check that made it, which is read before one is deleted; the package decides nothing.
+// Package remediationrequest makes, finds, adopts and deletes remediation requests, by which a remediator starts to act on a machine or
+// node, and stops. Every request names the check that made it, which is read before one is deleted; the package decides nothing.
 package remediationrequest
 
 import (
@@ -42,9 +42,9 @@ func KindOf(template schema.GroupVersionKind) schema.GroupVersionKind {
 	return template.GroupVersion().WithKind(strings.TrimSuffix(template.Kind, TemplateSuffix))
 }
 
-// Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of external
-// remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; nil if it may be one. An author of a
-// check chooses the kind, and the manager would watch all objects of it.
+// Refusal is why no requests can be made from objects of a kind: it is no kind of templates by its name, which is how the contract of
+// external remediation tells them, or it is one of Kubernetes itself, or of Cluster API's own that is no remediation; nil if it may be one.
+// An author of a check chooses the kind, and the manager would watch all objects of it.
 func Refusal(template schema.GroupVersionKind) error {
 	name, suffixed := strings.CutSuffix(template.Kind, TemplateSuffix)
 	switch {
@@ -59,8 +59,8 @@ func Refusal(template schema.GroupVersionKind) error {
 	return nil
 }
 
-// ofKubernetes reports whether a group is one of Kubernetes' own: the group of a CRD has to have a dot in its name, and needs the leave of Kubernetes
-// to be below k8s.io or kubernetes.io. (Kubernetes, the annotation api-approved.kubernetes.io.)
+// ofKubernetes reports whether a group is one of Kubernetes' own: the group of a CRD has to have a dot in its name, and needs the leave of
+// Kubernetes to be below k8s.io or kubernetes.io. (Kubernetes, the annotation api-approved.kubernetes.io.)
 func ofKubernetes(group string) bool {
 	return !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") || strings.HasSuffix(group, ".kubernetes.io")
 }

@@ -21,12 +21,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 )
 
-// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released it by
-// then may have been removed as well.
+// ClingingFor is how long a request that is being deleted is waited for when kubemend is being removed. A remediator that has not released
+// it by then may have been removed as well.
 const ClingingFor = 10 * time.Minute
 
-// RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation, from
-// the remediators that bring them: see config/rbac/ext-remediation.yaml.
+// RBAC for requests of the two kinds that kubemend serves itself, and for their templates. For those of others it comes by aggregation,
+// from the remediators that bring them: see config/rbac/ext-remediation.yaml.
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=infrastructure.cluster.x-k8s.io,resources=metal3remediationtemplates,verbs=get
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations,verbs=get;create;patch;delete
@@ -147,8 +147,8 @@ func sameOwners(a, b metav1.Object) bool {
 	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
-// Adopt marks a request as made by by, and as part of the remediation of a record, which its annotation names, if it has one. The request must not have changed
-// since it was read.
+// Adopt marks a request as made by by, and as part of the remediation of a record, which its annotation names, if it has one. The request
+// must not have changed since it was read.
 func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record string) error {
 	marks := map[string]string{mendv1.MadeByAnnotation: by.Name}
 	if record != "" {

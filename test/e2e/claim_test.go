@@ -67,7 +67,8 @@ var _ = Describe("For a user who may read only Machines and MachineHealthChecks 
 	}, SpecTimeout(specPatience))
 })
 
-// narrowReader makes a user who may read Machines and MachineHealthChecks of the fixture's namespace, and nothing else, and returns a kubeconfig file.
+// narrowReader makes a user who may read Machines and MachineHealthChecks of the fixture's namespace, and nothing else, and returns a
+// kubeconfig file.
 func narrowReader(ctx context.Context, name string) string {
 	GinkgoHelper()
 	role := &rbacv1.Role{

@@ -85,7 +85,8 @@ func (u *user) programs(ctx context.Context) {
 	u.env = append(u.env, "PROJECT="+top, "MAKES_PATH="+os.Getenv("PATH"), "MAKES_HOME="+os.Getenv("HOME"))
 }
 
-// makeRun is make for `make run`, which stays in the foreground: it ends the manager as soon as that is ready, and lets it listen on a port that is free.
+// makeRun is make for `make run`, which stays in the foreground: it ends the manager as soon as that is ready, and lets it listen on a port
+// that is free.
 const makeRun = `#!/bin/bash
 set -euo pipefail
 [ "$1" = run ]
@@ -102,8 +103,8 @@ wait $! || true
 // endless are the flags of a command that a user would end.
 var endless = regexp.MustCompile(` (-w|--watch)\b`)
 
-// follows runs what a page shows, or what a section of it shows (PAGE#SECTION), block by block, and returns what was printed. Functions of the shell that
-// one block defines are there in the next one.
+// follows runs what a page shows, or what a section of it shows (PAGE#SECTION), block by block, and returns what was printed. Functions of
+// the shell that one block defines are there in the next one.
 func (u *user) follows(ctx context.Context, ref string) string {
 	GinkgoHelper()
 	page, section, part := strings.Cut(ref, "#")

@@ -9,8 +9,8 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// Document compares the figures of a campaign with its section of docs/reliability.md, which begins and ends with comments that name it; with the
-// flag -update it writes them there.
+// Document compares the figures of a campaign with its section of docs/reliability.md, which begins and ends with comments that name it;
+// with the flag -update it writes them there.
 func Document(t *testing.T, section, figures string) {
 	t.Helper()
 	file := document(t)

@@ -74,7 +74,8 @@ type Writes struct {
 // Choose begins to count anew, and decides the fate of the nth write from here, counted from 1; 0 chooses none.
 func (w *Writes) Choose(nth int, fate Fate) { w.ChooseOf(Write{}, nth, fate) }
 
-// ChooseOf is Choose that counts only writes like that one. What is written at the same time has no order, and yet each of it can be chosen.
+// ChooseOf is Choose that counts only writes like that one. What is written at the same time has no order, and yet each of it can be
+// chosen.
 func (w *Writes) ChooseOf(only Write, nth int, fate Fate) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

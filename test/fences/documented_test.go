@@ -14,7 +14,8 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// taken is the word behind the fence of an output that is copied from a golden file of kubectl mend: golden=page/a-machine-within-its-timeout
+// taken is the word behind the fence of an output that is copied from a golden file of kubectl mend:
+// golden=page/a-machine-within-its-timeout
 const taken = "golden="
 
 // written are pages whose outputs other tests write.
@@ -116,8 +117,8 @@ func layout(t *testing.T, name string) string {
 // suiteOfPages runs the commands of the pages, and of the sections, that its files name.
 const suiteOfPages = "test/e2e"
 
-// Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages has no
-// commands but those that other suites run as well.
+// Every command that readers are shown is run by a test, or says that it is not: a page or section that is not named in the suite of pages
+// has no commands but those that other suites run as well.
 func TestTheCommandsInThePagesAreRun(t *testing.T) {
 	files, err := filepath.Glob(filepath.Join(root, suiteOfPages, "*_test.go"))
 	if err != nil || len(files) == 0 {

@@ -96,7 +96,8 @@ func Of(page, text string) ([]Block, error) {
 	return all, nil
 }
 
-// A Command is one call of a program, its words as far as they are known before it runs: what a variable or another command gives is Unknown.
+// A Command is one call of a program, its words as far as they are known before it runs: what a variable or another command gives is
+// Unknown.
 type Command struct {
 	Line  int // in its page
 	Words []string

@@ -25,7 +25,8 @@ type recording struct {
 	lines []string
 }
 
-// record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2 there.
+// record adds a series. The values are in the notation of Prometheus' own tests, without the first sample of each run: "0 for 3" is 0x2
+// there.
 func (r *recording) record(series string, runs ...run) {
 	var values []string
 	for _, run := range runs {
@@ -101,8 +102,9 @@ func clusterLabels(namespace, cluster string) string {
 	return fmt.Sprintf("namespace=%q, cluster=%q", namespace, cluster)
 }
 
-// site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again. During an outage the
-// machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what they need the cluster for.
+// site records a cluster with three checks: all that kubemend exports while the cluster is there, then unreachable, then there again.
+// During an outage the machines are unknown, so the checks are short-circuited; what was requested stays, and power cycles give up what
+// they need the cluster for.
 func (r *recording) site(namespace, cluster string, before, outage, after int) {
 	all, label := before+outage+after, clusterLabels(namespace, cluster)
 	r.record("kubemend_workload_cluster_reachable{"+label+"}", held(1, before), held(0, outage), held(1, after))
@@ -173,7 +175,8 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 	}
 }
 
-// What follows is silent for the unreachable cluster alone: not for a neighbour of its name in another namespace, nor for another cluster of its namespace.
+// What follows is silent for the unreachable cluster alone: not for a neighbour of its name in another namespace, nor for another cluster
+// of its namespace.
 func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 	t.Parallel()
 	const all = 52 * 12 // by five minutes

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// flaps are the samples of a cluster that is lost for ten minutes in every twenty. It is never unreachable for long, so it silences nothing.
+// flaps are the samples of a cluster that is lost for ten minutes in every twenty. It is never unreachable for long, so it silences
+// nothing.
 var flaps = strings.Repeat("1x9 0x9 ", 12)
 
 // unfenced and awaited begin series of the remediations of a cluster.

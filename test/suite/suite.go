@@ -149,8 +149,8 @@ func Written(plane *rig.ControlPlane, resource string, since time.Time, text str
 	return names
 }
 
-// Kubectl runs kubectl as an administrator of a control plane, in a namespace, and returns what it prints. The plugin is found as users have
-// it: on the PATH.
+// Kubectl runs kubectl as an administrator of a control plane, in a namespace, and returns what it prints. The plugin is found as users
+// have it: on the PATH.
 func Kubectl(ctx context.Context, plane *rig.ControlPlane, namespace string, args ...string) string {
 	ginkgo.GinkgoHelper()
 	run, err := rig.Kubectl(ctx, plane.KubeconfigFile(), append(args, "--namespace", namespace)...)

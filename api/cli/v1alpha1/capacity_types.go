@@ -2,10 +2,11 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Capacity is what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place has a Ready node.
+// Capacity is what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place
+// has a Ready node.
 type Capacity struct {
-	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine whose predecessor
-	// is not known.
+	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine whose
+	// predecessor is not known.
 	Machine string `json:"machine,omitempty"`
 	// About is the machine that the stage is about: that one, or the one that replaces it.
 	About string `json:"about,omitempty"`
@@ -23,7 +24,8 @@ type Capacity struct {
 	WaitsFor *Reference `json:"waitsFor,omitempty"`
 	// Since is when that began.
 	Since *metav1.Time `json:"since,omitempty"`
-	// Deadline is when it ends whatever happens, or when a health check counts the new machine as unhealthy. Overdue reports that it has passed.
+	// Deadline is when it ends whatever happens, or when a health check counts the new machine as unhealthy. Overdue reports that it has
+	// passed.
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 	Overdue  bool         `json:"overdue"`
 	// Hosts are why none of the BareMetalHosts of the namespace is taken.

@@ -25,7 +25,8 @@ type Report struct {
 
 // ReportGroup are the remediations that have the same cluster, check or cause.
 type ReportGroup struct {
-	// Cluster, Check and Cause are what the remediations of the group share; absent if the report is not divided by it, or if the records do not know it.
+	// Cluster, Check and Cause are what the remediations of the group share; absent if the report is not divided by it, or if the records do
+	// not know it.
 	Cluster *Reference `json:"cluster,omitempty"`
 	Check   *Reference `json:"check,omitempty"`
 	Cause   string     `json:"cause,omitempty"`
@@ -40,7 +41,8 @@ type ReportGroup struct {
 	Withdrawn int `json:"withdrawn"`
 	// NotBegun are records of remediations that did not begin. They count nowhere else.
 	NotBegun int `json:"notBegun"`
-	// TimeToDetect is from when a target stopped being healthy until it counted as unhealthy, TimeToBegin from then until its remediation began.
+	// TimeToDetect is from when a target stopped being healthy until it counted as unhealthy, TimeToBegin from then until its remediation
+	// began.
 	TimeToDetect *DurationSummary `json:"timeToDetect,omitempty"`
 	TimeToBegin  *DurationSummary `json:"timeToBegin,omitempty"`
 	// TimeToCapacityBack is from when the target stopped being healthy until it, or the one in its place, was healthy.

@@ -180,8 +180,8 @@ func (s *source) typed(e ast.Expr) property {
 	return property{Ref: "#/$defs/" + name}
 }
 
-// incompatible are the reasons for which a program that knows was does not understand is: a field is gone, may be absent, or has another type, a value of an
-// enum is gone.
+// incompatible are the reasons for which a program that knows was does not understand is: a field is gone, may be absent, or has another
+// type, a value of an enum is gone.
 func incompatible(was, is *documentSchema) []string {
 	var why []string
 	for _, name := range slices.Sorted(maps.Keys(was.Defs)) {

@@ -150,8 +150,8 @@ type IgnoredFinding struct {
 	Why     string `json:"why"`
 }
 
-// Population counts the targets of a check. Each is counted in exactly one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting, Unknown and
-// Unread.
+// Population counts the targets of a check. Each is counted in exactly one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting,
+// Unknown and Unread.
 type Population struct {
 	Total int `json:"total"`
 	// NotHealthy is what the limits count: all but the healthy ones.
@@ -175,8 +175,8 @@ type Population struct {
 type Limits struct {
 	// Spec is the limit as the check has it, such as "unhealthyLessThanOrEqualTo 40%".
 	Spec string `json:"spec"`
-	// AtMost is how many targets may be not healthy before no remediation starts any more, AtLeast how many have to be. AtMost is absent if Spec cannot be
-	// parsed.
+	// AtMost is how many targets may be not healthy before no remediation starts any more, AtLeast how many have to be. AtMost is absent if
+	// Spec cannot be parsed.
 	AtMost  *int `json:"atMost,omitempty"`
 	AtLeast int  `json:"atLeast"`
 	// MaxInFlight is how many remediations may be in progress at once; absent if any number may.
@@ -187,8 +187,8 @@ type Limits struct {
 
 // NodesUnknown is why the nodes of a workload cluster cannot be judged.
 type NodesUnknown struct {
-	// Reason is that of the condition WorkloadClusterReachable, or MissingPermission if the reader may not read the nodes, or NoAnswer if the cluster
-	// did not answer the reader in time.
+	// Reason is that of the condition WorkloadClusterReachable, or MissingPermission if the reader may not read the nodes, or NoAnswer if the
+	// cluster did not answer the reader in time.
 	Reason string `json:"reason"`
 	// Since is when the manager lost contact.
 	Since   *metav1.Time `json:"since,omitempty"`
@@ -217,8 +217,8 @@ type Check struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 	// ClaimedBy is the label that claimed the check, and what has it, for people.
 	ClaimedBy string `json:"claimedBy,omitempty"`
-	// CapacityMissing is that of remediations which the check asked for; absent outside of a Status, and if RemediationRecords are not installed or could not
-	// be read.
+	// CapacityMissing is that of remediations which the check asked for; absent outside of a Status, and if RemediationRecords are not
+	// installed or could not be read.
 	CapacityMissing *MissingCapacity `json:"capacityMissing,omitempty"`
 	// NotHealthy are the names of the targets that the limits count.
 	NotHealthy []Group `json:"notHealthy,omitempty"`

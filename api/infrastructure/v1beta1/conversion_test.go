@@ -152,8 +152,8 @@ func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Reme
 	return hub, back
 }
 
-// Numbers of any size arrive, as the schema of v1beta1 has no bounds. None changes its sign or grows, and what was stored once reads and stores as the
-// same for ever: an object that differs each time would be written each time.
+// Numbers of any size arrive, as the schema of v1beta1 has no bounds. None changes its sign or grows, and what was stored once reads and
+// stores as the same for ever: an object that differs each time would be written each time.
 func FuzzConversion(f *testing.F) {
 	for _, n := range []int64{0, 1, -1, 999_999_999, 100_900_000_000, 1 << 31, 1<<31 - 1, 1 << 32, -1 << 31, -1<<31 - 1, -1<<32 + 5, 1<<63 - 1, -1 << 63} {
 		f.Add(n, n, "Reboot", "Running", "", true)

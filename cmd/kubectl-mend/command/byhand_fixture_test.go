@@ -37,7 +37,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// place is a management cluster with a cluster c1 of five workers on hosts, their check, the manager that acts on it, and alice in front of it.
+// place is a management cluster with a cluster c1 of five workers on hosts, their check, the manager that acts on it, and alice in front of
+// it.
 type place struct {
 	t        *testing.T
 	objects  []client.Object

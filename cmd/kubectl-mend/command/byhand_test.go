@@ -377,8 +377,8 @@ func withExample(t *testing.T, doc, what, printed string) string {
 	return before + begins + what + flags + "\n" + printed + ends + after
 }
 
-// The example is what docs/cli/remediate.md tells administrators to apply: it has what the commands ask the API server for, and what the policy
-// kubemend-memory asks of who removes kubemend's mark from a host.
+// The example is what docs/cli/remediate.md tells administrators to apply: it has what the commands ask the API server for, and what the
+// policy kubemend-memory asks of who removes kubemend's mark from a host.
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1"} {

@@ -15,8 +15,8 @@ import (
 // says the time in whole seconds, and an answer takes a while.
 const tolerated = 3 * time.Second
 
-// serverClock goes as the clock of the API server does, as far as its answers tell: by that clock managers renew their leases, and conditions have
-// their times. By a user's clock that is a minute ahead every manager would be gone.
+// serverClock goes as the clock of the API server does, as far as its answers tell: by that clock managers renew their leases, and
+// conditions have their times. By a user's clock that is a minute ahead every manager would be gone.
 type serverClock struct {
 	clock.PassiveClock
 

@@ -268,8 +268,8 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 	return scope, nil
 }
 
-// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if it is
-// not known at once. Errors are reported when the cluster is read.
+// belongings are the names of the Cluster and of the Machine that an object belongs to, so that no others need to be read; each is empty if
+// it is not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(groups[k])

@@ -12,8 +12,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// nodeOf is the node that a pod runs on: of the management cluster, or of the workload cluster of a Cluster in namespace. There the pod needs a
-// namespace of its own, since --namespace is that of the Cluster.
+// nodeOf is the node that a pod runs on: of the management cluster, or of the workload cluster of a Cluster in namespace. There the pod
+// needs a namespace of its own, since --namespace is that of the Cluster.
 func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (subject, error) {
 	key := client.ObjectKey{Namespace: namespace, Name: pod}
 	in, name, qualified := strings.Cut(pod, "/")

@@ -36,8 +36,8 @@ func (o *Options) namespace() (string, error) {
 	return name, nil
 }
 
-// config says which cluster, and as which user. Without a kubeconfig client-go asks a server on this machine, and the user would only see that there is
-// none.
+// config says which cluster, and as which user. Without a kubeconfig client-go asks a server on this machine, and the user would only see
+// that there is none.
 func (o *Options) config() (*rest.Config, error) {
 	config, err := o.Config.ToRESTConfig()
 	if err != nil {

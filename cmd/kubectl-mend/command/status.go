@@ -70,8 +70,8 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot
 	})
 }
 
-// clusterIsThere is an error if there is certainly no Cluster of that name in the namespace, or in any if that is empty: a name that was mistyped
-// must not look like a cluster where all machines are healthy.
+// clusterIsThere is an error if there is certainly no Cluster of that name in the namespace, or in any if that is empty: a name that was
+// mistyped must not look like a cluster where all machines are healthy.
 func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name string) error {
 	if name == "" {
 		return nil

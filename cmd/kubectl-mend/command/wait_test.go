@@ -20,7 +20,8 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
-// standingMachine is Machine ns/m with a check, whose node has had a status of Ready for that long; without a status there is no such machine.
+// standingMachine is Machine ns/m with a check, whose node has had a status of Ready for that long; without a status there is no such
+// machine.
 func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 	return func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 		long, since := metav1.NewTime(time.Now().Add(-24*time.Hour)), metav1.NewTime(time.Now().Add(-ago))
@@ -48,7 +49,8 @@ func standingMachine(ready corev1.ConditionStatus, ago time.Duration) func(conte
 	}
 }
 
-// deployed makes what standingMachine is about, if it exists, a machine of MachineDeployment md, which is to have one, and keeps a record of it.
+// deployed makes what standingMachine is about, if it exists, a machine of MachineDeployment md, which is to have one, and keeps a record
+// of it.
 func deployed(is func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error), replicas int32) func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
 	return func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
 		w, err := is(ctx, scope)

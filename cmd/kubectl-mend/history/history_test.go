@@ -103,7 +103,8 @@ func TestWhatBelongsToAnObject(t *testing.T) {
 	}
 }
 
-// An event is left out if a step tells its fact, and stays if none does: of a power cycle by hand the record may have nothing but the request.
+// An event is left out if a step tells its fact, and stays if none does: of a power cycle by hand the record may have nothing but the
+// request.
 func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 	machine, check, request := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers"), regarding("HostRemediation", "workers-a")
 	byHand := regarding("HostRemediation", "workers-c-by-hand")

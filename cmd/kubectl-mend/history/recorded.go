@@ -99,7 +99,8 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to write.
+// reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to
+// write.
 func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
 	named := make([]*mendv1.RecordRef, 0, 2+len(r.Status.Requests))
 	named = append(named, r.Spec.Target.Machine, r.Spec.Target.Node)

@@ -13,8 +13,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// follow completes the next step of c with those of the remediations in flight: the requests of its targets have deadlines of their own, which a check
-// does not know. It is the next step of a target that has none with a time or for a user. What the user may not read the notes report.
+// follow completes the next step of c with those of the remediations in flight: the requests of its targets have deadlines of their own,
+// which a check does not know. It is the next step of a target that has none with a time or for a user. What the user may not read the
+// notes report.
 func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]

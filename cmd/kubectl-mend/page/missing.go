@@ -17,7 +17,8 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// Missing are the remediations that were begun and whose capacity is not back, by open RemediationRecords; the one that was due first comes first.
+// Missing are the remediations that were begun and whose capacity is not back, by open RemediationRecords; the one that was due first comes
+// first.
 type Missing struct {
 	// Known reports that the records could be read. There are none where their kind is not installed, and that says nothing.
 	Known bool
@@ -105,7 +106,8 @@ func (p *page) notBack(indent, heading string, m Missing) {
 	p.line(indent, p.Paint.Waits(heading)+": "+text+".")
 }
 
-// besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that somebody made.
+// besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that
+// somebody made.
 func (p *page) besides(s *Status) {
 	others := s.Missing.only(func(m *records.Missing) bool {
 		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })

@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 )
 
-// Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management cluster,
-// which NodeHealthChecks may select.
+// Node explains a node: that of a Machine in namespace, or in any if that is empty, of cluster, or of any; and one of the management
+// cluster, which NodeHealthChecks may select.
 func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*Explanation, error) {
 	m, here, err := NodeNamed(ctx, a, namespace, cluster, name)
 	if err != nil {

@@ -153,8 +153,8 @@ const (
 	refused  = "CannotBeRemediated"
 )
 
-// ofControlPlane are the first three workers as those of a KubeadmControlPlane that was asked to replace the first, which it made a few minutes ago in place
-// of another one, and has answered with a reason.
+// ofControlPlane are the first three workers as those of a KubeadmControlPlane that was asked to replace the first, which it made a few
+// minutes ago in place of another one, and has answered with a reason.
 func ofControlPlane(reason, message string, edits ...func(*controlplanev1.KubeadmControlPlane, *scene)) func(*scene) {
 	return func(s *scene) {
 		silent(6*time.Minute, "w1")(s)

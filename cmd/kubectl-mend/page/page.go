@@ -122,7 +122,8 @@ func (p *page) line(first, s string) {
 // instant is a moment in a text that was stored, or written by others.
 var instant = regexp.MustCompile(`(^|[ (])(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d))`)
 
-// local is s with its moments as the rest of the page has them: a page has one clock. Of what belongs to a name or a value nothing is changed.
+// local is s with its moments as the rest of the page has them: a page has one clock. Of what belongs to a name or a value nothing is
+// changed.
 func (p *page) local(s string) string {
 	return instant.ReplaceAllStringFunc(s, func(found string) string {
 		parts := instant.FindStringSubmatch(found)

@@ -39,7 +39,8 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 	}
 }
 
-// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil. That a timeout is running the findings show.
+// blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil. That a timeout is running the
+// findings show.
 func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 	number := 0
 	for i := range blockers {

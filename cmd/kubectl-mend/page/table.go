@@ -18,8 +18,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation, and the capacity of
-// all that it has begun is back.
+// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation,
+// and the capacity of all that it has begun is back.
 func (r *Row) OK() bool {
 	acted := r.Mode == explain.Acting || r.ActsElsewhere()
 	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&

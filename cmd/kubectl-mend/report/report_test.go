@@ -27,7 +27,8 @@ func ref(kind, name string) *mendv1.RecordRef {
 
 type edit = func(*mendv1.RemediationRecord)
 
-// one is the record of a machine: unhealthy at noon, counted after five minutes, begun ten seconds later, and replaced twenty minutes after that.
+// one is the record of a machine: unhealthy at noon, counted after five minutes, begun ten seconds later, and replaced twenty minutes after
+// that.
 func one(machine string, edits ...edit) *mendv1.RemediationRecord {
 	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: machine + "-1"}}
 	r.Spec = mendv1.RemediationRecordSpec{

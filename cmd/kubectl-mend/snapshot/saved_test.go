@@ -130,8 +130,8 @@ items:
 	}
 }
 
-// A file may come from anybody. One that can be loaded is, saved again, a file that can be loaded, with the same content; and no Secret or ConfigMap
-// that somebody put into it goes on.
+// A file may come from anybody. One that can be loaded is, saved again, a file that can be loaded, with the same content; and no Secret or
+// ConfigMap that somebody put into it goes on.
 func FuzzLoad(f *testing.F) {
 	const begin = `{"apiVersion":"v1","kind":"List","items":[{"apiVersion":"kubemend.io/v1alpha1","kind":"Snapshot","taken":"2026-01-01T12:00:00Z"`
 	for _, rest := range []string{

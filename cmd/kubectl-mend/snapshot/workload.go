@@ -110,8 +110,8 @@ func (s *Snapshot) Node(cluster client.ObjectKey, name string) *corev1.Node {
 	return s.known(cluster).Nodes[name]
 }
 
-// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters. One of which nothing was read counts
-// as down.
+// Clusters are the workload clusters of a snapshot, with what the controllers ask of workload.Clusters. One of which nothing was read
+// counts as down.
 type Clusters struct {
 	*Snapshot
 

@@ -11,10 +11,10 @@ import (
 	"unicode/utf8"
 )
 
-// Screen is a stream that a person reads on a terminal. Much of what is written to it comes out of clusters, files and errors, where anybody may have put
-// anything: a kubelet chooses the reason of a condition. A Screen writes control characters, and those that turn the direction of text, as Go would
-// spell them, such as \x1b, so that no text can clear a screen, hide a verdict or fill a clipboard (as in CVE-2021-25743 of kubectl). Of escape
-// sequences it lets through what a Painter has made.
+// Screen is a stream that a person reads on a terminal. Much of what is written to it comes out of clusters, files and errors, where
+// anybody may have put anything: a kubelet chooses the reason of a condition. A Screen writes control characters, and those that turn the
+// direction of text, as Go would spell them, such as \x1b, so that no text can clear a screen, hide a verdict or fill a clipboard (as in
+// CVE-2021-25743 of kubectl). Of escape sequences it lets through what a Painter has made.
 type Screen struct{ raw io.Writer }
 
 // OnScreen returns a Screen over out, or out itself if it is one.
@@ -43,8 +43,8 @@ func (s *Screen) Write(p []byte) (int, error) {
 
 const escape = "\x1b["
 
-// ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that it cannot be
-// written into a cluster beforehand. A terminal that saw it would pass over it.
+// ink is the parameter by which a Screen knows the sequences of a Painter from those of others. It is another one in each process, so that
+// it cannot be written into a cluster beforehand. A terminal that saw it would pass over it.
 var ink = escape + strconv.FormatUint(binary.NativeEndian.Uint64([]byte(rand.Text())), 10) + ";"
 
 // visible is p without anything that a terminal would obey, but for colours of a Painter, line ends and tabs.
@@ -74,8 +74,8 @@ func visible(p []byte) []byte {
 	return out.Bytes()
 }
 
-// obeyed reports whether a terminal may do something else with r than show it: C0 and C1 control characters, line and paragraph separators, and the
-// characters that turn the direction of text (Unicode's property Bidi_Control).
+// obeyed reports whether a terminal may do something else with r than show it: C0 and C1 control characters, line and paragraph separators,
+// and the characters that turn the direction of text (Unicode's property Bidi_Control).
 func obeyed(r rune) bool {
 	switch r {
 	case '\n', '\t':

@@ -1,5 +1,5 @@
-// Package text lays out what a person reads: it breaks long lines, and paints words where there is colour. It knows nothing of what the words
-// are about.
+// Package text lays out what a person reads: it breaks long lines, and paints words where there is colour. It knows nothing of what the
+// words are about.
 package text
 
 import (
@@ -44,9 +44,9 @@ func IsTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word that is
-// longer than a line stays whole, since it is a name to be copied. Line ends that s has are spaces: who writes a condition's message must not write
-// a line like one of ours. The spaces that s begins with are kept.
+// Wrap breaks s between words into lines of at most width columns. All lines but the first begin with indent spaces, which count. A word
+// that is longer than a line stays whole, since it is a name to be copied. Line ends that s has are spaces: who writes a condition's
+// message must not write a line like one of ours. The spaces that s begins with are kept.
 func Wrap(s string, indent, width int) string {
 	rest := strings.TrimLeft(s, " ")
 	return Hang(s[:len(s)-len(rest)], rest, indent, width)
@@ -86,8 +86,8 @@ func Columns(s string) int {
 // Pad fills s with spaces on its right up to n columns.
 func Pad(s string, n int) string { return s + strings.Repeat(" ", max(n-Columns(s), 0)) }
 
-// Below is s with all lines but the first indented: what is printed as it came, such as an error, may have several, and none of them must look like one
-// of ours.
+// Below is s with all lines but the first indented: what is printed as it came, such as an error, may have several, and none of them must
+// look like one of ours.
 func Below(s string) string { return strings.ReplaceAll(strings.TrimRight(s, "\n"), "\n", "\n    ") }
 
 // oneLine is s with its line ends and tabs spelled out: a name or a reason that has some must begin neither a line nor a column like one of

@@ -71,8 +71,8 @@ func (p Population) NotHealthy() int {
 	return p.Unhealthy + p.Pending + p.Starting + p.Recovering + p.Deleting + p.Unknown + p.Unread
 }
 
-// Complete returns the population of total machines of which healthy are healthy, where p counts those of them that were read. What was read is
-// newer than the numbers, so it goes before them.
+// Complete returns the population of total machines of which healthy are healthy, where p counts those of them that were read. What was
+// read is newer than the numbers, so it goes before them.
 func (p Population) Complete(total, healthy int) Population {
 	seen := p.NotHealthy()
 	p.Healthy = max(min(healthy, total-seen), p.Healthy)

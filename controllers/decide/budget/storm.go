@@ -38,11 +38,11 @@ type StormStep struct {
 	Turn    StormTurn
 }
 
-// Next returns what becomes of s at now. It has to be called in every reconcile, also when no node is unhealthy: a storm that is not looked at
-// does not end, and would hold up the next, unrelated failure for the whole cooldown (weakness W11).
+// Next returns what becomes of s at now. It has to be called in every reconcile, also when no node is unhealthy: a storm that is not looked
+// at does not end, and would hold up the next, unrelated failure for the whole cooldown (weakness W11).
 //
-// cooldown is the spec's stormCooldownDuration: without one any storm ends at once, and with a changed one the end moves. tooMany says
-// that the limits short-circuit, as Grant does: never when no node is unhealthy.
+// cooldown is the spec's stormCooldownDuration: without one any storm ends at once, and with a changed one the end moves. tooMany says that
+// the limits short-circuit, as Grant does: never when no node is unhealthy.
 func (s Storm) Next(cooldown *time.Duration, tooMany bool, now time.Time) StormStep {
 	switch {
 	case cooldown == nil:

@@ -27,7 +27,8 @@ const (
 type API int
 
 const (
-	// Connecting means that it is not known yet whether an API server answers. It is the zero value, so that nothing is ever concluded from it.
+	// Connecting means that it is not known yet whether an API server answers. It is the zero value, so that nothing is ever concluded from
+	// it.
 	Connecting API = iota
 	// Answers means that an API server does.
 	Answers
@@ -130,9 +131,9 @@ func Majority(total int) int {
 	return total/2 + 1
 }
 
-// Against returns all that keeps the member called name from being disrupted at now, the first thing first; nothing if it may be. Of several
-// that wait at most one may, and one may whenever none is being remediated or replaced and one of them is not alive, or the others are
-// the majority.
+// Against returns all that keeps the member called name from being disrupted at now, the first thing first; nothing if it may be. Of
+// several that wait at most one may, and one may whenever none is being remediated or replaced and one of them is not alive, or the others
+// are the majority.
 func (p Plane) Against(name string, now time.Time) []Objection {
 	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
 	if i < 0 {
@@ -152,7 +153,8 @@ func (p Plane) Against(name string, now time.Time) []Objection {
 	return nil
 }
 
-// First returns the name of the member that goes first of those that wait: of those that may go, or, if none may, of all; empty if none waits.
+// First returns the name of the member that goes first of those that wait: of those that may go, or, if none may, of all; empty if none
+// waits.
 func (p Plane) First(now time.Time) string {
 	all := p.queue()
 	if len(all) == 0 {
@@ -179,14 +181,15 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
-// Busy reports whether the member called name has to wait in any case, whichever members are alive: another one is being remediated or replaced.
+// Busy reports whether the member called name has to wait in any case, whichever members are alive: another one is being remediated or
+// replaced.
 func (p Plane) Busy(name string, now time.Time) bool {
 	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
 	return i >= 0 && len(p.others(p.Members[i], now)) > 0
 }
 
-// others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are being
-// replaced.
+// others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are
+// being replaced.
 func (p Plane) others(m Member, now time.Time) []Objection {
 	var why []Objection
 	for _, o := range p.byName() {
@@ -229,8 +232,8 @@ func votesWithout(voters []Member, m Member) int {
 	return votes
 }
 
-// queue are the members that wait, in the order in which they go: those that are not alive first, since it costs nothing; then those whose turn had
-// come already; then those that have waited longest; then by name. While it is not known which are alive, that plays no part.
+// queue are the members that wait, in the order in which they go: those that are not alive first, since it costs nothing; then those whose
+// turn had come already; then those that have waited longest; then by name. While it is not known which are alive, that plays no part.
 func (p Plane) queue() []Member {
 	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
 	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }

@@ -7,7 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// environment is a control plane as it really is: a member that runs has a vote. Only Against lets a member go, and one that went comes back, or dies.
+// environment is a control plane as it really is: a member that runs has a vote. Only Against lets a member go, and one that went comes
+// back, or dies.
 type environment struct {
 	plane Plane
 	now   time.Time
@@ -104,8 +105,8 @@ func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
 	})
 }
 
-// Whatever has happened: once nothing is under way and replacements have had their time, one of those that wait goes, unless all of them are
-// alive and the majority needs them.
+// Whatever has happened: once nothing is under way and replacements have had their time, one of those that wait goes, unless all of them
+// are alive and the majority needs them.
 func TestSomebodyMayGoInTheEnd(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := anyEnvironment(t)

@@ -13,8 +13,8 @@ const (
 
 // Servers returns what the identity leases of a cluster's API servers say, by the name of the node that each runs on, from when each was
 // renewed last. It may be asked only while the API answers: then an API server renews, and one that does not is known by how far it is
-// behind the newest renewal. The clock here, which may differ from the cluster's, shows no more than that none was renewed for as long as a lease lasts,
-// which means that no API server renews one (feature gate APIServerIdentity off), and that they say nothing.
+// behind the newest renewal. The clock here, which may differ from the cluster's, shows no more than that none was renewed for as long as a
+// lease lasts, which means that no API server renews one (feature gate APIServerIdentity off), and that they say nothing.
 func Servers(renewed map[string]time.Time, now time.Time) map[string]Sign {
 	var newest time.Time
 	for _, at := range renewed {

@@ -32,8 +32,8 @@ func (t Target) failed(how string) Target {
 	return t
 }
 
-// evidence has a rule of 5 minutes for each kind of author: Cluster API's copy of the node, KubeadmControlPlane's look at a pod, a provider's
-// condition, and the node itself.
+// evidence has a rule of 5 minutes for each kind of author: Cluster API's copy of the node, KubeadmControlPlane's look at a pod, a
+// provider's condition, and the node itself.
 var evidence = Policy{NodeStartup: 10 * time.Minute, Rules: []Rule{
 	{Source: OnMachine, Type: NodeReady, Status: "False", For: 5 * time.Minute},
 	{Source: OnMachine, Type: NodeReady, Status: "Unknown", For: 5 * time.Minute},

@@ -35,8 +35,8 @@ const InspectionFailed = "InspectionFailed"
 const InternalError = "InternalError"
 
 // NodeReady and NodeHealthy are the conditions of a Machine in which Cluster API repeats what it last saw of its node: NodeReady the node's
-// condition Ready, NodeHealthy that one together with the three pressures. (Cluster API, machine_controller_status.go.) They have no heartbeat:
-// while Cluster API does not look, because it is paused, down or has lost the connection, they stay as they are.
+// condition Ready, NodeHealthy that one together with the three pressures. (Cluster API, machine_controller_status.go.) They have no
+// heartbeat: while Cluster API does not look, because it is paused, down or has lost the connection, they stay as they are.
 const (
 	NodeReady   = "NodeReady"
 	NodeHealthy = "NodeHealthy"
@@ -48,10 +48,10 @@ var remote = map[string]bool{
 	"EtcdMemberHealthy": true, "NodeKubeadmLabelsAndTaintsSet": true,
 }
 
-// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time to look
-// again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the controllers that write conditions
-// of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its
-// writer does not write it anew, so nothing shows that it looked.
+// Settling is how long after a pause or an outage a condition that is older is taken for what was true before it. Its writer has that time
+// to look again: a kubelet posts a change within 10 seconds, ClusterCache tries to connect every 10 to 30 seconds, and the controllers that
+// write conditions of Machines begin with all objects at once. Only an older condition needs it: while its status stays, its writer does
+// not write it anew, so nothing shows that it looked.
 const Settling = time.Minute
 
 // Signal is one condition as last reported.
@@ -116,7 +116,8 @@ type Target struct {
 	Marked bool
 	// Failure is what Cluster API says has failed for good, in one sentence; empty if nothing has.
 	Failure string
-	// Paused says that Cluster API has not taken the machine up again since a pause: its conditions are as old as that, and clocks stand still.
+	// Paused says that Cluster API has not taken the machine up again since a pause: its conditions are as old as that, and clocks stand
+	// still.
 	Paused bool
 	// Resumed is when Cluster API last took the machine up after a pause; zero if it never did.
 	Resumed time.Time
@@ -160,7 +161,8 @@ const (
 	Starting
 	// Pending machines match a rule whose time has not run out.
 	Pending
-	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to end a remediation.
+	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to end
+	// a remediation.
 	Unknown
 	// Unhealthy machines are to be remediated.
 	Unhealthy

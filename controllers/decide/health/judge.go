@@ -82,7 +82,8 @@ func (v *Verdict) holdAll(t Target, p Policy) {
 	}
 }
 
-// hold holds f, which rests on what Cluster API has written, against t; what was written before a pause waits for Cluster API to look again.
+// hold holds f, which rests on what Cluster API has written, against t; what was written before a pause waits for Cluster API to look
+// again.
 func (v *Verdict) hold(t Target, f Finding) {
 	if t.Paused {
 		v.Void = append(v.Void, Void{Doubt: NotSincePause, Finding: f})
@@ -120,8 +121,8 @@ func (r Rule) matches(s Signal) bool {
 	return s.Source == r.Source && s.Type == r.Type && s.Status == r.Status
 }
 
-// blind reports whether s says that its writer could not look, or was seen in a workload cluster that cannot be read now. Neither says anything about
-// the machine.
+// blind reports whether s says that its writer could not look, or was seen in a workload cluster that cannot be read now. Neither says
+// anything about the machine.
 func blind(s Signal, node Node) bool {
 	switch {
 	case s.Source != OnMachine:
@@ -171,8 +172,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// longestQuote is how many bytes of what others wrote are in a finding. Kubernetes allows a reason 1024 bytes in its own conditions, and does not ask
-// that of a Node's: with a longer message than a condition may have, nothing could be written of the machine at all.
+// longestQuote is how many bytes of what others wrote are in a finding. Kubernetes allows a reason 1024 bytes in its own conditions, and
+// does not ask that of a Node's: with a longer message than a condition may have, nothing could be written of the machine at all.
 const longestQuote = 1024
 
 // Quoted is text, cut where it is longer than a finding may quote.

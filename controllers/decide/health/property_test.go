@@ -175,7 +175,8 @@ func machineFails(t Target, p Policy) bool {
 	})
 }
 
-// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which its author did not look.
+// Evidence has an author and a time: nothing counts that was written before a pause and not since, and no time in which its author did not
+// look.
 func TestTimeInWhichTheAuthorDidNotLookCountsForNothing(t *testing.T) {
 	holds(t, func(t *rapid.T, target Target, p Policy) {
 		for _, f := range Judge(target, p, noon).Due(noon) {

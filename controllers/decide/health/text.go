@@ -62,8 +62,8 @@ func (o Other) Text() string {
 		"See whose the node is, and to the cloud controller", o.Name, o.ProviderID, o.Wanted)
 }
 
-// Since is from when on a timeout counts that is in doubt, as a clause that follows "counted from"; empty if it does from when the condition
-// last changed.
+// Since is from when on a timeout counts that is in doubt, as a clause that follows "counted from"; empty if it does from when the
+// condition last changed.
 func (d Doubt) Since() string {
 	switch d {
 	case NotSincePause:

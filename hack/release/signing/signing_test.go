@@ -1,5 +1,6 @@
-// Package signing tries what the release workflow does with cosign, without a network: with a key that is made here, the release as `make release` writes
-// it, and a registry in this process. Keyless signatures and the transparency log need Sigstore's servers and are left to the workflow.
+// Package signing tries what the release workflow does with cosign, without a network: with a key that is made here, the release as `make
+// release` writes it, and a registry in this process. Keyless signatures and the transparency log need Sigstore's servers and are left to
+// the workflow.
 package signing
 
 import (

@@ -277,8 +277,8 @@ func saidOf(m *clusterv1.Machine, kind string) string {
 	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
 }
 
-// notes are those of the events of a reason in the namespace that contain a text, one for each time that an event came; only of those that a
-// check sent, if there is one. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
+// notes are those of the events of a reason in the namespace that contain a text, one for each time that an event came; only of those that
+// a check sent, if there is one. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
 func (env *environment) notes(ctx context.Context, check *clusterv1.MachineHealthCheck, reason, text string) []string {
 	GinkgoHelper()
 	list := &eventsv1.EventList{}

@@ -69,7 +69,8 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	}, SpecTimeout(specPatience))
 })
 
-// verdicts are what kubemend has written of the health of a machine since a moment, or of all machines if it has no name, as "Status/Reason".
+// verdicts are what kubemend has written of the health of a machine since a moment, or of all machines if it has no name, as
+// "Status/Reason".
 func (env *environment) verdicts(since time.Time, machine string) (said []string) {
 	GinkgoHelper()
 	for _, write := range suite.Writes(management, since, "machines") {

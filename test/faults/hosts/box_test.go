@@ -47,8 +47,8 @@ type box struct {
 	upUntil time.Time
 	// cutOff says that the kubelet, which runs, cannot reach its API server.
 	cutOff bool
-	// byHand says that a person has pressed the button of the host that was off, and nothing runs on it yet: that is unknown until Ironic reads
-	// the BMC the next time.
+	// byHand says that a person has pressed the button of the host that was off, and nothing runs on it yet: that is unknown until Ironic
+	// reads the BMC the next time.
 	byHand bool
 	// writes says that something on the host writes to the volume.
 	writes bool

@@ -117,8 +117,8 @@ func (tl tale) check(t *testing.T, plain performance) {
 	}
 }
 
-// after is the outcome that has to be the same after a crash, the longer of which leave out conditions: of what went on meanwhile nothing is
-// reported once the remediation has ended.
+// after is the outcome that has to be the same after a crash, the longer of which leave out conditions: of what went on meanwhile nothing
+// is reported once the remediation has ended.
 func (o outcome) after(downtime time.Duration) outcome {
 	if downtime > 0 {
 		o.Reported.Conditions = map[string]string{

@@ -39,8 +39,8 @@ func in(state string, attempt int) func(*environment) bool {
 	}
 }
 
-// run lets all actors act, until the remediation has ended and all actors are at rest. What is in the script happens in that order, each at a
-// moment at which all actors are at rest.
+// run lets all actors act, until the remediation has ended and all actors are at rest. What is in the script happens in that order, each at
+// a moment at which all actors are at rest.
 func (e *environment) run(over func(*environment) bool) {
 	e.t.Helper()
 	for range manyMoments {

@@ -1,9 +1,9 @@
 // Package hosts tries the remediation of hosts with every fault and in every order of events, for both kinds of remediations, in memory.
 //
 // Real are the controllers of package hostremediation, with the state machine of a power cycle and the adapters that ask hosts and fence
-// nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the model of
-// package bmo, with host and kubelet, and the controllers of the workload cluster. All of them live by one clock, which only moves when none of them
-// has anything left to do. Informers, schemas and connections are not here.
+// nodes. Imitated are the API servers, and those who obey: the Bare Metal Operator, by the model of package bmo, with host and kubelet, and
+// the controllers of the workload cluster. All of them live by one clock, which only moves when none of them has anything left to do.
+// Informers, schemas and connections are not here.
 package hosts
 
 import (

@@ -19,8 +19,8 @@ import (
 	"github.com/kubemend/kubemend/test/partners/bmo"
 )
 
-// plane are the three hosts of a control plane, which share clusters, clock and controllers. On each runs a member of etcd with an API server: the
-// workload cluster answers while a majority of them runs.
+// plane are the three hosts of a control plane, which share clusters, clock and controllers. On each runs a member of etcd with an API
+// server: the workload cluster answers while a majority of them runs.
 type plane struct {
 	members []*environment
 	// hangs says whose kubelet is not to report, although its host runs.
@@ -31,8 +31,8 @@ type plane struct {
 	down    time.Time
 }
 
-// knowable is after how long it is known that a member is dead: the lease of its API server, which is renewed every ten seconds, may be a minute behind
-// the newest one (package controlplane). Its node is not Ready before that.
+// knowable is after how long it is known that a member is dead: the lease of its API server, which is renewed every ten seconds, may be a
+// minute behind the newest one (package controlplane). Its node is not Ready before that.
 const knowable = time.Minute + renewsLease + time.Second
 
 func newPlane(t reporter, k kind, downtime time.Duration) *plane {
@@ -269,9 +269,9 @@ var whims = []struct {
 	{"the manager restarts", func(p *plane, m *environment) { m.writes.Restart(); p.start() }},
 }
 
-// TestAControlPlaneKeepsItsMajority plays remediations of the three hosts of a control plane at random, through what may happen to hosts, kubelets,
-// the manager and its caches, and checks the true power of all three: no two are off because of us, nor is one switched off that is alive if no
-// majority is alive without it, as far as that could be known; and in the end all are on.
+// TestAControlPlaneKeepsItsMajority plays remediations of the three hosts of a control plane at random, through what may happen to hosts,
+// kubelets, the manager and its caches, and checks the true power of all three: no two are off because of us, nor is one switched off that
+// is alive if no majority is alive without it, as far as that could be known; and in the end all are on.
 func TestAControlPlaneKeepsItsMajority(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {

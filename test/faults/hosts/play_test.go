@@ -134,8 +134,8 @@ func (e *environment) annotateHost(change func(map[string]string)) {
 	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
 }
 
-// reregister is Metal3's procedure to register a host anew: it is detached, deleted, and created again with its status in an annotation. What
-// else there was of annotations stays, as in a backup, or in git.
+// reregister is Metal3's procedure to register a host anew: it is detached, deleted, and created again with its status in an annotation.
+// What else there was of annotations stays, as in a backup, or in git.
 func reregister(e *environment) {
 	is := e.host().DeepCopy()
 	status, err := json.Marshal(is.Status)
@@ -183,9 +183,9 @@ func healed(e *environment) {
 	e.box.recover()
 }
 
-// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do, and checks the
-// true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node bears nothing of ours,
-// and no host is marked unhealthy for another's fault.
+// TestRandomActionsOfPartnersKeepAPowerCycleSafe plays power cycles at random through all that their partners, people and bad luck may do,
+// and checks the true power of the host: no node is fenced that runs, no volume has two writers, and in the end the host is on, its node
+// bears nothing of ours, and no host is marked unhealthy for another's fault.
 func TestRandomActionsOfPartnersKeepAPowerCycleSafe(t *testing.T) {
 	for _, k := range kinds {
 		t.Run(k.Kind.Kind, func(t *testing.T) {

@@ -38,7 +38,8 @@ func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
 	return e
 }
 
-// noOrphans checks that every request is one of a check that still needs it, and that nothing bad is said of a machine that no check judges.
+// noOrphans checks that every request is one of a check that still needs it, and that nothing bad is said of a machine that no check
+// judges.
 func (e *environment) noOrphans() {
 	e.t.Helper()
 	machines := &clusterv1.MachineList{}

@@ -34,8 +34,9 @@ const most = 400
 
 // environment is a management cluster with one Cluster, its workload cluster, and the program: the controllers of MachineHealthChecks.
 //
-// The program works only when settle makes it. What others do enqueues everything. Its own writes enqueue no more than in the manager: those
-// of a machine's conditions the releaser alone, so that what a failed write leaves undone is finished only if the controller asks for a retry.
+// The program works only when settle makes it. What others do enqueues everything. Its own writes enqueue no more than in the manager:
+// those of a machine's conditions the releaser alone, so that what a failed write leaves undone is finished only if the controller asks for
+// a retry.
 type environment struct {
 	t         *testing.T
 	ctx       context.Context

@@ -39,7 +39,8 @@ func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
 	})
 }
 
-// One that was the leader does not know at once that it is one no more. Whatever it was about to write when the next one acted, a remediation has one record.
+// One that was the leader does not know at once that it is one no more. Whatever it was about to write when the next one acted, a
+// remediation has one record.
 func TestTwoLeadersWriteOneRecord(t *testing.T) {
 	for how, change := range map[string]func(*clusterv1.MachineHealthCheck){"by the owner": byOwner, "by a request": byTemplate} {
 		for nth := range 5 {

@@ -169,7 +169,8 @@ func (e *environment) isRight() {
 	e.asManyAsAllowed(check, bad, flying)
 }
 
-// expires is when the timeout of a node that is not ready is over: what it said before an outage counts from when its kubelet has surely spoken since.
+// expires is when the timeout of a node that is not ready is over: what it said before an outage counts from when its kubelet has surely
+// spoken since.
 func (e *environment) expires(node *corev1.Node) time.Time {
 	since := node.Status.Conditions[0].LastTransitionTime.Time
 	if since.Before(e.there.backAt) {

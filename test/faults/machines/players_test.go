@@ -165,8 +165,8 @@ func (e *environment) fail(names ...string) {
 	}
 }
 
-// recoverRemediated makes that one of the machines healthy which has a request. Which one it is depends on what has failed: a machine for which no
-// request could be made goes to the end of the queue.
+// recoverRemediated makes that one of the machines healthy which has a request. Which one it is depends on what has failed: a machine for
+// which no request could be made goes to the end of the queue.
 func (e *environment) recoverRemediated(machines ...string) {
 	e.t.Helper()
 	for _, m := range machines {
@@ -184,7 +184,8 @@ func (e *environment) recover(names ...string) {
 	}
 }
 
-// cut makes the workload cluster silent. ClusterCache enqueues the checks when the first probe has failed, and when it closes the connection.
+// cut makes the workload cluster silent. ClusterCache enqueues the checks when the first probe has failed, and when it closes the
+// connection.
 func (e *environment) cut() {
 	if !e.there.cutAt.IsZero() {
 		return
@@ -195,8 +196,8 @@ func (e *environment) cut() {
 	}
 }
 
-// reconnect makes it answer again. The controllers hear of a connection that is made anew, and of the nodes that have changed when the watches
-// are made again.
+// reconnect makes it answer again. The controllers hear of a connection that is made anew, and of the nodes that have changed when the
+// watches are made again.
 func (e *environment) reconnect() {
 	if e.there.cutAt.IsZero() {
 		return

@@ -26,7 +26,8 @@ import (
 // record is what the program did, whether it heard that it had done it or not.
 type record struct {
 	mu sync.Mutex
-	// Requests are how often a request was made and deleted, like "made m1". Turns are the statuses that a condition of a machine went through.
+	// Requests are how often a request was made and deleted, like "made m1". Turns are the statuses that a condition of a machine went
+	// through.
 	Requests map[string]int
 	Turns    map[string][]string
 	Events   map[string]int
@@ -235,7 +236,8 @@ func (e *environment) objectsOf(kind schema.GroupVersionKind) []*unstructured.Un
 	return all
 }
 
-// count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its check.
+// count adds up how many remediations were begun and are over, as metrics have it, of all instances of the program: a series ends with its
+// check.
 func (e *environment) count() {
 	now := map[string]float64{}
 	for _, c := range machinehealthcheck.Metrics() {

@@ -94,7 +94,8 @@ func (e *environment) recordsByMachine() (begun map[string]int, others int) {
 	return begun, others
 }
 
-// followRecords closes the records of machines that are gone or healthy, or for whose remediation nothing asks any more, as the manager does.
+// followRecords closes the records of machines that are gone or healthy, or for whose remediation nothing asks any more, as the manager
+// does.
 func (e *environment) followRecords() {
 	e.t.Helper()
 	all := &mendv1.RemediationRecordList{}

@@ -131,7 +131,8 @@ func ofTwoMembers(e *environment) {
 // orderCounts is how many orders were tried of each set.
 var orderCounts = map[string]int{}
 
-// everyOrder tries all orders. In whatever order things happen, the rules of safety hold after each reconcile, and when all is healthy again nothing is orphaned.
+// everyOrder tries all orders. In whatever order things happen, the rules of safety hold after each reconcile, and when all is healthy
+// again nothing is orphaned.
 func everyOrder(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(orders)) {
 		of := orders[name]

@@ -101,8 +101,8 @@ func counted(tale string, add count) {
 	campaigns.of[tale] = count{was.writes + add.writes, was.kills + add.kills}
 }
 
-// everyWrite tries all writes and kills. Whatever write fails, and wherever the manager is killed, a remediation comes to the same end: each
-// step was asked for once, nothing is orphaned, and the lease is released.
+// everyWrite tries all writes and kills. Whatever write fails, and wherever the manager is killed, a remediation comes to the same end:
+// each step was asked for once, nothing is orphaned, and the lease is released.
 func everyWrite(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(tales)) {
 		t.Run(name, func(t *testing.T) {

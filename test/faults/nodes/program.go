@@ -1,5 +1,5 @@
-// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller, in memory. What it needs for that
-// is here for package test/inmemory/nodes, too.
+// Package nodes tries every write, every crash and every order of events of the NodeHealthCheck controller, in memory. What it needs for
+// that is here for package test/inmemory/nodes, too.
 package nodes
 
 import (

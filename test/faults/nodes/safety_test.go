@@ -21,7 +21,8 @@ type safety struct {
 	// steps is the step after the last one that was begun for a node, of those that ladder names.
 	steps  map[string]int
 	ladder []string
-	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one is made.
+	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one is
+	// made.
 	exchanged bool
 }
 
@@ -68,7 +69,8 @@ func (s *safety) check() error {
 	return nil
 }
 
-// recorded checks that a request carries a record of its node. Nothing closes those of the remediations before it here. What has no namespace has none.
+// recorded checks that a request carries a record of its node. Nothing closes those of the remediations before it here. What has no
+// namespace has none.
 func (s *safety) recorded(req *unstructured.Unstructured) error {
 	list := &mendv1.RemediationRecordList{}
 	if err := s.server.List(s.Context(), list); err != nil {

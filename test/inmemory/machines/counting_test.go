@@ -21,7 +21,8 @@ func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-// lenient makes silent machines of a check pending, strict makes all of them unhealthy: in one reconcile, when all of them are in the cache.
+// lenient makes silent machines of a check pending, strict makes all of them unhealthy: in one reconcile, when all of them are in the
+// cache.
 func lenient(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*long) }
 
 func strict(c *clusterv1.MachineHealthCheck) { silentFor(c, long/2) }

@@ -26,7 +26,8 @@ type environment struct {
 	cluster *clusterv1.Cluster
 }
 
-// newEnvironment makes a Cluster that is up, in a namespace of its own: infrastructure ready, control plane initialized, both an hour ago, and reachable.
+// newEnvironment makes a Cluster that is up, in a namespace of its own: infrastructure ready, control plane initialized, both an hour ago,
+// and reachable.
 func (w *setting) newEnvironment(edits ...func(*clusterv1.Cluster)) *environment {
 	w.t.Helper()
 	return w.environment(w.namespace(), "c1", edits...)

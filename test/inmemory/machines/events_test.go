@@ -13,7 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// sentEvents returns the events of an environment, unsorted, as "Object Reason"; but for those that say what capacity waits for, which depend on for how long.
+// sentEvents returns the events of an environment, unsorted, as "Object Reason"; but for those that say what capacity waits for, which
+// depend on for how long.
 func (s *environment) sentEvents() func() []string {
 	return func() []string {
 		var all []string

@@ -68,8 +68,8 @@ func (s *environment) settles() float64 {
 	return s.reconciles()
 }
 
-// versions returns the version of every Cluster, machine, check and request, and how many events were sent: equal maps mean that nothing was written in
-// between.
+// versions returns the version of every Cluster, machine, check and request, and how many events were sent: equal maps mean that nothing
+// was written in between.
 func (s *environment) versions() map[string]string {
 	all := map[string]string{"events": strconv.Itoa(len(s.sentEvents()()))}
 	for _, kind := range []schema.GroupVersionKind{

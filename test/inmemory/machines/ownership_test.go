@@ -28,7 +28,8 @@ func clonedFrom(template string) map[string]string {
 	}
 }
 
-// twoChecks selects two machines by an older check, to which a node may not be silent, and by a younger one, to which its disk may not be full.
+// twoChecks selects two machines by an older check, to which a node may not be silent, and by a younger one, to which its disk may not be
+// full.
 func twoChecks(s *environment, edits ...func(*clusterv1.MachineHealthCheck)) {
 	s.t.Helper()
 	s.template("reboot")

@@ -38,7 +38,8 @@ func (s *environment) printed(recipe string) *clusterv1.MachineHealthCheck {
 	return nil
 }
 
-// Conditions that other programs write, under the names that their sources have: a name that is misspelled in a page would match nothing, without a word.
+// Conditions that other programs write, under the names that their sources have: a name that is misspelled in a page would match nothing,
+// without a word.
 func TestTheCheckOfARecipeMarksAMachineForEachConditionThatLastsAndNoneForTheGoodState(t *testing.T) {
 	for _, recipe := range []string{"node-problem-detector", "gpu"} {
 		run(t, func(s *environment) {

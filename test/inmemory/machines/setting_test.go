@@ -26,8 +26,8 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// The time of a bubble: what an event causes is there within three seconds, one of which a manager waits that begins to watch a kind, and what stays does
-// so for a minute.
+// The time of a bubble: what an event causes is there within three seconds, one of which a manager waits that begins to watch a kind, and
+// what stays does so for a minute.
 func TestMain(m *testing.M) {
 	klog.SetLogger(logr.Discard())
 	ctrl.SetLogger(logr.Discard())
@@ -120,8 +120,8 @@ func (w *setting) start(unclaimed string) {
 }
 
 // restart ends the manager, does what is to happen while none runs, and starts another one. Its first look for orphaned requests fails, and
-// the next one is a minute later: it would watch the kinds that it finds while controllers start, each of which holds a lock until its caches
-// are full, and no time passes in a bubble while a goroutine waits for a lock.
+// the next one is a minute later: it would watch the kinds that it finds while controllers start, each of which holds a lock until its
+// caches are full, and no time passes in a bubble while a goroutine waits for a lock.
 func (w *setting) restart(meanwhile ...func()) {
 	w.t.Helper()
 	w.manager.Kill()

@@ -95,8 +95,8 @@ func (s *environment) made(machine string) string {
 	return uid
 }
 
-// isRequested waits until a Metal3Remediation of a machine is announced in its condition, and is there. It is announced first: what is announced and
-// lost is asked for again.
+// isRequested waits until a Metal3Remediation of a machine is announced in its condition, and is there. It is announced first: what is
+// announced and lost is asked for again.
 func (s *environment) isRequested(machine string) {
 	s.Eventually(s.external(machine)).Should(Equal(asked))
 	s.made(machine)

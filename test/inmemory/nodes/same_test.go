@@ -357,8 +357,8 @@ func (s *environment) deleteTemplate(ctx context.Context, r remediator, name str
 	Expect(s.here.Delete(ctx, t)).To(Succeed())
 }
 
-// Here are those that need a controller. The rows of nodehealthcheck and decide/escalation that begin with their ids show the others, and the tests
-// of nodehealthcheck, of its admission and of the docs those that are about these.
+// Here are those that need a controller. The rows of nodehealthcheck and decide/escalation that begin with their ids show the others, and
+// the tests of nodehealthcheck, of its admission and of the docs those that are about these.
 var _ = Describe("Unlike medik8s', a check", func() {
 	inEveryMode("W8, seed 0.24: forgets a node that is gone together with its request, once a replacement has joined", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)

@@ -21,8 +21,8 @@ func corrected() *unstructured.Unstructured {
 	return template
 }
 
-// manifest makes an object as a seed has it; but its namespace, if it has one, is the environment's, and so is that of a template which it names.
-// A check, which has no namespace, is called as those of the environment.
+// manifest makes an object as a seed has it; but its namespace, if it has one, is the environment's, and so is that of a template which it
+// names. A check, which has no namespace, is called as those of the environment.
 func (s *environment) manifest(ctx context.Context, u *unstructured.Unstructured) {
 	GinkgoHelper()
 	if u.GetNamespace() != "" {
