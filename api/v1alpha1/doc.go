@@ -40,8 +40,8 @@ const (
 	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
 
 	// StormCooldownAnnotation on a MachineHealthCheck is for how long few enough of its machines have to have been not healthy, after they
-	// were too many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck has
-	// spec.stormCooldownDuration for that.)
+	// were too many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck
+	// has spec.stormCooldownDuration for that.)
 	StormCooldownAnnotation = "kubemend.io/storm-cooldown"
 
 	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare
@@ -69,8 +69,8 @@ const (
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
 
 	// ReceiptForAnnotation on a BareMetalHost says for which remediation BMO was asked to show that it has read the hardware, as UID/time,
-	// with the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO removes
-	// from a host that is held off once it has read its power.
+	// with the time at which the host was asked to power off. It is written together with BMO's annotation reboot.metal3.io, which BMO
+	// removes from a host that is held off once it has read its power.
 	ReceiptForAnnotation = "kubemend.io/receipt-for"
 
 	// FencedByAnnotation on a node of a workload cluster is the UID of the remediation whose out-of-service taint the node has.
@@ -91,14 +91,14 @@ const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
 
 const (
-	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks, as
-	// soon as each is made. No other value is defined.
+	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks,
+	// as soon as each is made. No other value is defined.
 	ClaimLabel = "kubemend.io/machine-health-checks"
 	// ClaimLabelAct is the value of ClaimLabel.
 	ClaimLabelAct = "act"
 
-	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for it,
-	// Cluster or Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by
+	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for
+	// it, Cluster or Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by
 	// `clusterctl move` or from a backup, as metadata.managedFields is not.)
 	ClaimedByAnnotation = "kubemend.io/claimed-by"
 
@@ -107,8 +107,9 @@ const (
 )
 
 const (
-	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and why,
-	// as JSON. Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the proof.
+	// RequestedAnnotation on a Machine, or on a remediation, says who asked for its remediation with `kubectl mend remediate`, when and
+	// why, as JSON. Nothing is decided by it: who may write the object may write anything there. The audit log of the API server is the
+	// proof.
 	RequestedAnnotation = "kubemend.io/remediation-requested"
 
 	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
@@ -159,17 +160,17 @@ const (
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 
-	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False while
-	// too many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
+	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False
+	// while too many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
 	StormCooldown = "StormCooldown"
 
 	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all
 	// other times neither has it.
 	SpareHostAvailable = "SpareHostAvailable"
 
-	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason of
-	// what the oldest one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never missing
-	// does not have it.
+	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason
+	// of what the oldest one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never
+	// missing does not have it.
 	CapacityBack = "CapacityBack"
 )
 

@@ -35,16 +35,16 @@ type HostRemediationStrategy struct {
 	// +kubebuilder:validation:Maximum=100
 	RetryLimit *int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, from 100 to 86400, a day. A host that
-	// was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on.
+	// timeoutSeconds is how long, in seconds, an attempt may take until the host is asked to power on, from 100 to 86400, a day. A host
+	// that was off when it was asked has 185 seconds at least, and a workload that moves 120. The same again is given until it is on.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// bootTimeoutSeconds is how long, in seconds, the machine may take to be healthy once its host is on, from 100 to 86400. Without it that
-	// is 1200, or twice as long as the last boot of the host has taken by its RemediationRecords if that is more, up to 3600.
+	// bootTimeoutSeconds is how long, in seconds, the machine may take to be healthy once its host is on, from 100 to 86400. Without it
+	// that is 1200, or twice as long as the last boot of the host has taken by its RemediationRecords if that is more, up to 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400

@@ -103,8 +103,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
-	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the Machine,
-	// else the zone of the node (its label topology.kubernetes.io/zone).
+	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the
+	// Machine, else the zone of the node (its label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
@@ -191,8 +191,8 @@ type RemediationRecordSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Evidence []RecordEvidence `json:"evidence,omitempty"`
-	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later by
-	// the timeout. decided is when the controller decided to begin.
+	// unhealthySince is when the target stopped being healthy, as far as it is known, and due when it counted as unhealthy, which is later
+	// by the timeout. decided is when the controller decided to begin.
 	// +optional
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}T([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]+)?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])$`

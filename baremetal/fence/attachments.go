@@ -168,8 +168,8 @@ func (v attachedVolume) isOf(pod *corev1.Pod) bool {
 		case volume.VsphereVolume != nil:
 			id = volume.VsphereVolume.VolumePath
 		}
-		// A handle is the ID that the pod has, but for GCE, where it is a path that ends in it, and for AWS, where the ID may be a path that
-		// ends in it. (csi-translation-lib, TranslateInTreeInlineVolumeToCSI.)
+		// A handle is the ID that the pod has, but for GCE, where it is a path that ends in it, and for AWS, where the ID may be a path
+		// that ends in it. (csi-translation-lib, TranslateInTreeInlineVolumeToCSI.)
 		return id != "" && v.inline != "" && (id == v.inline || strings.HasSuffix(v.inline, "/"+id) || strings.HasSuffix(id, "/"+v.inline))
 	})
 }

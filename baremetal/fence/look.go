@@ -49,7 +49,8 @@ type Seen struct {
 	Fenced bool
 	// Ours says that the node bears our mark: there is something to remove.
 	Ours bool
-	// Inherited says that it is Ours, and bears no mark or another one than that of the UID that the remediation has now: Fence signs it anew.
+	// Inherited says that it is Ours, and bears no mark or another one than that of the UID that the remediation has now: Fence signs it
+	// anew.
 	Inherited bool
 	// Mark is the mark that the node bears, whosesoever it is.
 	Mark types.UID

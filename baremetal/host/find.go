@@ -45,7 +45,8 @@ type Found struct {
 	// Is says what it is to the machine. Why is what does not match, or what is missing, as a clause for users.
 	Is  powercycle.Host
 	Why string
-	// Named says that the host has a name, so that it may come back where it does not exist. Unchosen says that its Metal3Machine names none.
+	// Named says that the host has a name, so that it may come back where it does not exist. Unchosen says that its Metal3Machine names
+	// none.
 	Named, Unchosen bool
 	// Paused says that its Metal3Machine is.
 	Paused bool

@@ -23,8 +23,8 @@ type Cycle struct {
 	Undoers string
 	// Mismatch is why the host is not the machine's.
 	Mismatch string
-	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached to
-	// the node that nothing waits for.
+	// Unseen is why the node cannot be seen, Twin what is known of another node of the machine's provider ID, IdleVolumes what is attached
+	// to the node that nothing waits for.
 	Unseen, Twin, IdleVolumes string
 	// Left are the first of the objects that are left on the node, LeftCount is how many there are.
 	Left      []string

@@ -6,21 +6,21 @@ import "time"
 type Policy struct {
 	// Retries is how many attempts may follow the first.
 	Retries int
-	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the machine
-	// is healthy after that: a large server takes longer for its self-test than all the rest does.
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the
+	// machine is healthy after that: a large server takes longer for its self-test than all the rest does.
 	Timeout, Boot time.Duration
 	// Move is the least that an attempt has to move the workload once its host is proven off. Kubernetes deletes the pods of a node that is
 	// out of service in rounds of 20 s (kube-controller-manager, podgc), and detaches its volumes after that.
 	Move time.Duration
 	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
 	Releasing time.Duration
-	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: BMO reads a host's power once a
-	// minute, and may have asked it to power on just before. After as long without a receipt a person is asked.
+	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: BMO reads a host's power once
+	// a minute, and may have asked it to power on just before. After as long without a receipt a person is asked.
 	Settle time.Duration
 	// Doubt is how old a receipt has to be before it is believed: BMO writes its conditions after it has given it.
 	Doubt time.Duration
-	// Watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the controller
-	// manager calls it silent.
+	// Watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
+	// controller manager calls it silent.
 	Watch time.Duration
 	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
 	Skew time.Duration

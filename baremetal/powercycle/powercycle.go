@@ -28,8 +28,8 @@ const (
 	PoweringOn State = "PoweringOn"
 	// Rebooting has asked for one reboot of a host that cannot be held off.
 	Rebooting State = "Rebooting"
-	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that, whatever
-	// is asked of it, and boots in the end.
+	// Servicing has a host whose firmware is being written, which its operator does as soon as it is off. It is powered on for that,
+	// whatever is asked of it, and boots in the end.
 	Servicing State = "Servicing"
 	// Booting waits for the machine to be healthy. It has a clock of its own.
 	Booting State = "Booting"
@@ -210,8 +210,8 @@ type Memory struct {
 	Moved Reason `json:"moved,omitempty"`
 	// Marked says that we marked the host as unhealthy.
 	Marked bool `json:"marked,omitempty"`
-	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend whose
-	// memory is lost: the host may be held off for it already, and its node be fenced.
+	// TakenOver says that somebody else had begun the remediation before any attempt of it was counted, CAPM3's controller or a kubemend
+	// whose memory is lost: the host may be held off for it already, and its node be fenced.
 	TakenOver bool `json:"takenOver,omitempty"`
 	// Cause is the step that led to the end, or to the request for owner remediation; empty before.
 	Cause Cause `json:"cause,omitzero"`
@@ -296,15 +296,15 @@ type Facts struct {
 	// OwnerAsked says that the owner of the machine was asked to remediate it, Ownerless that it has none.
 	OwnerAsked, Ownerless bool
 
-	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of the
-	// cluster, or of the same machine.
+	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of
+	// the cluster, or of the same machine.
 	ControlPlane, First bool
 	// ManagerHere says that it is not first for this alone: what takes these steps runs on the host.
 	ManagerHere bool
 
 	Host Host
-	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and seen
-	// of it, is void.
+	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and
+	// seen of it, is void.
 	HostAnew bool
 	// HostUnnamed says that there is none that could come back.
 	HostUnnamed bool

@@ -102,3 +102,50 @@ func TestWhenToLookAgain(t *testing.T) {
 		})
 	}
 }
+
+// Without the fence Kubernetes finishes neither the pods nor the volumes of a node whose host is off.
+func TestWhetherTheFenceGoesBeforeAWait(t *testing.T) {
+	waits, asks := row{do: Wait}, row{do: waitForPerson}
+	overdue := func(f *Facts) { f.Began, f.Since = ago(time.Hour), ago(time.Hour) }
+	for name, tc := range map[string]struct {
+		state State
+		given facts
+		row   row
+		want  bool
+	}{
+		"it stays while the host is off":                    {MovingWorkload, facts{fenced, empty, off, overdue}, waits, false},
+		"it goes where the host is on":                      {MovingWorkload, facts{fenced, empty, on, overdue}, waits, true},
+		"it stays while the host powers off":                {PoweringOff, facts{fenced, empty, off, overdue}, waits, false},
+		"and while it powers on":                            {PoweringOn, facts{fenced, empty, off, overdue}, waits, false},
+		"it goes where a person is asked about a lost host": {MovingWorkload, facts{fenced, empty, off, hostLostLong, overdue}, asks, true},
+		"but not before":                                    {MovingWorkload, facts{fenced, empty, off, hostLostLong, overdue}, waits, false},
+		"nor where a person is asked about anything else":   {MovingWorkload, facts{fenced, empty, off, overdue}, asks, false},
+		"while the host boots nothing holds it off":         {Booting, facts{fenced, empty, off, overdue}, waits, true},
+		"no other action takes it away":                     {Booting, facts{fenced, empty, on, overdue}, row{do: Advance}, false},
+	} {
+		s := situation{Facts: in(tc.state, tc.given...), Policy: policy, now: noon}
+		if got := s.unfencesFirst(tc.row); got != tc.want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+func TestWhichStepsCondemnAMachine(t *testing.T) {
+	for step, want := range map[Step]bool{
+		{Do: MarkHost}: true, {Do: RequestOwner}: true, {Do: BeginAttempt, Reason: NodeStillUnhealthyReason}: true,
+		{Do: BeginAttempt, Reason: AttemptBeganReason}: false, {Do: Fence}: false,
+	} {
+		if step.Condemns() != want {
+			t.Errorf("%s (%s) condemns: %t", step.Do, step.Reason, !want)
+		}
+	}
+}
+
+func TestWhatIsLeftOnTheNodeIsNamedAndCounted(t *testing.T) {
+	for count, want := range map[int]string{2: "a, b", 5: "a, b and 3 more"} {
+		c := &Cycle{Left: []string{"a", "b"}, LeftCount: count}
+		if got := c.LeftOnNode(); got != want {
+			t.Errorf("of %d %q is said, want %q", count, got, want)
+		}
+	}
+}

@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// Within is how long a beginning may take, the wait for those before it and its writes included. After that it is decided anew: a webhook
-	// that does not answer holds up neither the worker nor what shares a scope with it.
+	// Within is how long a beginning may take, the wait for those before it and its writes included. After that it is decided anew: a
+	// webhook that does not answer holds up neither the worker nor what shares a scope with it.
 	Within = 10 * time.Second
 	// Settles is how long a write may still be carried out whose answer was lost. Until then nothing else begins in its scopes.
 	Settles = 30 * time.Second

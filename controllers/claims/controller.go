@@ -44,8 +44,8 @@ import (
 type Reconciler struct {
 	// Client reads from caches and writes.
 	Client client.Client
-	// Namespaces reads Namespaces; nil where none may be read. A manager of one Namespace may read that, and not watch it: it reads it live,
-	// and again after RereadEvery.
+	// Namespaces reads Namespaces; nil where none may be read. A manager of one Namespace may read that, and not watch it: it reads it
+	// live, and again after RereadEvery.
 	Namespaces  client.Reader
 	RereadEvery time.Duration
 	Recorder    events.EventRecorder

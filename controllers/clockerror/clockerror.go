@@ -19,8 +19,8 @@ const (
 	Tolerated = 30 * time.Second
 	// prompt is how soon the headers of an answer have to come for its Date to be used: the later they come, the less exact it is.
 	prompt = 5 * time.Second
-	// answers is how many of the last answers decide. The manager renews its lease every 2 s, and a workload cluster is probed every 10 s: a
-	// clock that jumps is noticed after half as many.
+	// answers is how many of the last answers decide. The manager renews its lease every 2 s, and a workload cluster is probed every 10 s:
+	// a clock that jumps is noticed after half as many.
 	answers = 7
 )
 

@@ -45,21 +45,23 @@ type Service struct {
 	Needs []string
 	// Choice is the user's.
 	Choice Choice
-	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is free.
+	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is
+	// free.
 	Foreign func(labels map[string]string) string
 	// Other is the controller of another project that serves the kind if it runs, also where the CRD is free; nil if there is none.
 	Other *OtherController
-	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not started:
-	// its caches would never be filled.
+	// Rights are what Start needs that only Role allows, which is bound where the feature is installed. Without one of them it is not
+	// started: its caches would never be filled.
 	Rights []authorizationv1.ResourceAttributes
 	Role   string
-	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the same,
-	// where the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been begun.
+	// Releases is the choice by which it was served before it was switched off. With it a service whose Choice is Off is started all the
+	// same, where the kind is there and free: its Start begins nothing then, and releases what was begun. If empty, nothing can have been
+	// begun.
 	Releases Choice
 	// Start starts it. It is called once.
 	Start func(context.Context) error
-	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never stands
-	// idle.
+	// Serve makes it work, or stand idle, after it was started: its kind may become somebody else's, and ours again. If nil, it never
+	// stands idle.
 	Serve func(bool)
 
 	started atomic.Bool
@@ -71,8 +73,8 @@ type OtherController struct {
 	Name string
 	// Lease is the name of the lease by which its replicas elect a leader.
 	Lease string
-	// Namespaces are where an administrator of the cluster installs it. The lease is read in no other: anybody may create a lease of any name
-	// in a namespace of their own.
+	// Namespaces are where an administrator of the cluster installs it. The lease is read in no other: anybody may create a lease of any
+	// name in a namespace of their own.
 	Namespaces []string
 }
 
@@ -93,7 +95,8 @@ type Reconciler struct {
 	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live no lease is read.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched off.
+	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched
+	// off.
 	Fixed []managerlease.Kind
 	// Changed is called when Kinds has changed. It must not call back. It may be nil.
 	Changed func()

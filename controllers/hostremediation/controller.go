@@ -73,7 +73,8 @@ type Reconciler struct {
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
-	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package shard)
+	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a remediation, or its Cluster, must have. (package
+	// shard)
 	WatchFilterValue string
 	// Verify asks a workload cluster live whether it is still the one that the Cluster keeps; nil for a reader that writes nothing.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
@@ -83,8 +84,8 @@ type Reconciler struct {
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
 	// Self is where the manager runs.
 	Self Self
-	// Teardown says that kubemend is being removed: no remediation begins, those that are under way release their hosts, and their records are
-	// removed.
+	// Teardown says that kubemend is being removed: no remediation begins, those that are under way release their hosts, and their records
+	// are removed.
 	Teardown bool
 	// Off says that the kind is switched off, and not all of kubemend: another controller may act on it. Only remediations that began here
 	// end. It comes with Teardown.

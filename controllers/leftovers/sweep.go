@@ -74,8 +74,8 @@ type Sweep struct {
 		Unfencer
 		Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 	}
-	// Fenced returns the nodes that are signed, of clusters that are cached for others, by cluster. It is nil during a teardown, which reads
-	// the nodes of all clusters.
+	// Fenced returns the nodes that are signed, of clusters that are cached for others, by cluster. It is nil during a teardown, which
+	// reads the nodes of all clusters.
 	Fenced   func() map[client.ObjectKey][]*corev1.Node
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock

@@ -41,8 +41,8 @@ type Announcement struct {
 	Outside bool `json:"outside,omitempty"`
 	// Teardown says that the manager removes all that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown,omitempty"`
-	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of that of the API server; less than 0 if it is behind, 0 up
-	// to 30.
+	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of that of the API server; less than 0 if it is behind, 0
+	// up to 30.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are those that it could serve. One that is missing was not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`

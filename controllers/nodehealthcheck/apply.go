@@ -34,7 +34,8 @@ type outcome struct {
 	plan *Plan
 	n    *Node
 	i    int // its place
-	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was not.
+	// tried says that the request of the step was to be made, asked that the API server was asked to; made is the request, nil if it was
+	// not.
 	tried, asked bool
 	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.

@@ -176,16 +176,17 @@ type Decision struct {
 	Missing     bool
 	MissedSince time.Time
 	Blockers    []Blocker // all, in the order in which they are asked: a remediation starts exactly if there are none
-	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none would.
+	// Start is the step that starts, Would the one that starts when nothing blocks it any more; -1 if none does. Nothing says why none
+	// would.
 	Start, Would int
 	Nothing      Reason
 	// GaveUp is what the escalation gives up first, Answer what it decides then; zero if it was not asked.
 	GaveUp, Answer escalation.Decision
 
 	Requests []RequestState // of Node.Requests
-	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay begins),
-	// Resume (it was begun in vain), Stop (the node is gone, and the remediator has to be notified), Adopt (a new failure begins with what is
-	// left of the last one) and GiveUp (they have had their chance, and Notify says that their remediator has to be notified).
+	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay
+	// begins), Resume (it was begun in vain), Stop (the node is gone, and the remediator has to be notified), Adopt (a new failure begins
+	// with what is left of the last one) and GiveUp (they have had their chance, and Notify says that their remediator has to be notified).
 	End, Flag, Delay, Resume, Stop, Adopt, GiveUp []int
 	Notify                                        bool
 	Delayed                                       bool // the healthy delay goes on

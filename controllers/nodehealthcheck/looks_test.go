@@ -19,8 +19,8 @@ import (
 
 // looked is what the explanation of the check nhc comes to.
 type looked struct {
-	// check changes the check; five says that it is one of a control plane of five, whose nodes are m0 to m4, and not one of the workers a to
-	// e.
+	// check changes the check; five says that it is one of a control plane of five, whose nodes are m0 to m4, and not one of the workers a
+	// to e.
 	check func(*nhcv1.NodeHealthCheckSpec)
 	five  bool
 	// more is there besides.

@@ -27,8 +27,8 @@ type Rule struct {
 	When   func(*Case) bool
 	Object func(*Case) rule.Ref
 	// Message is what users read, empty if the reason goes without saying; Fix is what they have to do, EndsWhen what else ends it, and
-	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {what enables
-	// it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
+	// Detail what the first line of an explanation says. {node} is the name of the node, {object} the object, {name} its name, {what
+	// enables it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
 	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.

@@ -16,11 +16,11 @@ const (
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 	// Unbegun is after how long a record is cancelled whose remediation was about to begin and did not.
 	Unbegun = 5 * time.Minute
-	// Idles is how long nothing acts on a target until its record says that it awaits the next step: its check, which has deleted a request,
-	// may be about to mark the target healthy, or to make the next one.
+	// Idles is how long nothing acts on a target until its record says that it awaits the next step: its check, which has deleted a
+	// request, may be about to mark the target healthy, or to make the next one.
 	Idles = 5 * time.Second
-	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a moment
-	// later.
+	// Settle is how long nothing may ask for a remediation that was begun until it counts as withdrawn: the next request may be made a
+	// moment later.
 	Settle = 5 * time.Minute
 )
 

@@ -157,7 +157,8 @@ func TestHowARecordEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			plan := Decide(tc.f)
-			// What is not there any more is confirmed past the caches. A replacement is there: hundreds that come back together cost no lists.
+			// What is not there any more is confirmed past the caches. A replacement is there: hundreds that come back together cost no
+			// lists.
 			if got := plan.Status.Outcome; got != "" && plan.Confirm != (got != mendv1.RecordReplaced) {
 				t.Errorf("it is confirmed past the caches: %t", plan.Confirm)
 			}

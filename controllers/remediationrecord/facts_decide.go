@@ -61,7 +61,8 @@ type Target struct {
 	CheckedSince time.Time
 	// CheckGone reports that the MachineHealthCheck that asked for the remediation does not exist.
 	CheckGone bool
-	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by hand.
+	// Asked is since when its owner is asked to replace it (OwnerRemediated=False). ByHand reports that it is marked for remediation by
+	// hand.
 	Asked  time.Time
 	ByHand bool
 	// Superseded reports that the Machine carries another record: its owner was asked anew, as after the check had released it or after
@@ -102,8 +103,8 @@ type Capacity struct {
 	Since  time.Time
 	// Back reports that another machine has come, Over that none will come.
 	Back, Over bool
-	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it is
-	// not being deleted.
+	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it
+	// is not being deleted.
 	Replacement *mendv1.RecordReplacement
 	Healthy     bool
 	// Others is how many machines of the owner have a Ready node, of an owner that has replaced them all.

@@ -27,8 +27,8 @@ type observed struct {
 	// live reports that an end is decided: nothing that it rests on may be from a cache. (Plan.Confirm)
 	live   bool
 	record *mendv1.RemediationRecord
-	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster, or
-	// was not read.
+	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
+	// or was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node

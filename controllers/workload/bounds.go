@@ -13,8 +13,8 @@ import (
 const longestError = 64 << 10
 
 var (
-	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they are
-	// none.
+	// errNoAnswer is what is wrong with all answers that an API server does not give: too long ones, and redirections. For a circuit they
+	// are none.
 	errNoAnswer = errors.New("the API server does not answer as one does")
 	errRedirect = fmt.Errorf("%w: it redirects, and is not followed", errNoAnswer)
 	errProxy    = fmt.Errorf("%w: nothing comes in place of an object, or a text, as a proxy gives it", errNoAnswer)

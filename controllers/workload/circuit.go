@@ -22,13 +22,13 @@ const (
 	slowAfter = time.Second
 	// atOnce is how many requests to one workload cluster are under way at the same time.
 	atOnce = 5
-	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other request
-	// holds as many workers.
+	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other
+	// request holds as many workers.
 	lostWithin = time.Minute
 	// pause is how long a cluster is left alone before one request tries it again.
 	pause = 20 * time.Second
-	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of eleven
-	// minutes.
+	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of
+	// eleven minutes.
 	unawaited = time.Minute
 )
 

@@ -95,8 +95,8 @@ type View struct {
 	Silent bool
 	// Changed is a ChangedError if another workload cluster answers: it is Down for that.
 	Changed error
-	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that acts
-	// on the cluster: in observe mode nothing is written.
+	// Keep writes to the Cluster which workload cluster answers; nil if that is not known, or kept already. It is for a controller that
+	// acts on the cluster: in observe mode nothing is written.
 	Keep func(context.Context)
 	// ClockAhead is how far the clock of this process is ahead of that of the cluster's API server, or of the management cluster's, if that
 	// error is larger; less than 0 if it is behind, 0 up to 30 s. A cluster that is not Up has no say in it.

@@ -20,7 +20,8 @@ import (
 const (
 	// bytesPerItem is the least average length of an object in a list. A Node with nothing but what every kubelet reports has 1200 bytes.
 	bytesPerItem = 512
-	// bytesPerField is the least average length of a field. A Node has 50 bytes for each, the densest that is asked for is discovery, with 17.
+	// bytesPerField is the least average length of a field. A Node has 50 bytes for each, the densest that is asked for is discovery, with
+	// 17.
 	bytesPerField = 12
 	// leastFields is the number of fields that every answer may have.
 	leastFields = 1000
@@ -29,7 +30,8 @@ const (
 	// shortened divides the limit for answers that take most memory for each byte: pods, and JSON, which an API server that is asked for
 	// protobuf sends for nothing that is long.
 	shortened = 4
-	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in JSON.
+	// longestEvent is how long one event of a watch may be, in bytes: what etcd stores of an object is 1.5 MiB, and that much again in
+	// JSON.
 	longestEvent = 3 << 20
 )
 

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that ClusterCache does not try to connect
-	// to, is as much out of reach as one that is silent.
+	// patience is how long to stay Unsure. A cluster that lets itself be probed but not be read, or that ClusterCache does not try to
+	// connect to, is as much out of reach as one that is silent.
 	patience = time.Minute
 	// lost is the number of attempts in a row that have to fail for a cluster to count as Down. One alone is a dropped packet
 	// or a kubeconfig that was just rotated.

@@ -32,8 +32,8 @@ const (
 	byProviderID = "kubemend.providerID"
 	// singly is the number of nodes up to which each is asked for; beyond it, one list is less work for the API server.
 	singly = 5
-	// nodesPerPage and mostPages are how nodes are listed live: so many to an answer, and so many answers. That is more nodes than Kubernetes
-	// supports.
+	// nodesPerPage and mostPages are how nodes are listed live: so many to an answer, and so many answers. That is more nodes than
+	// Kubernetes supports.
 	nodesPerPage, mostPages = 500, 200
 )
 

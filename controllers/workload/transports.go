@@ -24,8 +24,9 @@ type Transports struct {
 	// limit is how long an answer may be, in bytes, as it is after decompression.
 	limit int64
 	clock clock.PassiveClock
-	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A workload
-	// cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no pod.
+	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A
+	// workload cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no
+	// pod.
 	Self    types.NamespacedName
 	SelfUID types.UID
 	Local   func() (*rest.Config, error)
@@ -150,7 +151,8 @@ type route struct {
 	kubeconfig string
 	config     *rest.Config
 	answers    *answers // the same ones whatever its kubeconfig is, which is for the tenant to change
-	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized. (clusterAccessor.)
+	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized.
+	// (clusterAccessor.)
 	reconnects atomic.Bool
 
 	mu        sync.Mutex

@@ -5,8 +5,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 // Capacity is what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place
 // has a Ready node.
 type Capacity struct {
-	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine whose
-	// predecessor is not known.
+	// Machine is the machine that is, or was, lost; absent of one that its owner lacks and whose name is not known, and of a new machine
+	// whose predecessor is not known.
 	Machine string `json:"machine,omitempty"`
 	// About is the machine that the stage is about: that one, or the one that replaces it.
 	About string `json:"about,omitempty"`

@@ -12,7 +12,8 @@ type Explanation struct {
 	Subject Reference `json:"subject"`
 	// Time is the moment for which all of it holds.
 	Time metav1.Time `json:"time"`
-	// Phase is the answer, Reason why: that of the blocker or finding that counts, of the step of a power cycle, or of what the owner reports.
+	// Phase is the answer, Reason why: that of the blocker or finding that counts, of the step of a power cycle, or of what the owner
+	// reports.
 	Phase  Phase  `json:"phase"`
 	Reason string `json:"reason,omitempty"`
 	// Message is the answer in a sentence.

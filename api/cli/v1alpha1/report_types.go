@@ -25,8 +25,8 @@ type Report struct {
 
 // ReportGroup are the remediations that have the same cluster, check or cause.
 type ReportGroup struct {
-	// Cluster, Check and Cause are what the remediations of the group share; absent if the report is not divided by it, or if the records do
-	// not know it.
+	// Cluster, Check and Cause are what the remediations of the group share; absent if the report is not divided by it, or if the records
+	// do not know it.
 	Cluster *Reference `json:"cluster,omitempty"`
 	Check   *Reference `json:"check,omitempty"`
 	Cause   string     `json:"cause,omitempty"`

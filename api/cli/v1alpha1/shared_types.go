@@ -187,8 +187,8 @@ type Limits struct {
 
 // NodesUnknown is why the nodes of a workload cluster cannot be judged.
 type NodesUnknown struct {
-	// Reason is that of the condition WorkloadClusterReachable, or MissingPermission if the reader may not read the nodes, or NoAnswer if the
-	// cluster did not answer the reader in time.
+	// Reason is that of the condition WorkloadClusterReachable, or MissingPermission if the reader may not read the nodes, or NoAnswer if
+	// the cluster did not answer the reader in time.
 	Reason string `json:"reason"`
 	// Since is when the manager lost contact.
 	Since   *metav1.Time `json:"since,omitempty"`

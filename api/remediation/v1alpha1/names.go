@@ -39,8 +39,8 @@ const (
 const (
 	// ProcessingCondition is True from the start of a remediation until it is over.
 	ProcessingCondition = "Processing"
-	// SucceededCondition is Unknown as long as ProcessingCondition is True; then it is True, or False if the remediation was in vain, or was
-	// stopped.
+	// SucceededCondition is Unknown as long as ProcessingCondition is True; then it is True, or False if the remediation was in vain, or
+	// was stopped.
 	SucceededCondition = "Succeeded"
 	// NodeDeletionExpectedCondition says whether the node will not come back under its name.
 	NodeDeletionExpectedCondition = "PermanentNodeDeletionExpected"

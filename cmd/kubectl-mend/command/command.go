@@ -28,8 +28,8 @@ const (
 	Done = 0
 	// Failed says that the command could not. The reason is on the standard error.
 	Failed = 1
-	// Misused says that the command was asked for what it does not have, such as a command, a flag or a kind of objects, or for what cannot be
-	// meant, such as flags that exclude each other.
+	// Misused says that the command was asked for what it does not have, such as a command, a flag or a kind of objects, or for what cannot
+	// be meant, such as flags that exclude each other.
 	Misused = 2
 	// WouldStart says that `simulate` has found remediations that would start.
 	WouldStart = 3

@@ -48,7 +48,8 @@ type Scope struct {
 	Judge bool
 	// Records says that RemediationRecords are read at once.
 	Records bool
-	// Everything says that all is read at once that a page may ask for beside what the controllers do: of a file nothing can be asked later.
+	// Everything says that all is read at once that a page may ask for beside what the controllers do: of a file nothing can be asked
+	// later.
 	Everything bool
 }
 

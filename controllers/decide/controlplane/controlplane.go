@@ -64,8 +64,8 @@ type Member struct {
 	// Remediation is what disrupts it now; empty if nothing does. Began is when that began: zero if that is not known.
 	Remediation string
 	Began       time.Time
-	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn had
-	// come already, and nothing was done to it yet: of two that wait for the same reason it goes first.
+	// Due is since when it waits to be disrupted, and could be, were it not for the others; zero if it does not. Begun says that its turn
+	// had come already, and nothing was done to it yet: of two that wait for the same reason it goes first.
 	Due   time.Time
 	Begun bool
 }

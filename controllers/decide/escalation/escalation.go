@@ -15,7 +15,8 @@ const (
 	// StoppedFor is how long a remediator that never speaks of success has to have been not processing before it counts as failed.
 	// (NodeHealthCheck v0.4; later remediators set Succeeded, which counts at once.)
 	StoppedFor = 30 * time.Second
-	// BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the boot.
+	// BootsFor is how long a node is waited for whose only remediator has succeeded and deleted its request: another one would end the
+	// boot.
 	BootsFor = 30 * time.Minute
 	// NotifiedAgainFor is how long after the last step was given up its remediator is notified again if it does not know: long enough to
 	// make good a crash between two writes, too short for a quarrel with a remediator that takes our annotation off.
@@ -81,7 +82,8 @@ type Request struct {
 	Succeeded, Processing Status
 	ProcessingSince       time.Time // the last transition of Processing
 
-	// Gone says that only the check's status remembers it, Refused that it was asked for since Started and could not be made; it is Gone too.
+	// Gone says that only the check's status remembers it, Refused that it was asked for since Started and could not be made; it is Gone
+	// too.
 	Deleting, Gone, Refused bool
 }
 

@@ -161,8 +161,8 @@ const (
 	Starting
 	// Pending machines match a rule whose time has not run out.
 	Pending
-	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to end
-	// a remediation.
+	// Unknown machines could not be asked, or what is known of them is as old as a pause. That is never a reason to act, and never one to
+	// end a remediation.
 	Unknown
 	// Unhealthy machines are to be remediated.
 	Unhealthy

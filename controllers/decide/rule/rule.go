@@ -73,8 +73,8 @@ type Step struct {
 	At time.Time
 	// NotBefore is before when it certainly does not happen; zero if that is not known.
 	NotBefore time.Time
-	// Reason says what, for programs: one of the constants of package explain, or the reason of the blocker that ends or has to be ended, of
-	// the condition that the owner of a machine reports, or of the step of a power cycle.
+	// Reason says what, for programs: one of the constants of package explain, or the reason of the blocker that ends or has to be ended,
+	// of the condition that the owner of a machine reports, or of the step of a power cycle.
 	Reason string
 	// Text says what.
 	Text string

@@ -95,7 +95,8 @@ type environment struct {
 	last  error
 	// script is what is still to happen from outside.
 	script []cue
-	// first is how many writes there were before the first cue, which would come at another moment if one of them failed; negative before it.
+	// first is how many writes there were before the first cue, which would come at another moment if one of them failed; negative before
+	// it.
 	first int
 	// plane is the control plane that the host belongs to; nil if it belongs to none that is simulated.
 	plane *plane

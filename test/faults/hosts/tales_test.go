@@ -191,8 +191,8 @@ func interrupted() []tale {
 		}
 		resumed := 5 * time.Minute
 		if s.state == "MovingWorkload" {
-			// After two minutes, of which a crash may take one, a volume that nothing waits for keeps no host off: whether it is detached by then
-			// is by chance.
+			// After two minutes, of which a crash may take one, a volume that nothing waits for keeps no host off: whether it is detached
+			// by then is by chance.
 			resumed = 30 * time.Second
 		}
 		cancelled.script = append([]cue{s.there(deleted)}, later(resumed, s.resume)...)

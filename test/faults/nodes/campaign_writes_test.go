@@ -143,7 +143,8 @@ func everyWrite(t *testing.T) {
 					same(t, play(t, of, func(e *environment) { e.killsAfter(nth) }))
 				})
 			}
-			// The number of reconciles depends on whether the cache of a kind is filled before or after a reconcile, which no two runs do alike.
+			// The number of reconciles depends on whether the cache of a kind is filled before or after a reconcile, which no two runs do
+			// alike.
 			counted(name, count{writes: 2 * len(plain.writes), kills: len(plain.writes)})
 		})
 	}

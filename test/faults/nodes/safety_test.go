@@ -21,8 +21,8 @@ type safety struct {
 	// steps is the step after the last one that was begun for a node, of those that ladder names.
 	steps  map[string]int
 	ladder []string
-	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one is
-	// made.
+	// exchanged says that the template was exchanged during a remediation: then the request of the old one goes on, and one of the new one
+	// is made.
 	exchanged bool
 }
 
