@@ -129,7 +129,7 @@ func (c *Check) count(a *Answer) {
 	default:
 		parts = append(parts, fmt.Sprintf("%d of %d healthy", total, total))
 	}
-	underWay, starting := c.countRemediations()
+	underWay, starting := c.Remediations()
 	if underWay > 1 || underWay == 1 && a.Action != BeingRemediated && a.Action != RemediationBlocked {
 		parts = append(parts, fmt.Sprintf("%d being remediated", underWay))
 	}
@@ -139,8 +139,8 @@ func (c *Check) count(a *Answer) {
 	a.Rest = strings.Join(parts, ", ")
 }
 
-// countRemediations is how many targets of c are being remediated, and how many are remediated now.
-func (c *Check) countRemediations() (underWay, starting int) {
+// Remediations is how many targets of c are being remediated, and how many are remediated now.
+func (c *Check) Remediations() (underWay, starting int) {
 	for i := range c.Targets {
 		switch t := &c.Targets[i]; {
 		case t.GoesOn():

@@ -1,6 +1,7 @@
 package explain
 
 import (
+	"cmp"
 	"strings"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -14,10 +15,10 @@ var States = map[health.State]cliv1.State{
 	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
 }
 
-// Document is c for programs. The answer is about all targets of the check, which may be more than c has.
-func (c *Check) Document(answer Answer) cliv1.Check {
+// Document is c for programs. Its phase is about all targets of the check: one that has only some of them has it already.
+func (c *Check) Document() cliv1.Check {
 	document := c.Check
-	document.Phase, document.Population, document.Next = answer.Phase(), c.population(), c.Next.Document()
+	document.Phase, document.Population, document.Next = cmp.Or(c.Phase, c.Answer().Phase()), c.population(), c.Next.Document()
 	for i := range c.Targets {
 		document.Targets = append(document.Targets, c.targetDocument(&c.Targets[i]))
 	}

@@ -4,6 +4,7 @@ package explain
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -39,6 +40,17 @@ const (
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
 // rights of the manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
+
+// Missing is the error that an object does not exist.
+type Missing string
+
+// Error says what does not exist.
+func (m Missing) Error() string { return string(m) }
+
+// NoSuch is the error that there is no object of a kind and a name in a namespace.
+func NoSuch(kind, namespace, name string) Missing {
+	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
+}
 
 // Finding is a finding of the API, with what pages say of it.
 type Finding struct {

@@ -107,7 +107,7 @@ func (k *fixture) look(check string) *explain.Check {
 func printed(t *testing.T, is *explain.Check) string {
 	t.Helper()
 	var all map[string]any
-	raw, err := json.Marshal(is.Document(is.Answer()))
+	raw, err := json.Marshal(is.Document())
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}

@@ -218,7 +218,7 @@ type Check struct {
 	// ClaimedBy is the label that claimed the check, and what has it, for people.
 	ClaimedBy string `json:"claimedBy,omitempty"`
 	// CapacityMissing is that of remediations which the check asked for; absent outside of a Status, and if RemediationRecords are not
-	// installed or could not be read.
+	// installed or none could be read.
 	CapacityMissing *MissingCapacity `json:"capacityMissing,omitempty"`
 	// NotHealthy are the names of the targets that the limits count.
 	NotHealthy []Group `json:"notHealthy,omitempty"`

@@ -21,7 +21,7 @@ type Status struct {
 	// Unreachable are the workload clusters that the manager cannot reach.
 	Unreachable []UnreachableCluster `json:"unreachable,omitempty"`
 	// CapacityMissing is that of all remediations in scope, also of those that none of the checks asked for; absent if RemediationRecords
-	// are not installed or could not be read.
+	// are not installed or none could be read.
 	CapacityMissing *MissingCapacity `json:"capacityMissing,omitempty"`
 	// Notes are what could not be read, and other remarks, for people.
 	Notes []string `json:"notes,omitempty"`

@@ -269,14 +269,14 @@ func TestWhichPodsAPowerCycleEndsIsSaidBefore(t *testing.T) {
 }
 
 // judged is an explanation of a target that a check of that kind judges.
-func judged(kind string, state cliv1.State, edits ...func(*page.Check)) *page.Explanation {
-	c := page.Check{}
+func judged(kind string, state cliv1.State, edits ...func(*explain.Check)) *page.Explanation {
+	c := explain.Check{}
 	c.Kind, c.Name, c.Mode, c.Limits.Remaining = kind, "workers", explain.Acting, 1
 	c.Targets = []explain.Target{{Target: cliv1.Target{State: state}}}
 	for _, edit := range edits {
 		edit(&c)
 	}
-	return &page.Explanation{Checks: []page.Check{c}, Verdict: "its verdict"}
+	return &page.Explanation{Explanation: cliv1.Explanation{Message: "its verdict"}, Checks: []explain.Check{c}}
 }
 
 // owned is a machine with an owner.
@@ -286,43 +286,60 @@ func owned() *clusterv1.Machine {
 
 func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	const mhc, nhc = "MachineHealthCheck", "NodeHealthCheck"
-	blockedBy := func(reasons ...string) func(*page.Check) {
-		return func(c *page.Check) {
+	unreadChecks := &page.Explanation{Explanation: cliv1.Explanation{Unread: []string{mhc}}}
+	blockedBy := func(reasons ...string) func(*explain.Check) {
+		return func(c *explain.Check) {
 			for _, reason := range reasons {
 				c.Targets[0].Blockers = append(c.Targets[0].Blockers, explain.Blocker{Reason: reason, Text: "x"})
 			}
 		}
 	}
-	mode := func(is explain.Mode) func(*page.Check) { return func(c *page.Check) { c.Mode = is } }
+	mode := func(is explain.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
 	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
-	cycle := func(edits ...func(*explain.Remediation)) *page.Explanation {
-		is := explain.Remediation{}
-		for _, edit := range edits {
-			edit(&is)
-		}
-		return &page.Explanation{Remediations: []explain.Remediation{is}}
+	healthy, ofNodes := judged(mhc, cliv1.StateHealthy), judged(nhc, cliv1.StateHealthy)
+	unhealthy := func(edits ...func(*explain.Check)) *page.Explanation {
+		return judged(mhc, cliv1.StateUnhealthy, edits...)
 	}
+	ofMachine := func(before, after *page.Explanation) remediationFacts {
+		return remediationFacts{machine: owned(), before: before, after: after}
+	}
+	ofHost := func(before, after *page.Explanation, edits ...func(*explain.Remediation)) remediationFacts {
+		rem := explain.Remediation{}
+		for _, edit := range edits {
+			edit(&rem)
+		}
+		facts := ofMachine(before, after)
+		facts.named, facts.request, facts.cyclePage = host, request, &page.Explanation{Remediations: []explain.Remediation{rem}}
+		return facts
+	}
+	otherTemplate := ofMachine(healthy, unhealthy())
+	otherTemplate.template = "TheirRemediation"
+	noLimit := plan{refuses, "a power cycle by hand waits for no limit"}
+	unseen := func(c *explain.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }
+	noneRemain := func(c *explain.Check) { c.Limits.Remaining = 0 }
 	for name, tc := range map[string]struct {
 		facts remediationFacts
 		want  plan // with what its text contains
 	}{
 		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
-		"a machine that a NodeHealthCheck judges alone": {remediationFacts{machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy)}, plan{refuses, byNodeCheck}},
-		"one whose check Cluster API core acts on": {remediationFacts{
-			machine: owned(), before: judged(mhc, cliv1.StateHealthy, mode(explain.Observing)), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing)),
-		}, plan{changes, "the annotation"}},
-		"one that waits for others":                  {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress"))}, plan{changes, "it waits for what blocks it"}},
-		"one whose check has no controller":          {remediationFacts{machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.None))}, plan{refuses, ""}},
-		"one whose checks may not be read":           {remediationFacts{machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}}, plan{refuses, ""}},
-		"a host whose checks may not be read":        {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{Unread: []string{mhc}}, request: request, cyclePage: cycle()}, plan{refuses, ""}},
-		"a host of a machine that would wait":        {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, blockedBy("RemediationsInProgress")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host of an observed check at its limit":   {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy")), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose nodes may not be read":         {remediationFacts{named: host, machine: owned(), before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy, func(c *page.Check) { c.NodesUnknown = &cliv1.NodesUnknown{Message: "x"} }), request: request, cyclePage: cycle()}, plan{refuses, "is not known with your rights"}},
-		"a host whose NodeHealthCheck allows none":   {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy, func(c *page.Check) { c.Limits.Remaining = 0 }), request: request, cyclePage: cycle()}, plan{refuses, "a power cycle by hand waits for no limit"}},
-		"a host whose NodeHealthCheck allows one":    {remediationFacts{named: host, machine: owned(), before: judged(nhc, cliv1.StateHealthy), after: judged(nhc, cliv1.StateHealthy), request: request, cyclePage: cycle()}, plan{changes, "power-cycles its host"}},
-		"a host of which no manager power-cycles":    {remediationFacts{named: host, machine: owned(), before: &page.Explanation{}, after: &page.Explanation{}, request: request, cyclePage: cycle(func(r *explain.Remediation) { r.Reason = explain.NotServed })}, plan{refuses, ""}},
-		"a machine of a check with another template": {remediationFacts{machine: owned(), template: "TheirRemediation", before: judged(mhc, cliv1.StateHealthy), after: judged(mhc, cliv1.StateUnhealthy)}, plan{changes, "the annotation"}},
+		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
+		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(explain.Observing)),
+			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
+		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("RemediationsInProgress"))),
+			plan{changes, "it waits for what blocks it"}},
+		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(explain.None))), plan{refuses, ""}},
+		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
+		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
+		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("RemediationsInProgress"))), noLimit},
+		"a host of an observed check at its limit": {ofHost(healthy,
+			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
+		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "is not known with your rights"}},
+		"a host whose NodeHealthCheck allows none": {ofHost(ofNodes, judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
+		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes, ofNodes), plan{changes, "power-cycles its host"}},
+		"a host of which no manager power-cycles": {ofHost(&page.Explanation{}, &page.Explanation{},
+			func(r *explain.Remediation) { r.Reason = explain.NotServed }), plan{refuses, ""}},
+		"a machine of a check with another template": {otherTemplate, plan{changes, "the annotation"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tc.facts.host = its

@@ -49,7 +49,7 @@ func planRemediation(facts *remediationFacts) plan {
 	case len(facts.after.Checks) > 0:
 		return planByCheck(facts)
 	case len(facts.after.Unread) > 0, !facts.cycles(): // the checks may not be read, or there is none
-		return refuse(facts.after.Verdict, facts.after.Next.Text)
+		return refuse(facts.after.Message, facts.after.Next.Text)
 	}
 	return planCycle(facts)
 }
@@ -140,7 +140,7 @@ func planCycle(facts *remediationFacts) plan {
 }
 
 // blockedBy is why a check would not begin a remediation of its target now; empty if it would.
-func blockedBy(check *page.Check, target *explain.Target) string {
+func blockedBy(check *explain.Check, target *explain.Target) string {
 	if blocker := blockerOf(check, target); blocker != nil {
 		return blocker.Text
 	}
@@ -152,7 +152,7 @@ func blockedBy(check *page.Check, target *explain.Target) string {
 }
 
 // blockerOf is the first that blocks the remediation of a target, whichever controller acts on its check; nil if none does.
-func blockerOf(check *page.Check, target *explain.Target) *explain.Blocker {
+func blockerOf(check *explain.Check, target *explain.Target) *explain.Blocker {
 	for i := range target.Blockers {
 		if b := &target.Blockers[i]; b.Reason != explain.NotActing || !check.ActsElsewhere() {
 			return b

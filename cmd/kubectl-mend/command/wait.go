@@ -136,7 +136,7 @@ func (w *waiting) ends(named subject, e *page.Explanation) error {
 
 func met(until string, e *page.Explanation) bool {
 	phase := e.Answer.Phase()
-	inFlight := slices.ContainsFunc(e.Checks, func(check page.Check) bool {
+	inFlight := slices.ContainsFunc(e.Checks, func(check explain.Check) bool {
 		return slices.ContainsFunc(check.Targets, func(target explain.Target) bool { return target.InFlight })
 	})
 	switch {

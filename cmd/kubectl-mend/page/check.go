@@ -54,13 +54,13 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 		return nil, missing
 	}
 	c := &checks[0]
-	e := &Explanation{Subject: c.Reference, At: a.Now, Notes: notes(a)}
+	e := explanation(a, c.Reference)
 	if c.Cluster != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "cluster", Value: c.Cluster})
 	}
 	follow(ctx, a, c)
-	e.Checks = []Check{about(*c, remarkable(c))}
-	e.answer(e.Checks[0].answer)
+	e.Checks = []explain.Check{about(*c, remarkable(c))}
+	e.answer(c.Answer())
 	e.Next, e.Todo = cmp.Or(c.Next, explain.NothingNext), c.Todo()
 	return e, nil
 }

@@ -8,70 +8,71 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Explanation is why something is remediated, or is not.
+// Explanation is why something is remediated, or is not: the document, with what its first line and its pages need besides.
 type Explanation struct {
-	Subject explain.Ref
+	cliv1.Explanation
 	// Gone reports that the subject does not exist any more.
 	Gone bool
-	// At is the moment for which all of it holds.
-	At time.Time
 	// Answer is the first line of the page.
 	Answer explain.Answer
-	// Verdict is the answer in one line.
-	Verdict string
-	// Facts are what belongs together, such as a machine's cluster, node and host.
-	Facts []explain.Fact
 	// Checks are those that select it, the one that acts first. Their targets are those that the explanation is about.
-	Checks []Check
-	// NotSelectedBy are checks that it might be expected to be selected by.
-	NotSelectedBy []cliv1.NotSelected
-	// Unread are the kinds of checks that could not be read: there may be some that select it.
-	Unread []string
+	Checks []explain.Check
 	// Remediations are those of its host.
 	Remediations []explain.Remediation
 	// Owners are what makes the machines of a Cluster, or the subject, if it does.
 	Owners []Owner
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
 	Capacity []Capacity
-	// Notes are what to know of the explanation itself: what could not be read, that no manager runs.
-	Notes []string
-	// Next is the next thing that happens, or what a person has to do.
-	Next explain.Step
-	// Todo is what a person has to do while Next goes on by itself; zero if there is nothing.
-	Todo explain.Step
+	// Next is the next thing that happens, Todo what a person has to do while it goes on by itself.
+	Next, Todo explain.Step
 }
 
-// Check is a check with those of its targets that the explanation is about.
-type Check struct {
-	explain.Check
-
-	// answer is about all targets of the check.
-	answer explain.Answer
+// explanation is one of subject with nothing in it but what could not be read so far.
+func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
+	return &Explanation{Explanation: cliv1.Explanation{
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now), Notes: notes(a),
+	}}
 }
 
-// about returns c with those of its targets that the explanation is about.
-func about(c explain.Check, concerns func(explain.Target) bool) Check {
-	check := Check{Check: c, answer: c.Answer()}
-	if !c.CountedByStatus { // else the names of most are not known
-		check.NotHealthy = notHealthy(c.Targets)
+// Document is e for programs.
+func (e *Explanation) Document() *cliv1.Explanation {
+	d := e.Explanation
+	d.Next, d.Todo = *e.Next.Document(), e.Todo.Document()
+	for i := range e.Checks {
+		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}
-	check.Targets = nil
-	for _, t := range c.Targets {
-		if concerns(t) {
-			check.Targets = append(check.Targets, t)
+	for i := range e.Owners {
+		d.Owners = append(d.Owners, e.Owners[i].MachineOwner)
+	}
+	for i := range e.Capacity {
+		if len(e.Owners) == 0 || e.Capacity[i].missing() != nil { // of owners, those that are to come back
+			d.Capacity = append(d.Capacity, e.Capacity[i].Document())
 		}
 	}
-	return check
+	for i := range e.Remediations {
+		d.Remediations = append(d.Remediations, e.Remediations[i].Document())
+	}
+	return &d
+}
+
+// about returns c with those of its targets that the explanation is about. Its phase is that of all of them.
+func about(c explain.Check, concerns func(explain.Target) bool) explain.Check {
+	if c.Phase = c.Answer().Phase(); !c.CountedByStatus { // else the names of most are not known
+		c.NotHealthy = notHealthy(c.Targets)
+	}
+	c.Targets = slices.DeleteFunc(slices.Clone(c.Targets), func(t explain.Target) bool { return !concerns(t) })
+	return c
 }
 
 // notHealthy are the targets that the limits count, in the order in which their sum has them.
@@ -102,7 +103,7 @@ func tolerate(unread *[]string, kind string, err error) error {
 
 // conclude puts the check that acts first, and sets the answer and the next step.
 func (e *Explanation) conclude() {
-	slices.SortStableFunc(e.Checks, func(a, b Check) int { return cmp.Compare(rank(a), rank(b)) })
+	slices.SortStableFunc(e.Checks, func(a, b explain.Check) int { return cmp.Compare(rank(a), rank(b)) })
 	if todo := e.capacityTodo(); todo.Reason == capacity.Unpause && e.target() != nil && e.target().InFlight {
 		e.target().Next = todo // its owner does nothing before
 	}
@@ -136,10 +137,10 @@ func (e *Explanation) conclude() {
 // awaitsNode reports whether the node of the machine is there, and not Ready.
 func (e *Explanation) awaitsNode() bool { return e.story() != nil && e.story().AwaitsNode() }
 
-// answer sets the answer, and the verdict that says the same.
+// answer sets the answer, for the page and for programs.
 func (e *Explanation) answer(a explain.Answer) {
-	e.Answer = a
-	e.Verdict = a.Text(func(at time.Time) string { return text.Clock(at, e.At) })
+	e.Answer, e.Phase, e.Reason = a, a.Phase(), a.Reason
+	e.Message = a.Text(func(at time.Time) string { return text.Clock(at, e.Time.Time) })
 }
 
 // todo is what a person has to do about a remediation of the host, if something else is next.
@@ -156,7 +157,7 @@ func (e *Explanation) todo() explain.Step {
 }
 
 // rank orders checks: first the one that acts on the target, last those that skip it.
-func rank(c Check) int {
+func rank(c explain.Check) int {
 	switch {
 	case len(c.Targets) == 0:
 		return 4

@@ -74,9 +74,9 @@ func powerEffect(annotation string) string {
 }
 
 // writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
-func writtenOn(m *clusterv1.Machine, checks []Check) []explain.Fact {
+func writtenOn(m *clusterv1.Machine, checks []explain.Check) []explain.Fact {
 	cond := conditions.Get(m, mendv1.Remediation)
-	if cond == nil || !slices.ContainsFunc(checks, func(c Check) bool { return c.Reason == explain.NotExplained }) {
+	if cond == nil || !slices.ContainsFunc(checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
 		return nil
 	}
 	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }

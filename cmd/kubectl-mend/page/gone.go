@@ -27,7 +27,8 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 		return nil, err
 	}
 	s := facts.Story()
-	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name}, Gone: true, At: a.Now, Notes: notes(a)}
+	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name})
+	e.Gone = true
 	e.Facts = []explain.Fact{{Name: "exists", Value: "no"}, {Name: "cluster", Value: subject.Cluster}}
 	if subject.Owner.Name != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: "owner", Value: subject.Owner.Kind + " " + subject.Owner.Name})

@@ -24,7 +24,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	e := &Explanation{At: a.Now, Notes: notes(a)}
+	e := explanation(a, explain.Ref{})
 	e.answer(explain.NoMachineOfHost)
 	if m != nil {
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
@@ -86,7 +86,8 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 	if len(found) == 0 {
 		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
 	}
-	e := &Explanation{Subject: found[0].Reference, At: a.Now, Remediations: found, Notes: notes(a), Next: cmp.Or(found[0].Next, explain.NothingNext)}
+	e := explanation(a, found[0].Reference)
+	e.Remediations, e.Next = found, cmp.Or(found[0].Next, explain.NothingNext)
 	e.answer(found[0].Answer())
 	facts := []explain.Fact{
 		{Name: "machine", Value: ptr.Deref(found[0].Machine, explain.Ref{}).Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host},

@@ -41,7 +41,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	} else if err != nil {
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
-	e := &Explanation{Subject: explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name}, At: a.Now}
+	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name})
 	e.Facts = machineFacts(m)
 	checks, err := a.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return e.selects(check, m) })
 	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
@@ -63,7 +63,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, err
 	}
 	e.Notes = notes(a)
-	if slices.ContainsFunc(e.Checks, func(c Check) bool { return c.NodesNotReadable() }) {
+	if slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.NodesNotReadable() }) {
 		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
 	if err := e.capacityOfMachine(ctx, a, m); err != nil {

@@ -17,26 +17,30 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// Missing are the remediations that were begun and whose capacity is not back, by open RemediationRecords; the one that was due first comes
-// first.
-type Missing struct {
-	// Known reports that the records could be read. There are none where their kind is not installed, and that says nothing.
-	Known bool
-	All   []records.Missing
-}
-
 const nodeCheckKind = "NodeHealthCheck"
 
-// only are those that are wanted. A target that has several records is missing once.
-func (m Missing) only(wanted func(*records.Missing) bool) Missing {
-	found, counted := Missing{Known: m.Known}, map[mendv1.RecordRef]bool{}
-	for i := range m.All {
-		if one := &m.All[i]; wanted(one) && !counted[one.Target] {
-			counted[one.Target] = true
-			found.All = append(found.All, *one)
+// missingOf is the capacity of those remediations that are wanted; nil if there is none among records of which not all could be read. A
+// target that has several records is missing once.
+func missingOf(found []records.Missing, known bool, wanted func(*records.Missing) bool) *cliv1.MissingCapacity {
+	missing, counted := &cliv1.MissingCapacity{}, map[mendv1.RecordRef]bool{}
+	for i := range found {
+		one := &found[i]
+		if !wanted(one) || counted[one.Target] {
+			continue
 		}
+		if missing.Oldest == nil {
+			missing.Oldest = &cliv1.CapacityWait{
+				Reference: cliv1.Reference{Kind: one.Target.Kind, Namespace: one.Target.Namespace, Name: one.Target.Name},
+				Reason:    one.Reason, Since: cliv1.Moment(one.Since), Due: metav1.NewTime(one.Due), Message: one.Message,
+			}
+		}
+		counted[one.Target] = true
+		missing.Remediations++
 	}
-	return found
+	if !known && missing.Remediations == 0 {
+		return nil
+	}
+	return missing
 }
 
 // askedBy is the check that asked for a remediation; empty if none did. A record says nothing of checks in another namespace.
@@ -51,9 +55,10 @@ func askedBy(m *records.Missing) explain.Ref {
 	return check
 }
 
-// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
-// The records of a NodeHealthCheck are in the namespaces of its requests. That records could not be read, the notes of the page say.
-func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
+// recordsMissing are the records of capacity that is not back in a namespace, or in all if that is empty, those due first come first; known
+// is false if some could not be read, which the notes of the page say. The records of a NodeHealthCheck are in the namespaces of its
+// requests.
+func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) (found []records.Missing, known bool) {
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
@@ -63,37 +68,50 @@ func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cl
 		}
 	}
 	slices.Sort(namespaces)
-	found := Missing{Known: true}
+	known = true
 	for _, namespace := range slices.Compact(namespaces) {
 		list := &mendv1.RemediationRecordList{}
 		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
-			found.Known = false
+			known = false
 		}
 		for i := range list.Items {
 			if one := records.MissingBy(&list.Items[i]); one != nil {
-				found.All = append(found.All, *one)
+				found = append(found, *one)
 			}
 		}
 	}
-	records.OldestFirst(found.All)
-	s.Missing = found.only(func(m *records.Missing) bool {
+	records.OldestFirst(found)
+	return found, known
+}
+
+// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
+func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
+	found, known := recordsMissing(ctx, a, namespace, cluster)
+	inScope := func(m *records.Missing) bool {
 		here := namespace == "" || m.Namespace == namespace || m.Check.Kind == nodeCheckKind
 		return here && (cluster == "" || m.Cluster == cluster)
-	})
-	for i := range s.Checks {
-		s.Checks[i].Missing = found.only(func(m *records.Missing) bool { return askedBy(m) == s.Checks[i].Reference })
 	}
+	s.CapacityMissing = missingOf(found, known, inScope)
+	asked := map[mendv1.RecordRef]bool{}
+	for i := range s.Checks {
+		s.Checks[i].CapacityMissing = missingOf(found, known, func(m *records.Missing) bool {
+			wanted := askedBy(m) == s.Checks[i].Reference
+			asked[m.Target] = asked[m.Target] || wanted
+			return wanted
+		})
+	}
+	s.besides = missingOf(found, known, func(m *records.Missing) bool { return inScope(m) && !asked[m.Target] })
 }
 
 // notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
-func (p *page) notBack(indent, heading string, m Missing) {
-	if len(m.All) == 0 {
+func (p *page) notBack(indent, heading string, missing *cliv1.MissingCapacity) {
+	if !anyMissing(missing) {
 		return
 	}
-	oldest := &m.All[0]
-	text := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
-	if n := len(m.All); n > 1 {
-		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Target.Kind, oldest.Target.Name, p.moment(oldest.Due))
+	oldest := missing.Oldest
+	text := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
+	if n := missing.Remediations; n > 1 {
+		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
 	}
 	switch {
 	case oldest.Reason == records.Unread:
@@ -106,30 +124,6 @@ func (p *page) notBack(indent, heading string, m Missing) {
 	p.line(indent, p.Paint.Waits(heading)+": "+text+".")
 }
 
-// besides is what is missing although none of the checks asked for its remediation: a check that was deleted, or a remediation that
-// somebody made.
-func (p *page) besides(s *Status) {
-	others := s.Missing.only(func(m *records.Missing) bool {
-		return !slices.ContainsFunc(s.Checks, func(r Row) bool { return r.Reference == askedBy(m) })
-	})
-	if len(others.All) > 0 {
-		p.Add("")
-	}
-	p.notBack("", "Not back, and asked for by none of these checks", others)
-}
-
-// document is m for programs; nil if it is not known.
-func (m Missing) document() *cliv1.MissingCapacity {
-	if !m.Known {
-		return nil
-	}
-	missing := &cliv1.MissingCapacity{Remediations: len(m.All)}
-	if len(m.All) > 0 {
-		oldest := &m.All[0]
-		missing.Oldest = &cliv1.CapacityWait{
-			Reference: cliv1.Reference{Kind: oldest.Target.Kind, Namespace: oldest.Target.Namespace, Name: oldest.Target.Name},
-			Reason:    oldest.Reason, Since: cliv1.Moment(oldest.Since), Due: metav1.NewTime(oldest.Due.UTC()), Message: oldest.Message,
-		}
-	}
-	return missing
+func anyMissing(missing *cliv1.MissingCapacity) bool {
+	return missing != nil && missing.Remediations > 0
 }

@@ -2,6 +2,7 @@ package page
 
 import (
 	"encoding/json"
+	"errors"
 	"testing"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -117,6 +119,15 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 				t.Errorf("the oldest is %+v, want %q", of, tc.oldest)
 			}
 		})
+	}
+	partly := aScene(noHost, ownNodes(6*time.Minute)).snapshot(t)
+	partly.Forbid(recordKind, "remediationrecords", true, "templates", errors.New("you may not"))
+	a, err := inspect.New(t.Context(), partly, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s, err := Of(t.Context(), a, "default", ""); err != nil || !anyMissing(s.Document().CapacityMissing) {
+		t.Errorf("records of one namespace are hidden, and those of the other are not counted: %v", err)
 	}
 	all := standing(t, aScene())
 	if d := all.Document(); d.CapacityMissing != nil || d.Items[0].CapacityMissing != nil {

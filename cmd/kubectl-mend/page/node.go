@@ -33,7 +33,7 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 		others := slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })
 		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, others...)
 	} else {
-		e = &Explanation{At: a.Now, Notes: notes(a)}
+		e = explanation(a, explain.Ref{})
 		if err := nodeChecks(ctx, a, here, e); err != nil {
 			return nil, err
 		}

@@ -56,7 +56,8 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 		return nil, err
 	}
 	o := ownerOf(obj)
-	e := &Explanation{Subject: o.Reference, At: a.Now, Notes: notes(a), Facts: ownerFacts(obj, "", annotations.HasPaused(obj))}
+	e := explanation(a, o.Reference)
+	e.Facts = ownerFacts(obj, "", annotations.HasPaused(obj))
 	members, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
@@ -75,7 +76,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 	if err := read(ctx, a, key, cluster, "Cluster"); err != nil {
 		return nil, err
 	}
-	e := &Explanation{Subject: explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name}, At: a.Now, Notes: notes(a)}
+	e := explanation(a, explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name})
 	e.Facts = ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
 	members, err := machinesIn(ctx, a, key)
 	if err != nil {

@@ -22,14 +22,15 @@ type page struct {
 	text.Page
 
 	subject explain.Ref
+	first   explain.Answer // that about the subject: the first line
 	last    []explain.Step // what comes next on the whole: the last lines
 	said    []string       // the blockers and next steps of targets, each of which is printed once
 }
 
 // Print writes e for a person: the answer, the facts, each check and remediation, and at the end what comes next.
 func (e *Explanation) Print(out io.Writer, l text.Layout) error {
-	p := &page{Page: text.Page{Layout: l}, subject: e.Subject, last: []explain.Step{e.Next, e.Todo}}
-	p.Now = e.At
+	p := &page{Page: text.Page{Layout: l}, subject: e.Subject, first: e.Answer, last: []explain.Step{e.Next, e.Todo}}
+	p.Now = e.Time.Time
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
@@ -85,7 +86,7 @@ func (p *page) facts(e *Explanation) {
 	if len(e.Checks) > 0 && e.Checks[0].Reference == e.Subject {
 		rows = append(rows, explain.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
 	}
-	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.At.Format(time.DateTime + " MST")})
+	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.Time.Format(time.DateTime + " MST")})
 	longest := 0
 	for _, f := range rows {
 		longest = max(longest, len(f.Name))
@@ -155,7 +156,7 @@ func (p *page) step(indent string, s explain.Step) {
 }
 
 // check is one of the checks that select the subject, or the subject itself; first is the one that acts.
-func (p *page) check(c *Check, first bool) {
+func (p *page) check(c *explain.Check, first bool) {
 	mode := c.Mode.Sentence()
 	if c.Mode != explain.Acting {
 		mode = p.Paint.Waits(mode)
@@ -178,7 +179,7 @@ func (p *page) check(c *Check, first bool) {
 	if c.ModeMessage != "" && !p.blockedFor(c, explain.SameAsMode) && !c.TextHasMode() {
 		p.line("  ", c.ModeMessage+".")
 	}
-	p.arithmetic(&c.Check)
+	p.arithmetic(c)
 	p.restrictions(c)
 	if flaw := c.Flaw(); flaw != nil {
 		p.line("  ", p.Paint.Waits(explain.FlawText(flaw))+".")
@@ -198,15 +199,15 @@ func (p *page) fix(indent, fix string) {
 }
 
 // restrictions are what keeps c from judging or remediating its targets, unless its one target is blocked by that and says so.
-func (p *page) restrictions(c *Check) {
+func (p *page) restrictions(c *explain.Check) {
 	if c.NodesUnknown != nil && !p.blockedFor(c, explain.SameAsNodesUnknown) {
 		p.line("  "+p.Paint.Waits("Nodes unknown")+": ", c.NodesUnknown.Message+".")
 	}
 	limit := p.blockedFor(c, explain.SameAsLimit)
 	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
-		p.line("  ", c.Check.Blocked()+": "+c.Message+".")
+		p.line("  ", c.Blocked()+": "+c.Message+".")
 	}
-	if !c.Check.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
+	if !c.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
 	}
 }
@@ -232,7 +233,7 @@ func (p *page) arithmetic(c *explain.Check) {
 }
 
 // blockedFor reports whether the one target that c is printed with has a blocker that says the same as c, which need not be said twice.
-func (p *page) blockedFor(c *Check, part explain.Part) bool {
+func (p *page) blockedFor(c *explain.Check, part explain.Part) bool {
 	return c.Reference != p.subject && len(c.Targets) == 1 &&
 		slices.ContainsFunc(c.Targets[0].Blockers, func(b explain.Blocker) bool { return c.PartOf(&b) == part })
 }
@@ -247,11 +248,11 @@ func (p *page) groups(indent string, groups []cliv1.Group) {
 }
 
 // target is what c makes of one of its targets. The answer about the subject is in the first line of the page.
-func (p *page) target(c *Check, t *explain.Target) {
+func (p *page) target(c *explain.Check, t *explain.Target) {
 	listed := c.Reference == p.subject
 	if listed {
 		p.Add("")
-		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(c.answer)))
+		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(p.first)))
 	}
 	if t.Skipped != "" {
 		return
@@ -265,7 +266,7 @@ func (p *page) target(c *Check, t *explain.Target) {
 	if t.InFlight {
 		p.inFlight(c, t)
 	}
-	if listed && c.blocks(t) {
+	if listed && blocks(c, t) {
 		return // the check says it once for all of them
 	}
 	p.blockers(c, t.Blockers)
@@ -314,14 +315,14 @@ func (p *page) findings(t *explain.Target) {
 }
 
 // blocks reports whether all that blocks t blocks all of c.
-func (c *Check) blocks(t *explain.Target) bool {
+func blocks(c *explain.Check, t *explain.Target) bool {
 	return len(t.Blockers) > 0 && !slices.ContainsFunc(t.Blockers, func(b explain.Blocker) bool {
 		return b.Reason != explain.WithinTimeout && c.PartOf(&b) == explain.OfTarget
 	})
 }
 
 // action is what kubemend does about t, or would do if nothing blocked it.
-func (p *page) action(c *Check, t *explain.Target) {
+func (p *page) action(c *explain.Check, t *explain.Target) {
 	label := "  If unhealthy: "
 	switch {
 	case t.Action == nil || t.Action.Message == "" || c.ActsElsewhere() || t.BlockedBy(explain.NoOwner) ||

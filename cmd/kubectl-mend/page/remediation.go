@@ -17,7 +17,7 @@ import (
 )
 
 // inFlight is what remediates t, since when, and what it reports.
-func (p *page) inFlight(c *Check, t *explain.Target) {
+func (p *page) inFlight(c *explain.Check, t *explain.Target) {
 	var parts []string
 	for _, request := range t.Requests {
 		parts = append(parts, request.String())
@@ -41,7 +41,7 @@ func (p *page) inFlight(c *Check, t *explain.Target) {
 
 // blockers are numbered in the order in which the controller asks; c is the check that is blocked, or nil. That a timeout is running the
 // findings show.
-func (p *page) blockers(c *Check, blockers []explain.Blocker) {
+func (p *page) blockers(c *explain.Check, blockers []explain.Blocker) {
 	number := 0
 	for i := range blockers {
 		b := &blockers[i]
@@ -58,7 +58,7 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 			continue
 		}
 		p.line(first, p.blocker(c, b)+".")
-		if c != nil && b.Reason == c.Check.Blocked() {
+		if c != nil && b.Reason == c.Blocked() {
 			p.groups("     ", c.NotHealthy)
 		}
 		p.fix("     ", b.Fix)
@@ -66,7 +66,7 @@ func (p *page) blockers(c *Check, blockers []explain.Blocker) {
 }
 
 // blocker is b in one sentence. Of too many unhealthy targets the numbers say all.
-func (p *page) blocker(c *Check, b *explain.Blocker) string {
+func (p *page) blocker(c *explain.Check, b *explain.Blocker) string {
 	why := b.Text
 	if c != nil && b.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
 		why = c.Numbers()

@@ -3,7 +3,6 @@ package page
 import (
 	"context"
 	"slices"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,38 +16,45 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// Status is how all checks stand.
+// Status is how all checks stand: the document, with what its page needs besides.
 type Status struct {
 	cliv1.Status
 
-	At       time.Time
 	Managers []managerlease.Manager
-	// Checks are without their targets.
-	Checks []Row
+	// Checks are those of Items.
+	Checks []explain.Check
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
-	// Missing is the capacity that is not back, also of remediations that none of the checks asked for.
-	Missing Missing
 
-	notReady int // machines that no check sees to
+	notReady int                    // machines that no check sees to
+	besides  *cliv1.MissingCapacity // of CapacityMissing that of which none of the checks asked for the remediation
 }
 
-// Row is a check, and how many of its targets are being remediated.
-type Row struct {
-	explain.Check
-	Remediating int
-	// Missing is the capacity that is not back.
-	Missing Missing
-	// ClaimedBy is the label that claimed the check, and what has it; empty if none did.
-	ClaimedBy string
-
-	document cliv1.Check
+// Document is s for programs: the checks are without their targets.
+func (s *Status) Document() *cliv1.Status {
+	d := s.Status
+	d.Managers, d.Items, d.Notes = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks)), slices.Clone(s.Notes)
+	for i := range s.Managers {
+		d.Managers = append(d.Managers, manager(&s.Managers[i]))
+	}
+	for i := range s.Checks {
+		check := s.Checks[i]
+		check.Phase, check.Targets = check.Answer().Phase(), nil
+		d.Items = append(d.Items, check.Document())
+	}
+	for _, cluster := range s.Uncovered {
+		d.Notes = append(d.Notes, "Not covered by checks: "+cluster)
+	}
+	for _, name := range s.OutOfService {
+		d.Notes = append(d.Notes, "Host out of service: "+name)
+	}
+	return &d
 }
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
-	s := &Status{At: a.Now, Managers: a.Managers.All, Status: cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now.UTC()), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+	s := &Status{Managers: a.Managers.All, Status: cliv1.Status{
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
 	}}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
@@ -73,13 +79,11 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
-		r := rowOf(c)
-		r.ClaimedBy = claims[r.Reference]
-		s.Checks = append(s.Checks, r)
-		if c.CountedByStatus {
+		if c.ClaimedBy = claims[c.Reference]; c.CountedByStatus {
 			counted++
 		}
 	}
+	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
 	s.noteUnread(a, counted)
@@ -93,40 +97,46 @@ func (s *Status) noteUnread(a *inspect.Asker, counted int) {
 			"--full reads the machines and nodes")
 	}
 	for _, key := range a.Snapshot.Workloads() {
-		if slices.ContainsFunc(s.Checks, func(r Row) bool {
-			return r.Cluster == key.Name && r.Namespace == key.Namespace && r.NodesNotReadable()
+		if slices.ContainsFunc(s.Checks, func(c explain.Check) bool {
+			return c.Cluster == key.Name && c.Namespace == key.Namespace && c.NodesNotReadable()
 		}) {
 			s.Notes = nodesNoted(a, key, s.Notes)
 		}
 	}
 }
 
-func rowOf(c *explain.Check) Row {
-	r := Row{Check: *c}
-	for i := range c.Targets {
-		if c.Targets[i].GoesOn() {
-			r.Remediating++
-		}
-	}
-	r.Targets = nil
-	r.document = r.Document(c.Answer())
-	return r
-}
-
 // unreachable are the clusters of checks that the manager reports not to reach.
-func unreachable(rows []Row) []cliv1.UnreachableCluster {
+func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 	var clusters []cliv1.UnreachableCluster
-	for i := range rows {
-		r := &rows[i]
+	for i := range checks {
+		check := &checks[i]
 		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool {
-			return c.Namespace == r.Namespace && c.Name == r.Cluster
+			return c.Namespace == check.Namespace && c.Name == check.Cluster
 		})
-		told := meta.IsStatusConditionFalse(r.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by the user's own reads
-		if !known && told && r.NodesUnknown != nil && r.NodesUnknown.Since != nil {
+		told := meta.IsStatusConditionFalse(check.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by the user's own reads
+		if !known && told && check.NodesUnknown != nil && check.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
-				Namespace: r.Namespace, Name: r.Cluster, Since: *r.NodesUnknown.Since, Message: r.NodesUnknown.Message,
+				Namespace: check.Namespace, Name: check.Cluster, Since: *check.NodesUnknown.Since, Message: check.NodesUnknown.Message,
 			})
 		}
 	}
 	return clusters
+}
+
+func manager(m *managerlease.Manager) cliv1.Manager {
+	manager := cliv1.Manager{
+		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
+		Trusted: m.Unverified == "", Namespaces: m.Within, Message: m.Unverified,
+	}
+	a := m.Announcement
+	if a == nil {
+		return manager
+	}
+	manager.Version, manager.Started, manager.ClockAheadSeconds = a.Version, cliv1.Moment(a.Started.Time), a.ClockAheadSeconds
+	manager.Unclaimed, manager.WatchNamespace, manager.WatchFilter = a.Unclaimed, a.Namespace, a.WatchFilter
+	manager.Outside, manager.Teardown = a.Outside, a.Teardown
+	for _, k := range a.Kinds {
+		manager.Kinds = append(manager.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
+	}
+	return manager
 }

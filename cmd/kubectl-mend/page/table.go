@@ -18,20 +18,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// OK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks remediation,
-// and the capacity of all that it has begun is back.
-func (r *Row) OK() bool {
-	acted := r.Mode == explain.Acting || r.ActsElsewhere()
-	return acted && !r.NotCounted() && r.NodesUnknown == nil && r.Counts.NotHealthy() == 0 && (r.Reason == "" || r.Blocked() == string(budget.AtWork)) &&
-		!r.Next.Manual && r.Remediating == 0 && len(r.Missing.All) == 0 && len(r.ReadErrors) == 0 && r.Flaw() == nil
+// isOK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks
+// remediation, and the capacity of all that it has begun is back.
+func isOK(c *explain.Check) bool {
+	acted := c.Mode == explain.Acting || c.ActsElsewhere()
+	underWay, _ := c.Remediations()
+	return acted && !c.NotCounted() && c.NodesUnknown == nil && c.Counts.NotHealthy() == 0 &&
+		(c.Reason == "" || c.Blocked() == string(budget.AtWork)) && !c.Next.Manual && underWay == 0 &&
+		!anyMissing(c.CapacityMissing) && len(c.ReadErrors) == 0 && c.Flaw() == nil
 }
 
 // Print writes s for a person.
 func (s *Status) Print(out io.Writer, l text.Layout) error {
 	p := &page{Page: text.Page{Layout: l}}
-	p.Now = s.At
+	p.Now = s.Time.Time
 	p.checks(s)
-	p.besides(s)
+	if anyMissing(s.besides) {
+		p.Add("")
+	}
+	p.notBack("", "Not back, and asked for by none of these checks", s.besides)
 	p.list("Not covered by checks", s.Uncovered)
 	if len(s.OutOfService) > 0 {
 		p.list("Hosts out of service", s.OutOfService)
@@ -115,19 +120,19 @@ func (p *page) checks(s *Status) {
 		return
 	}
 	ok := 0
-	rows := make([]*Row, 0, len(s.Checks))
+	rows := make([]*explain.Check, 0, len(s.Checks))
 	for i := range s.Checks {
-		r := &s.Checks[i]
-		if r.OK() {
+		check := &s.Checks[i]
+		if isOK(check) {
 			ok++
 		}
-		if !r.OK() || !p.NotOK {
-			rows = append(rows, r)
+		if !isOK(check) || !p.NotOK {
+			rows = append(rows, check)
 		}
 	}
-	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.At.Format(time.TimeOnly+" MST"))
-	if missing := len(s.Missing.All); missing > 0 {
-		summary += " The capacity of " + explain.Count(missing, "remediation") + " is not back."
+	summary := s.troubles() + fmt.Sprintf("%d of %d checks OK at %s.", ok, len(s.Checks), s.Time.Format(time.TimeOnly+" MST"))
+	if anyMissing(s.CapacityMissing) {
+		summary += " The capacity of " + explain.Count(s.CapacityMissing.Remediations, "remediation") + " is not back."
 	}
 	p.line("", summary)
 	if len(rows) > 0 {
@@ -142,11 +147,11 @@ func (p *page) checks(s *Status) {
 
 // rows is the table of these rows, and below each row what it cannot say. On a terminal, whose lines hold the numbers alone, that is also
 // the controller, unless it is kubemend, and the reason.
-func (p *page) rows(s *Status, rows []*Row) {
+func (p *page) rows(s *Status, rows []*explain.Check) {
 	clusters := map[client.ObjectKey]bool{}
 	for i := range s.Checks {
-		if r := &s.Checks[i]; r.Cluster != "" {
-			clusters[client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}] = true
+		if c := &s.Checks[i]; c.Cluster != "" {
+			clusters[client.ObjectKey{Namespace: c.Namespace, Name: c.Cluster}] = true
 		}
 	}
 	names := []string{"CHECK"}
@@ -160,15 +165,15 @@ func (p *page) rows(s *Status, rows []*Row) {
 	} else {
 		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
 	}
-	for _, r := range rows {
-		named := []string{checkName(r, p.Namespaces)}
+	for _, c := range rows {
+		named := []string{checkName(c, p.Namespaces)}
 		if len(names) > 1 {
-			named = []string{clusterName(r, p.Namespaces), checkName(r, false)}
+			named = []string{clusterName(c, p.Namespaces), checkName(c, false)}
 		}
-		healthy, allowed, remediating := healthy(&r.Check), allowance(&r.Check), remediatingOf(r)
+		healthy, allowed, remediating := healthy(c), allowance(c), remediatingOf(c)
 		if p.Wide {
-			cells = append(cells, append(named, p.controller(r), healthy, counted(r, r.Counts.Pending+r.Counts.Starting),
-				counted(r, r.Counts.Unhealthy), counted(r, r.Counts.Unknown), allowed, remediating, r.Limits.Spec, p.reason(r)))
+			cells = append(cells, append(named, p.controller(c), healthy, counted(c, c.Counts.Pending+c.Counts.Starting),
+				counted(c, c.Counts.Unhealthy), counted(c, c.Counts.Unknown), allowed, remediating, c.Limits.Spec, p.reason(c)))
 		} else {
 			cells = append(cells, append(named, healthy, allowed, remediating))
 		}
@@ -178,29 +183,29 @@ func (p *page) rows(s *Status, rows []*Row) {
 		lines = text.Fit(cells, len(names), p.Width)
 	}
 	p.Add(lines[0])
-	for i, r := range rows {
+	for i, c := range rows {
 		p.Add(lines[i+1])
-		if !p.Wide && r.Mode != explain.Acting {
-			p.line("  Controller: ", p.controller(r)+".")
+		if !p.Wide && c.Mode != explain.Acting {
+			p.line("  Controller: ", p.controller(c)+".")
 		}
-		if reason := p.reason(r); !p.Wide && reason != none {
+		if reason := p.reason(c); !p.Wide && reason != none {
 			p.line("  Reason: ", reason+".")
 		}
-		p.below(r)
+		p.below(c)
 	}
 }
 
 // below is what the row of a check cannot show, and what is next.
-func (p *page) below(r *Row) {
-	if r.OK() {
+func (p *page) below(c *explain.Check) {
+	if isOK(c) {
 		return
 	}
-	for _, remark := range r.Remarks() {
+	for _, remark := range c.Remarks() {
 		p.line("  ", remark+".")
 	}
-	p.notBack("  ", "Not back", r.Missing)
-	if !r.ActsElsewhere() || !r.Next.At.IsZero() || r.Next.Manual { // else the remarks say who acts
-		p.step("  ", r.Next)
+	p.notBack("  ", "Not back", c.CapacityMissing)
+	if !c.ActsElsewhere() || !c.Next.At.IsZero() || c.Next.Manual { // else the remarks say who acts
+		p.step("  ", c.Next)
 	}
 }
 
@@ -212,54 +217,55 @@ const (
 )
 
 // counted is how many targets of a check there are of a kind.
-func counted(r *Row, n int) string {
-	if r.NotCounted() {
+func counted(c *explain.Check, n int) string {
+	if c.NotCounted() {
 		return unknown
 	}
 	return strconv.Itoa(n)
 }
 
 // remediatingOf is how many targets are being remediated: that is known by the machines, also of nodes that the user may not read.
-func remediatingOf(r *Row) string {
-	if r.NotCounted() && !r.NodesNotReadable() {
+func remediatingOf(c *explain.Check) string {
+	if c.NotCounted() && !c.NodesNotReadable() {
 		return unknown
 	}
-	return strconv.Itoa(r.Remediating)
+	underWay, _ := c.Remediations()
+	return strconv.Itoa(underWay)
 }
 
-func checkName(r *Row, namespaces bool) string {
-	short := map[string]string{"MachineHealthCheck": "mhc/", "NodeHealthCheck": "nhc/"}[r.Kind] + r.Name
-	if namespaces && r.Namespace != "" {
-		return r.Namespace + "/" + short
+func checkName(c *explain.Check, namespaces bool) string {
+	short := map[string]string{"MachineHealthCheck": "mhc/", "NodeHealthCheck": "nhc/"}[c.Kind] + c.Name
+	if namespaces && c.Namespace != "" {
+		return c.Namespace + "/" + short
 	}
 	return short
 }
 
 // clusterName is the Cluster of a check; NodeHealthChecks have none.
-func clusterName(r *Row, namespaces bool) string {
-	if namespaces && r.Cluster != "" {
-		return r.Namespace + "/" + r.Cluster
+func clusterName(c *explain.Check, namespaces bool) string {
+	if namespaces && c.Cluster != "" {
+		return c.Namespace + "/" + c.Cluster
 	}
-	return cmp.Or(r.Cluster, none)
+	return cmp.Or(c.Cluster, none)
 }
 
 // controller is which controller acts on a check.
-func (p *page) controller(r *Row) string {
-	if r.Mode == explain.Acting {
-		return p.Paint.Good(r.Mode.Controller())
+func (p *page) controller(c *explain.Check) string {
+	if c.Mode == explain.Acting {
+		return p.Paint.Good(c.Mode.Controller())
 	}
-	return p.Paint.Waits(r.Mode.Controller())
+	return p.Paint.Waits(c.Mode.Controller())
 }
 
 // reason is why no remediation starts: that the nodes are unreachable goes before what the limits make of that.
-func (p *page) reason(r *Row) string {
+func (p *page) reason(c *explain.Check) string {
 	switch {
-	case r.NodesUnknown != nil:
-		return p.Paint.Waits(r.NodesUnknown.Reason)
-	case r.Check.Blocked() == string(budget.AtWork):
+	case c.NodesUnknown != nil:
+		return p.Paint.Waits(c.NodesUnknown.Reason)
+	case c.Blocked() == string(budget.AtWork):
 		return p.Paint.Waits(string(budget.AtWork))
-	case r.Reason != "":
-		return p.Paint.Bad(r.Reason)
+	case c.Reason != "":
+		return p.Paint.Bad(c.Reason)
 	}
 	return none
 }

@@ -114,9 +114,9 @@ func (s *Status) troubles() string {
 	}
 	short := 0
 	for i := range s.Checks {
-		r := &s.Checks[i]
-		seen := r.NodesUnknown == nil && r.Counts.Unknown < r.Counts.NotHealthy()
-		if seen && r.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+		check := &s.Checks[i]
+		seen := check.NodesUnknown == nil && check.Counts.Unknown < check.Counts.NotHealthy()
+		if seen && check.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
 			short++
 		}
 	}
