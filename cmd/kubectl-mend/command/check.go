@@ -72,7 +72,7 @@ func (o *Options) missing(ctx context.Context) ([]string, error) {
 		_, err := management.RESTMapper().KindFor(schema.GroupVersionResource{Group: group, Resource: resource})
 		return !meta.IsNoMatchError(err) // a kind that could not be asked for may be there; that is among the rights
 	})
-	missing = append(missing, missingManagers(status.Managers)...)
+	missing = append(missing, missingManagers(a.Managers.All)...)
 	if doubt := a.Managers.Doubt(); doubt != "" {
 		missing = append(missing, doubt)
 	}

@@ -20,7 +20,6 @@ import (
 type Status struct {
 	cliv1.Status
 
-	Managers []managerlease.Manager
 	// Checks are those of Items.
 	Checks []explain.Check
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
@@ -33,10 +32,7 @@ type Status struct {
 // Document is s for programs: the checks are without their targets.
 func (s *Status) Document() *cliv1.Status {
 	d := s.Status
-	d.Managers, d.Items, d.Notes = make([]cliv1.Manager, 0, len(s.Managers)), make([]cliv1.Check, 0, len(s.Checks)), slices.Clone(s.Notes)
-	for i := range s.Managers {
-		d.Managers = append(d.Managers, manager(&s.Managers[i]))
-	}
+	d.Items, d.Notes = make([]cliv1.Check, 0, len(s.Checks)), slices.Clone(s.Notes)
 	for i := range s.Checks {
 		check := s.Checks[i]
 		check.Phase, check.Targets = check.Answer().Phase(), nil
@@ -53,9 +49,13 @@ func (s *Status) Document() *cliv1.Status {
 
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
-	s := &Status{Managers: a.Managers.All, Status: cliv1.Status{
+	s := &Status{Status: cliv1.Status{
 		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+		Managers: make([]cliv1.Manager, 0, len(a.Managers.All)),
 	}}
+	for i := range a.Managers.All {
+		s.Managers = append(s.Managers, managerOf(&a.Managers.All[i]))
+	}
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool {
 		return (namespace == "" || c.Namespace == namespace) && (cluster == "" || c.Spec.ClusterName == cluster)
 	})
@@ -123,7 +123,8 @@ func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 	return clusters
 }
 
-func manager(m *managerlease.Manager) cliv1.Manager {
+// managerOf is what the lease of a manager says of it.
+func managerOf(m *managerlease.Manager) cliv1.Manager {
 	manager := cliv1.Manager{
 		Namespace: m.Namespace, Holder: m.Holder, Alive: m.Alive, Renewed: cliv1.Moment(m.Renewed), Ended: cliv1.Moment(m.Gone),
 		Trusted: m.Unverified == "", Namespaces: m.Within, Message: m.Unverified,

@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -46,8 +49,8 @@ func (s *Status) Print(out io.Writer, l text.Layout) error {
 	if len(s.Managers) > 0 {
 		p.Add("")
 	}
-	for _, m := range s.Managers {
-		p.manager(m)
+	for i := range s.Managers {
+		p.manager(&s.Managers[i])
 	}
 	return p.Print(out)
 }
@@ -55,8 +58,8 @@ func (s *Status) Print(out io.Writer, l text.Layout) error {
 // PrintManagers writes for a person which managers there are.
 func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout) error {
 	p := &page{Page: text.Page{Layout: l}}
-	for _, m := range managers {
-		p.manager(m)
+	for i := range managers {
+		p.manager(new(managerOf(&managers[i])))
 	}
 	if len(managers) == 0 {
 		p.line("", "No manager of kubemend has announced itself.")
@@ -65,45 +68,45 @@ func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout
 }
 
 // manager is whether a manager runs and with which flags, and what it does not serve.
-func (p *page) manager(m managerlease.Manager) {
-	announced := m.Announcement
+func (p *page) manager(m *cliv1.Manager) {
 	switch {
 	case !m.Alive:
-		p.line("", fmt.Sprintf("Manager %s: %s since %s.", m.Namespace, p.Paint.Bad("not running"), p.moment(m.Gone)))
+		gone := ptr.Deref(m.Ended, metav1.Time{}).Time
+		p.line("", fmt.Sprintf("Manager %s: %s since %s.", m.Namespace, p.Paint.Bad("not running"), p.moment(gone)))
 		return
-	case announced == nil:
+	case m.Version == "" && m.Started == nil:
 		p.line("", fmt.Sprintf("Manager %s/%s: %s, without an announcement.", m.Namespace, m.Holder, p.Paint.Good("running")))
 		return
 	}
 	runs := p.Paint.Good("running")
-	if announced.Outside {
+	if m.Outside {
 		runs += " outside of the cluster"
 	}
-	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, announced.Version, announced.Unclaimed)}
-	if announced.Namespace != "" {
-		parts = append(parts, "only namespace "+announced.Namespace)
+	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)}
+	if m.WatchNamespace != "" {
+		parts = append(parts, "only namespace "+m.WatchNamespace)
 	}
-	if announced.WatchFilter != "" {
-		parts = append(parts, "only what has the label "+clusterv1.WatchLabel+": "+announced.WatchFilter)
+	if m.WatchFilter != "" {
+		parts = append(parts, "only what has the label "+clusterv1.WatchLabel+": "+m.WatchFilter)
 	}
-	if len(m.Within) > 0 {
-		parts = append(parts, "it has rights in namespace "+strings.Join(m.Within, ", ")+" alone")
+	if len(m.Namespaces) > 0 {
+		parts = append(parts, "it has rights in namespace "+strings.Join(m.Namespaces, ", ")+" alone")
 	}
-	if m.Unverified != "" {
-		parts = append(parts, p.Paint.Waits("whether it is one cannot be seen: "+m.Unverified))
+	if m.Message != "" {
+		parts = append(parts, p.Paint.Waits("whether it is one cannot be seen: "+m.Message))
 	}
-	if announced.Teardown {
+	if m.Teardown {
 		parts = append(parts, p.Paint.Waits("it is in teardown, and starts nothing"))
 	}
-	if ahead := announced.ClockAhead(); ahead > 0 {
+	if ahead := time.Duration(m.ClockAheadSeconds) * time.Second; ahead > 0 {
 		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
 	} else if ahead < 0 {
 		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
 	}
 	p.line("", strings.Join(parts, "; ")+".")
-	for _, kind := range announced.Kinds {
-		if kind.Reason != "" {
-			p.line("  Does not serve: ", kind.CRD+": "+kind.Because+".")
+	for _, kind := range m.Kinds {
+		if !kind.Served {
+			p.line("  Does not serve: ", kind.CRD+": "+kind.Message+".")
 		}
 	}
 }

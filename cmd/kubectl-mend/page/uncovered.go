@@ -17,7 +17,6 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
@@ -106,7 +105,7 @@ func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []str
 // troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
 func (s *Status) troubles() string {
 	says := ""
-	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m managerlease.Manager) bool { return m.Alive }) {
+	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m cliv1.Manager) bool { return m.Alive }) {
 		says = "No manager of kubemend runs. "
 	}
 	if n := len(s.Unreachable); n > 0 {
