@@ -230,7 +230,7 @@ func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Obj
 }
 
 func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
-	gvk := groups[k]
+	gvk := k.gvk()
 	return &corev1.ObjectReference{
 		APIVersion: gvk.GroupVersion().String(), Kind: gvk.Kind, Namespace: o.GetNamespace(), Name: o.GetName(), UID: o.GetUID(),
 	}
@@ -240,7 +240,7 @@ func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 // of a machine that is unhealthy several times a second.
 func (b *byHand) annotate(ctx context.Context, k kind, o metav1.Object, annotations map[string]any) error {
 	target := &metav1.PartialObjectMetadata{}
-	target.SetGroupVersionKind(groups[k])
+	target.SetGroupVersionKind(k.gvk())
 	target.Namespace, target.Name = o.GetNamespace(), o.GetName()
 	for version, tries := o.GetResourceVersion(), 1; ; tries++ {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{

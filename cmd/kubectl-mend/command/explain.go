@@ -272,7 +272,7 @@ func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey,
 // it is not known at once. Errors are reported when the cluster is read.
 func belongings(ctx context.Context, reader client.Reader, k kind, key client.ObjectKey) (cluster, machine string) {
 	object := &metav1.PartialObjectMetadata{}
-	object.SetGroupVersionKind(groups[k])
+	object.SetGroupVersionKind(k.gvk())
 	switch k {
 	case clusterKind:
 		return key.Name, ""

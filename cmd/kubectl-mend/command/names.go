@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
@@ -29,50 +30,39 @@ const (
 	metal3Kind       kind = "Metal3Remediation"
 	ownKind          kind = "HostRemediation"
 	clusterKind      kind = "Cluster"
-	namespaceKind    kind = "Namespace"
 	deploymentKind   kind = "MachineDeployment"
 	kubeadmKind      kind = "KubeadmControlPlane"
 	podKind          kind = "Pod"
 )
 
-// aliases are what users call kinds besides their names; the first one is that of messages and completions.
-var aliases = map[kind][]string{
-	machineKind:      {"machine", "ma"},
-	nodeKind:         {"node", "no"},
-	hostKind:         {"host", "bmh"},
-	machineCheckKind: {"mhc"},
-	nodeCheckKind:    {"nhc"},
-	clusterKind:      {"cluster", "cl"},
-	namespaceKind:    {"namespace", "ns"},
-	deploymentKind:   {"md"},
-	kubeadmKind:      {"kcp"},
-	podKind:          {"pod", "po"},
-	metal3Kind:       {"m3r", "m3remediation"},
-	ownKind:          {"hrem"},
+// known are where the kinds are, and what users call them besides their names; the first alias is that of messages and completions.
+var known = map[kind]struct {
+	schema.GroupVersion
+
+	aliases []string
+}{
+	machineKind:      {clusterv1.GroupVersion, []string{"machine", "ma"}},
+	nodeKind:         {corev1.SchemeGroupVersion, []string{"node", "no"}},
+	hostKind:         {bmov1alpha1.GroupVersion, []string{"host", "bmh"}},
+	machineCheckKind: {clusterv1.GroupVersion, []string{"mhc"}},
+	nodeCheckKind:    {nhcv1.GroupVersion, []string{"nhc"}},
+	clusterKind:      {clusterv1.GroupVersion, []string{"cluster", "cl"}},
+	deploymentKind:   {clusterv1.GroupVersion, []string{"md"}},
+	kubeadmKind:      {controlplanev1.GroupVersion, []string{"kcp"}},
+	podKind:          {corev1.SchemeGroupVersion, []string{"pod", "po"}},
+	metal3Kind:       {infrav1.GroupVersion, []string{"m3r", "m3remediation"}},
+	ownKind:          {mendv1.GroupVersion, []string{"hrem"}},
 }
 
-// groups are where the kinds are.
-var groups = map[kind]schema.GroupVersionKind{
-	machineKind:      clusterv1.GroupVersion.WithKind("Machine"),
-	nodeKind:         {Version: "v1", Kind: "Node"},
-	hostKind:         bmov1alpha1.GroupVersion.WithKind("BareMetalHost"),
-	machineCheckKind: clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
-	nodeCheckKind:    nhcv1.GroupVersion.WithKind("NodeHealthCheck"),
-	metal3Kind:       infrav1.GroupVersion.WithKind("Metal3Remediation"),
-	ownKind:          mendv1.GroupVersion.WithKind("HostRemediation"),
-	clusterKind:      clusterv1.GroupVersion.WithKind("Cluster"),
-	namespaceKind:    {Version: "v1", Kind: "Namespace"},
-	deploymentKind:   clusterv1.GroupVersion.WithKind("MachineDeployment"),
-	kubeadmKind:      controlplanev1.GroupVersion.WithKind("KubeadmControlPlane"),
-}
+func (k kind) alias() string { return known[k].aliases[0] }
 
-func (k kind) alias() string { return aliases[k][0] }
+func (k kind) gvk() schema.GroupVersionKind { return known[k].WithKind(string(k)) }
 
 // kindCalled returns the kind that a user calls so, in the singular or the plural, with or without its group behind a dot.
 func kindCalled(name string) (kind, bool) {
 	name, _, _ = strings.Cut(strings.ToLower(name), ".")
-	for k, names := range aliases {
-		for _, alias := range append(names, strings.ToLower(string(k))) {
+	for k, called := range known {
+		for _, alias := range append(called.aliases, strings.ToLower(string(k))) {
 			if name == alias || name == alias+"s" {
 				return k, true
 			}
@@ -146,7 +136,7 @@ func parseOne(args []string, expected ...kind) (subject, error) {
 // kindAlone takes the arguments of a command apart that selects objects of one kind by their labels.
 func kindAlone(args []string, expected ...kind) (kind, error) {
 	if len(args) == 1 {
-		if k, known := kindCalled(args[0]); known && slices.Contains(expected, k) {
+		if k, isKnown := kindCalled(args[0]); isKnown && slices.Contains(expected, k) {
 			return k, nil
 		}
 	}
@@ -156,22 +146,22 @@ func kindAlone(args []string, expected ...kind) (kind, error) {
 
 func listOf(k kind) *metav1.PartialObjectMetadataList {
 	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(groups[k].GroupVersion().WithKind(groups[k].Kind + "List"))
+	list.SetGroupVersionKind(known[k].WithKind(string(k) + "List"))
 	return list
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
 func parse(arg string, expected ...kind) (kind, string, error) {
 	called, name, has := strings.Cut(arg, "/")
-	k, known := kindCalled(called)
-	if !has && known {
+	k, isKnown := kindCalled(called)
+	if !has && isKnown {
 		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected, "/NAME"))}
 	}
 	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
 		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected, "/NAME"))}
 	}
 	switch {
-	case !known:
+	case !isKnown:
 		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected, "/NAME"))}
 	case !slices.Contains(expected, k):
 		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected, "/NAME"))}

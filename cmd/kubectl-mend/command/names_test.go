@@ -75,6 +75,8 @@ func TestWhatIsTypedIsAnsweredInOneWay(t *testing.T) {
 		"version a":                     {Misused, "takes no arguments"},
 		"options a":                     {Misused, "takes no arguments"},
 		"status -o csv":                 {Misused, `--output "csv": expected go-template`},
+		"status --from nowhere.json":    {Failed, "read the record: open nowhere.json: "},
+		"status --from names_test.go":   {Failed, "names_test.go: load a record: it is no file that `kubectl mend record` has written"},
 		"status c1 -n ns":               {Misused, "takes no arguments"},
 		"status --cluster c2 -n ns":     {Failed, "there is no Cluster c2 in namespace ns"},
 		"status --cluster c1 -n no":     {Failed, "there is no Cluster c1 in namespace no"},

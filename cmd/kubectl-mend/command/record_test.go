@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -150,21 +148,6 @@ func TestTheNamespaceOfAFileIsNotThatOfAKubeconfig(t *testing.T) {
 				t.Errorf("namespace %q, want %q (%v)", got, tc.want, err)
 			}
 		})
-	}
-}
-
-func TestAFileThatIsNoneIsSaid(t *testing.T) {
-	o, _, _ := recorder(t, &snapshot.Scope{})
-	o.from = filepath.Join(t.TempDir(), "other")
-	if _, err := o.snapshot(t.Context(), snapshot.Scope{}); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("no file: %v", err)
-	}
-	if err := os.WriteFile(o.from, []byte("kind: Pod"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	want := o.from + ": load a record: it is no file that `kubectl mend record` has written"
-	if _, err := o.snapshot(t.Context(), snapshot.Scope{}); err == nil || err.Error() != want {
-		t.Errorf("another file: %v", err)
 	}
 }
 

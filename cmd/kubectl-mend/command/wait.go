@@ -1,7 +1,6 @@
 package command
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -129,8 +128,7 @@ func (w *waiting) ends(named subject, e *page.Explanation) error {
 	if e != nil {
 		called, name = kind(e.Subject.Kind), e.Subject.Name
 	}
-	resource := cmp.Or(groups[called].GroupKind().String(), string(called))
-	_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(resource), name)
+	_, err := fmt.Fprintf(w.Out, "%s/%s condition met\n", strings.ToLower(called.gvk().GroupKind().String()), name)
 	return err
 }
 
