@@ -236,7 +236,7 @@ func (p *place) options(out *bytes.Buffer) *Options {
 func (p *place) does(verb, what string, edits ...func(*byHand)) (string, int) {
 	p.t.Helper()
 	out, code := p.prints(verb, what, edits...)
-	return unwrapped(out), code
+	return strings.ReplaceAll(out, "\n    ", " "), code
 }
 
 // prints is the same, with what was printed as it is.

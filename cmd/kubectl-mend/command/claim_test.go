@@ -63,9 +63,6 @@ func (p *place) claimed() map[string]string {
 	return check.Annotations
 }
 
-// unwrapped takes the breaks of lines out again.
-func unwrapped(s string) string { return strings.ReplaceAll(s, "\n    ", " ") }
-
 func TestACheckGoesOverAndBack(t *testing.T) {
 	p := aPlace(t, unclaimed)
 	p.typed = "y\n"

@@ -163,47 +163,44 @@ func (l *looked) Write(page []byte) (int, error) {
 	return l.Buffer.Write(page)
 }
 
+// The second of three reads fails.
 func TestPagesAreWatchedUntilTheyAreInterrupted(t *testing.T) {
 	for line, says := range map[string]string{"status": "There are no checks", "explain machine/m -n ns": "NOT CHECKED"} {
-		t.Run(line, func(t *testing.T) { watched(t, line, says) })
-	}
-}
-
-// watched runs a command that prints the same again and again, of which the second read fails.
-func watched(t *testing.T, line, says string) {
-	t.Helper()
-	o, _, errOut := recorder(t, &snapshot.Scope{})
-	read, reads := o.read, 0
-	o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
-		reads++
-		if reads == 2 {
-			return nil, errors.New("the line is down")
-		}
-		return read(ctx, scope)
-	}
-	ctx, interrupt := context.WithCancel(t.Context())
-	out := &looked{told: func(pages int) {
-		if pages == 3 {
-			interrupt()
-		}
-	}}
-	o.Out, o.redraws = out, time.Millisecond
-	root := o.root("dev")
-	root.SetArgs(append(strings.Fields(line), "--watch"))
-	if code := Run(ctx, root, o.IOStreams); code != Done {
-		t.Fatalf("exit code %d: %s", code, errOut)
-	}
-	if out.pages != 3 || reads != 3 {
-		t.Errorf("%d pages were drawn after %d looks", out.pages, reads)
-	}
-	if got := strings.Count(out.String(), "error: the line is down"); got != 1 {
-		t.Errorf("what went wrong once is said %d times:\n%s", got, out)
-	}
-	if got := strings.Count(out.String(), says); got != 2 {
-		t.Errorf("the status is there %d times:\n%s", got, out)
-	}
-	if strings.Contains(out.String(), clearScreen) {
-		t.Error("what is no terminal is cleared")
+		t.Run(line, func(t *testing.T) {
+			o, _, errOut := recorder(t, &snapshot.Scope{})
+			read, reads := o.read, 0
+			o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
+				reads++
+				if reads == 2 {
+					return nil, errors.New("the line is down")
+				}
+				return read(ctx, scope)
+			}
+			ctx, interrupt := context.WithCancel(t.Context())
+			out := &looked{told: func(pages int) {
+				if pages == 3 {
+					interrupt()
+				}
+			}}
+			o.Out, o.redraws = out, time.Millisecond
+			root := o.root("dev")
+			root.SetArgs(append(strings.Fields(line), "--watch"))
+			if code := Run(ctx, root, o.IOStreams); code != Done {
+				t.Fatalf("exit code %d: %s", code, errOut)
+			}
+			if out.pages != 3 || reads != 3 {
+				t.Errorf("%d pages were drawn after %d looks", out.pages, reads)
+			}
+			if got := strings.Count(out.String(), "error: the line is down"); got != 1 {
+				t.Errorf("what went wrong once is said %d times:\n%s", got, out)
+			}
+			if got := strings.Count(out.String(), says); got != 2 {
+				t.Errorf("the status is there %d times:\n%s", got, out)
+			}
+			if strings.Contains(out.String(), clearScreen) {
+				t.Error("what is no terminal is cleared")
+			}
+		})
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -25,8 +24,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
-
-func ptrTo(v string) *intstr.IntOrString { return ptr.To(intstr.Parse(v)) }
 
 // dead is a manager that has not run for an hour.
 func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }

@@ -203,8 +203,6 @@ func hostless(name string) func(*scene) {
 	}
 }
 
-func badWait(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
-
 // evidence are stories of what is known of a machine, by which controller and since when.
 func evidence() map[string]story {
 	hostDead := condition("InfrastructureReady", metav1.ConditionFalse, "HostDead", 2*time.Hour)

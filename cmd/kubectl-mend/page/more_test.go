@@ -10,7 +10,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,6 +104,8 @@ func moreChecks() map[string]story {
 	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
 	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
+	smallLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "10%" }
+	badWait := func(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
 	barredNodes := barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))
 	return map[string]story{
 		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
@@ -121,7 +122,7 @@ func moreChecks() map[string]story {
 		"a check of which one machine has a spare host":      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
 		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
 		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
-		"a check whose limit allows none":                    {aScene(limitOf("10%")), check("workers")},
+		"a check whose limit allows none":                    {aScene(smallLimit), check("workers")},
 		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
 		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
 		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
@@ -218,13 +219,6 @@ func powerCycledBefore(s *scene) {
 	r.Status = mendv1.RemediationRecordStatus{Begun: &begun, Ended: &ended, Outcome: mendv1.RecordHealed,
 		Requests: []mendv1.RecordRef{{Kind: "HostRemediation", Name: "w1"}}}
 	s.others = append(s.others, r)
-}
-
-// limitOf gives the check another limit.
-func limitOf(limit string) func(*scene) {
-	return func(s *scene) {
-		s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = ptr.To(intstr.Parse(limit))
-	}
 }
 
 // fullDisk gives a worker's node another bad condition, with a timeout of two minutes.

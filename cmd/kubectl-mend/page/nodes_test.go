@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -145,7 +146,7 @@ func noTemplate(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
 
 // few has the check remediate however many are unhealthy.
 func few(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
-	check.Spec.MinHealthy = ptrTo("1")
+	check.Spec.MinHealthy = ptr.To(intstr.FromInt32(1))
 }
 
 const (

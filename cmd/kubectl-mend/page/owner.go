@@ -44,7 +44,7 @@ type Owner struct {
 	More int
 
 	cluster string
-	group   string // of its kind, if that is not among groups
+	group   string // of its kind
 	members []*clusterv1.Machine
 	unread  bool // how many machines it wants is not known
 }
@@ -165,11 +165,13 @@ func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj clien
 
 // ownerOf is a control plane, MachineDeployment or MachineSet as what makes machines.
 func ownerOf(obj client.Object) *Owner {
-	o := &Owner{MachineOwner: cliv1.MachineOwner{Reference: explain.Ref{Namespace: obj.GetNamespace(), Name: obj.GetName()}}}
+	o := &Owner{group: clusterv1.GroupVersion.Group}
+	o.Namespace, o.Name = obj.GetNamespace(), obj.GetName()
 	var replicas *int32
 	switch obj := obj.(type) {
 	case *controlplanev1.KubeadmControlPlane:
-		o.Kind, o.cluster, replicas = kubeadmKind, obj.Labels[clusterv1.ClusterNameLabel], obj.Spec.Replicas
+		o.group, o.Kind = controlplanev1.GroupVersion.Group, kubeadmKind
+		o.cluster, replicas = obj.Labels[clusterv1.ClusterNameLabel], obj.Spec.Replicas
 		o.RollingOut = conditions.IsTrue(obj, controlplanev1.KubeadmControlPlaneRollingOutCondition)
 	case *clusterv1.MachineDeployment:
 		o.Kind, o.cluster, replicas = deploymentKind, obj.Spec.ClusterName, obj.Spec.Replicas
@@ -296,7 +298,7 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
 	if o.Machines >= o.Replicas {
 		return nil
 	}
-	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: cmp.Or(o.group, groups[o.Kind]), Kind: o.Kind, Name: o.Name}))
+	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: o.group, Kind: o.Kind, Name: o.Name}))
 	if err != nil {
 		return err
 	}
@@ -304,11 +306,6 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
 		o.Capacity = append(o.Capacity, Capacity{Story: s})
 	}
 	return nil
-}
-
-// groups are those of owners.
-var groups = map[string]string{
-	deploymentKind: clusterv1.GroupVersion.Group, setKind: clusterv1.GroupVersion.Group, kubeadmKind: controlplanev1.GroupVersion.Group,
 }
 
 // explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
