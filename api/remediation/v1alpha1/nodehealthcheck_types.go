@@ -52,9 +52,10 @@ type EscalatingRemediation struct {
 	Order int `json:"order"`
 
 	// timeout is how long the node may take to become healthy before it is the next step's turn: from 1m to 596523h, which is what the
-	// seconds of a lease can hold. --- With so few digits, and so few characters, no number overflows what duration() can read: where it
-	// cannot, both rules would fail with an error of their own, whatever else they say. A text that is no duration is the first rule's
-	// alone.
+	// seconds of a lease can hold.
+	// ---
+	// With so few digits, and so few characters, no number overflows what duration() can read: where it cannot, both rules would fail with
+	// an error of their own, whatever else they say. A text that is no duration is the first rule's alone.
 	// +kubebuilder:validation:MaxLength=20
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]{1,6}(\\\\.[0-9]+)?h|[0-9]{1,7}(\\\\.[0-9]+)?m|[0-9]{1,9}(\\\\.[0-9]+)?s|[0-9]{1,12}(\\\\.[0-9]+)?(ms|us|µs|ns))+$') && duration(self) <= duration('596523h')",message="timeout must be a duration such as 5m, of at least 1m and at most 596523h"
