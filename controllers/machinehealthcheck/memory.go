@@ -176,6 +176,9 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		return
 	}
 	uid := o.Target.UID
+	if o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil { // othersWrites keeps this from the other checks
+		next.decided.revise(uid, func(opinion *Opinion) { opinion.AskedOwner = false })
+	}
 	next.noteBeginning(o, state.Now)
 	if o.saved != nil || o.unsure {
 		next.wrote[o.Target.Name] = o.unsure

@@ -79,7 +79,7 @@ type Opinion struct {
 // Equal reports whether two opinions of one check are the same.
 func (opinion Opinion) Equal(other Opinion) bool {
 	return opinion.Heard == other.Heard && opinion.State == other.State && opinion.Healthy == other.Healthy &&
-		opinion.InFlight == other.InFlight && slices.Equal(opinion.Due, other.Due)
+		opinion.InFlight == other.InFlight && opinion.AskedOwner == other.AskedOwner && slices.Equal(opinion.Due, other.Due)
 }
 
 // after is what the check says by decision, of which this is what it said before.

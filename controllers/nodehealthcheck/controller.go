@@ -26,7 +26,6 @@ import (
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -113,15 +112,21 @@ type Reconciler struct {
 	memory memory
 	search atomic.Int32 // searchState of the search for orphaned requests
 	idle   atomic.Bool
-	// resumed enqueues all checks when they are ours again, and when orphaned requests were searched for.
-	resumed chan event.GenericEvent
+	// started is closed when the controller has started. From then on enqueueAll makes all checks be reconciled, and those that are gone
+	// and have left something behind.
+	started    chan struct{}
+	enqueueAll func()
 }
 
 // Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
 		r.memory.begin(time.Time{})
-		r.enqueueAll()
+		select {
+		case <-r.started:
+			go r.enqueueAll() // it reads caches, which may not be filled yet
+		default: // the search for orphaned requests enqueues all checks
+		}
 	}
 }
 

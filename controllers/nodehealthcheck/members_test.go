@@ -368,7 +368,7 @@ func (k *fixture) away(name string) {
 // reconcileEnqueued makes a reconcile of each check that the start of the manager enqueues.
 func (k *fixture) reconcileEnqueued() {
 	k.t.Helper()
-	for _, req := range k.r.everybody(k.t.Context(), &nhcv1.NodeHealthCheck{}) {
+	for _, req := range k.r.everybody(k.t.Context()) {
 		k.settle(req.Name)
 	}
 }

@@ -193,6 +193,11 @@ func (r *Reconciler) searchedFor() searchState {
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	r.memory.begin(r.Clock.Now()) // the first check may come much later
+	select {
+	case <-r.started:
+	case <-ctx.Done():
+		return nil
+	}
 	// It ends with success or with the manager; neither is an error.
 	_ = wait.PollUntilContextCancel(ctx, searchRetry, true, func(ctx context.Context) (bool, error) {
 		err := r.searchOnce(ctx)

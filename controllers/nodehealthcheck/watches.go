@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -23,7 +24,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -46,18 +46,10 @@ func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind)
 	return errors.Join(errs...)
 }
 
-// enqueueAll makes all checks be reconciled, and those that are gone and have left something behind.
-func (r *Reconciler) enqueueAll() {
-	select {
-	case r.resumed <- event.GenericEvent{Object: &nhcv1.NodeHealthCheck{}}:
-	default: // they are to be woken already
-	}
-}
-
 // everybody returns all checks, and those that are gone and have left requests or leases behind.
-func (r *Reconciler) everybody(ctx context.Context, obj client.Object) []reconcile.Request {
+func (r *Reconciler) everybody(ctx context.Context) []reconcile.Request {
 	names := map[reconcile.Request]bool{}
-	for _, check := range r.everyCheck(ctx, obj) {
+	for _, check := range r.everyCheck(ctx, nil) {
 		names[check] = true
 	}
 	for _, kind := range r.requestKinds() {
@@ -87,7 +79,7 @@ const reconcileTimeout = 2 * time.Minute
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options controller.Options) error {
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
-	r.resumed = make(chan event.GenericEvent, 1)
+	r.started = make(chan struct{})
 	everyCheck := enqueue.Merged[client.Object](r.everyCheck)
 	itself := func(_ context.Context, check client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(check.GetName())}
@@ -103,7 +95,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 			predicate.Or(predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}))).
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](r.checksOfMachine)).
-		WatchesRawSource(source.Channel(r.resumed, handler.EnqueueRequestsFromMapFunc(r.everybody))).
+		WatchesRawSource(source.Func(r.start)).
 		Build(r)
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
@@ -113,6 +105,17 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	if err := mgr.Add(manager.RunnableFunc(r.searchOrphans)); err != nil {
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}
+	return nil
+}
+
+// start lets enqueueAll reach the queue.
+func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	r.enqueueAll = func() {
+		for _, check := range r.everybody(ctx) {
+			queue.Add(check)
+		}
+	}
+	close(r.started)
 	return nil
 }
 

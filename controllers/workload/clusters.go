@@ -190,7 +190,8 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			AddFunc: c.forget,
+			// Its kubeconfig stays: ClusterCache, which hears of the Cluster as well, may have connected by it already.
+			AddFunc: func(obj any) { c.forgetState(client.ObjectKeyFromObject(obj.(client.Object))) },
 			UpdateFunc: func(before, after any) {
 				if before.(client.Object).GetUID() != after.(client.Object).GetUID() { // the deletion was missed
 					c.forget(after)
@@ -221,9 +222,13 @@ func (c *Clusters) forget(obj any) {
 	if c.Kubeconfigs != nil {
 		c.Kubeconfigs.forget(key)
 	}
+	c.forgetState(key)
+}
+
+func (c *Clusters) forgetState(cluster client.ObjectKey) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	state := c.of(key)
+	state := c.of(cluster)
 	state.doubt, state.identity = nil, identity{}
 	c.dropStopped()
 }

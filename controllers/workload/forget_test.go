@@ -3,6 +3,8 @@ package workload
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	toolscache "k8s.io/client-go/tools/cache"
 	fcache "k8s.io/client-go/tools/cache/testing"
+	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -134,17 +137,36 @@ func kept(c *Clusters) (nodes, doubts int) {
 	return nodes, doubts
 }
 
+// ClusterCache, which hears of a Cluster as well, may have connected to it before.
 func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *testing.T) {
 	source, management := informerOf(&clusterv1.Cluster{})
+	server, transports := serve(t, func(http.ResponseWriter, *http.Request) {}), NewTransports(1<<20, clock.RealClock{})
 	c := NewClusters(nil)
+	c.Kubeconfigs = &Kubeconfigs{Transports: transports}
 	if err := c.ForgetDeleted(t.Context(), management); err != nil {
 		t.Fatal(err)
 	}
 	go management.Run(t.Context().Done())
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
+	key := client.ObjectKeyFromObject(cluster)
+	if _, err := transports.route(key, kubeconfigOf(server, "token: t", "")); err != nil {
+		t.Fatal(err)
+	}
+	c.of(key).identity.changed = true // of one of its name before
+	source.Add(cluster.DeepCopy())
+	eventually(t, "the Cluster is heard of", func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.states[key] == nil
+	})
+	if transports.routeOf(key) == nil {
+		t.Error("the connection that was made before the Cluster was heard of is of no use")
+	}
 	for _, is := range []*clusterv1.Cluster{cluster, {ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "next"}}} {
-		source.Add(is.DeepCopy())
+		if is != cluster {
+			source.Add(is.DeepCopy())
+		}
 		lives(t, c, client.ObjectKeyFromObject(is), 20)
 	}
 	if nodes, _ := kept(c); nodes != 1 {
@@ -152,7 +174,11 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	}
 	source.Delete(cluster)
 	source.Delete(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "next"}})
-	eventually(t, "all is forgotten", func() bool { nodes, doubts := kept(c); return nodes+doubts == 0 })
+	eventually(t, "all is forgotten", func() bool { nodes, doubts := kept(c); return nodes+doubts == 0 && transports.routeOf(key) == nil })
+	answer, err := transports.RoundTrip(httptest.NewRequest(http.MethodGet, scheme+"://"+hostOf(key)+"/", nil))
+	if err != nil || answer.StatusCode != http.StatusUnauthorized {
+		t.Errorf("a connection that is left does not end: its probe is answered with %v, %v", answer, err)
+	}
 	later := noon.Add(time.Hour)
 	if _, d := c.look(client.ObjectKeyFromObject(cluster), later, false); d == nil || !d.since.Equal(later) {
 		t.Errorf("the new cluster is doubted since %v, want since it was first looked at", d)

@@ -84,11 +84,13 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.mu.RLock()
 	route := t.routes[r.URL.Host]
 	t.mu.RUnlock()
+	// A kubeconfig that is forgotten with a deleted Cluster may be that of one that was made again under its name, and was connected to
+	// before its deletion was heard of.
+	if r.URL.Path == "/" && (route == nil || route.reconnects.Swap(false)) {
+		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}
 	if route == nil {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
-	}
-	if r.URL.Path == "/" && route.reconnects.Swap(false) {
-		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
 	if !awaited(r) {
 		return t.send(r, route)

@@ -256,14 +256,13 @@ type queue struct {
 	mu     sync.Mutex
 	due    map[reconcile.Request]time.Time
 	counts map[reconcile.Request]int
-	added  chan struct{} // closed when something was added that is due at once
 	ended  bool
 }
 
 func newQueue(clock *clocktesting.FakePassiveClock, limiter workqueue.TypedRateLimiter[reconcile.Request], ready func()) *queue {
 	return &queue{
 		clock: clock, limiter: limiter, out: make(chan reconcile.Request), done: make(chan struct{}), ready: sync.OnceFunc(ready),
-		due: map[reconcile.Request]time.Time{}, counts: map[reconcile.Request]int{}, added: make(chan struct{}),
+		due: map[reconcile.Request]time.Time{}, counts: map[reconcile.Request]int{},
 	}
 }
 
@@ -300,16 +299,7 @@ func (q *queue) Get() (item reconcile.Request, shutdown bool) {
 func (q *queue) Done(reconcile.Request) { q.done <- struct{}{} }
 
 // Add makes an item due.
-func (q *queue) Add(item reconcile.Request) {
-	q.AddAfter(item, 0)
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	select {
-	case <-q.added:
-	default:
-		close(q.added)
-	}
-}
+func (q *queue) Add(item reconcile.Request) { q.AddAfter(item, 0) }
 
 // AddAfter makes an item due later, if it is not due before that.
 func (q *queue) AddAfter(item reconcile.Request, after time.Duration) {

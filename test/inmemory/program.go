@@ -60,8 +60,6 @@ type Program struct {
 	Restarts bool
 	// AfterReconcile is called after each reconcile; nil for nothing.
 	AfterReconcile func() error
-	// Expected says that the controller enqueues an item when it starts.
-	Expected func() bool
 
 	Instance *Instance // nil while it does not run
 	// Reconciles counts the reconciles of all instances, and Starts the instances.
@@ -95,36 +93,13 @@ func (p *Program) Start() error {
 	case err := <-i.ended:
 		return fmt.Errorf("start the program: %w", err)
 	}
-	return p.startOthers(ctx, others)
-}
-
-// startOthers runs what else the manager runs, which is done at once.
-func (p *Program) startOthers(ctx context.Context, others []manager.Runnable) error {
-	for _, r := range others {
-		done := make(chan error, 1)
-		go func() { done <- r.Start(ctx) }()
-		select {
-		case err := <-done:
-			if err != nil {
-				return fmt.Errorf("start the program: %w", err)
-			}
-		case <-time.After(patience):
-			return errors.New("start the program: what runs beside its controller does not come to an end")
+	for _, r := range others { // what else the manager runs is done at once
+		if err := r.Start(ctx); err != nil {
+			return fmt.Errorf("start the program: %w", err)
 		}
 	}
-	if p.Expected == nil || !p.Expected() {
-		return nil
-	}
-	select {
-	case <-p.Instance.queue.added:
-		return nil
-	case <-time.After(patience):
-		return errors.New("start the program: it enqueues nothing")
-	}
+	return nil
 }
-
-// patience is for how long a goroutine is waited for that has nothing to wait for.
-const patience = 2 * time.Minute
 
 // Kill ends the instance, whatever it has in mind.
 func (p *Program) Kill() error {

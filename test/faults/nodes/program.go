@@ -108,10 +108,6 @@ func schemeWith(kinds []inmemory.Kind) (*runtime.Scheme, error) {
 // Program returns the manager with the controller, as setup/nodehealthcheck.go sets it up.
 func Program(s *inmemory.Server, o Options) *inmemory.Program {
 	p := &inmemory.Program{Server: s, Logger: o.Logger, Transform: slim}
-	p.Expected = func() bool {
-		checks, leases := &nhcv1.NodeHealthCheckList{}, &coordinationv1.LeaseList{}
-		return s.List(context.Background(), checks) == nil && s.List(context.Background(), leases) == nil && len(checks.Items) > 0
-	}
 	p.SetUp = func(i *inmemory.Instance, options controller.Options) error {
 		writer := client.WithFieldOwner(i.Client, mendv1.FieldOwner)
 		kinds := remediationrequest.NewKinds(i.Cache, i.Live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
