@@ -127,9 +127,9 @@ func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) 
 			s.Eventually(s.owner(name)).Should(Equal(ownerRequested))
 			s.Eventually(s.counts("check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))
 			// A second one says on the check what its record says that the capacity waits for.
-			// Before the first one it does not know yet which power cycles are under way.
+			// Before the first one it does not know yet which power cycles are under way. The event of a mark may come before the answer.
 			now := s.settles()
-			s.Expect(now-turned).To(BeNumerically("<=", 3), name)
+			s.Expect(now-turned).To(BeNumerically("<=", 4), name)
 			last = now
 		}
 	})
