@@ -175,8 +175,8 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	source.Delete(cluster)
 	source.Delete(&clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "next"}})
 	eventually(t, "all is forgotten", func() bool { nodes, doubts := kept(c); return nodes+doubts == 0 && transports.routeOf(key) == nil })
-	answer, err := transports.RoundTrip(httptest.NewRequest(http.MethodGet, scheme+"://"+hostOf(key)+"/", nil))
-	if err != nil || answer.StatusCode != http.StatusUnauthorized {
+	answer, err := transports.RoundTrip(httptest.NewRequestWithContext(t.Context(), http.MethodGet, "workload://ci.c/", http.NoBody))
+	if err != nil || answer.Body.Close() != nil || answer.StatusCode != http.StatusUnauthorized {
 		t.Errorf("a connection that is left does not end: its probe is answered with %v, %v", answer, err)
 	}
 	later := noon.Add(time.Hour)
