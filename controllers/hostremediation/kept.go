@@ -54,8 +54,8 @@ func (r *Reconciler) drop(key client.ObjectKey) {
 	}
 }
 
-// recall gives obs the record that this process has kept, if nobody has stored another one since: a webhook may have refused it, and
-// somebody may have removed it.
+// recall gives obs the record that this process has kept, if no other client has stored another one since: a webhook may have refused it,
+// and somebody may have removed it.
 func (r *Reconciler) recall(obs *observed) {
 	value, _ := r.kept.Load(client.ObjectKeyFromObject(obs.rem))
 	obs.kept, _ = value.(kept)

@@ -57,7 +57,7 @@ type Unfencer interface {
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 }
 
-// Sweep looks now and then for hosts that are kept powered off, or were to be rebooted, and for nodes that are fenced, for a remediation
+// Sweep looks for hosts that are kept powered off, or were to be rebooted, and for nodes that are fenced, for a remediation
 // that does not exist any more: because its finalizer was removed by hand, because its namespace was restored without it, or because CAPM3
 // did not remove its annotation. Such a host stays off for ever, also for the next machine that is put on it, and such a node stays empty.
 //
