@@ -52,7 +52,7 @@ type Story struct {
 	New     *clusterv1.Machine
 	Host    string
 	Healthy bool
-	// Ready is how many machines of the owner have a Ready node.
+	// Ready is how many machines of the owner have a Ready node, of one that has replaced them all.
 	Ready int
 	// Since is when the wait began. Deadline is when it ends by itself, or when a check counts the new machine as unhealthy, which follows
 	// from Timeout.

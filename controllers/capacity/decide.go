@@ -27,6 +27,8 @@ type found struct {
 	// pause is what pauses WaitsFor, as what to do about it; finalizers are those of others on the machine; fitting are hosts that fit.
 	pause, finalizers string
 	fitting           []string
+	// machines is how many an owner has that makes no other one.
+	machines int
 }
 
 func about(w wait, machine string, waitsFor rule.Ref, since time.Time, said metav1.Condition) found {
@@ -123,15 +125,15 @@ func (f *Facts) notDeleted() found {
 
 // enough is what follows where the owner has all its machines: it was scaled down, or has made the new one before the old one is gone.
 func (f *Facts) enough() found {
-	_, withNode := f.count()
+	machines, withNode := f.count()
 	if !f.surges() || *f.owner.replicas == 0 {
-		return found{wait: scaledDown, Story: Story{Machine: f.Name}}
+		return found{wait: scaledDown, Story: Story{Machine: f.Name}, machines: machines}
 	}
 	next := f.unready()
 	if withNode < *f.owner.replicas && next != nil {
 		return f.follow(next).replacing(Replacement{Name: next.Name, By: ByOrder})
 	}
-	w := found{wait: complete, Story: Story{Machine: f.Name}}
+	w := found{wait: complete, Story: Story{Machine: f.Name, Ready: withNode}}
 	if f.owner.rollingOut {
 		w.reason = RolledOut
 	}

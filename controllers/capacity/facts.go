@@ -22,9 +22,11 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is nil if the machine does not exist. others are all other Machines of its owner, the oldest one first.
+	// old is nil if the machine does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
+	// named has them by name.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
+	named  map[string]*clusterv1.Machine
 	owner  owner
 	// cluster is nil if it was not read. clusterDeleted and namespaceDeleted report that these are being deleted.
 	cluster                          *clusterv1.Cluster
@@ -54,6 +56,9 @@ type owner struct {
 
 // other is the other machine of that name; nil if there is none.
 func (f *Facts) other(name string) *clusterv1.Machine {
+	if name == "" || f.named != nil {
+		return f.named[name]
+	}
 	i := slices.IndexFunc(f.others, func(machine *clusterv1.Machine) bool { return machine.Name == name })
 	if i < 0 {
 		return nil

@@ -55,14 +55,21 @@ func (f *Facts) matches(losses []Loss, created time.Time) map[string]Replacement
 	for _, loss := range open {
 		take(loss, f.other(loss.Found), ByOrder)
 	}
+	free := made // none before these is free for what was lost later
 	for _, loss := range open {
+		if by[loss.Name].Name != "" {
+			continue
+		}
 		candidates, how := since(made, loss.At), ByOrder
 		if len(losses) == 1 && len(candidates) == 1 {
 			how = Alone
 		}
-		free := slices.IndexFunc(candidates, func(machine *clusterv1.Machine) bool { return !taken[machine.Name] })
-		if free >= 0 {
-			take(loss, candidates[free], how)
+		free = since(free, loss.At)
+		for len(free) > 0 && taken[free[0].Name] {
+			free = free[1:]
+		}
+		if len(free) > 0 {
+			take(loss, free[0], how)
 		}
 	}
 	return by
@@ -109,12 +116,9 @@ func (f *Facts) onHost(machines []*clusterv1.Machine, host string) *clusterv1.Ma
 
 // since are those of machines, the oldest one first, that were made since at. Objects have the time of their creation in seconds.
 func since(machines []*clusterv1.Machine, at time.Time) []*clusterv1.Machine {
-	i := slices.IndexFunc(machines, func(machine *clusterv1.Machine) bool {
-		return !machine.CreationTimestamp.Time.Before(at.Truncate(time.Second))
+	i, _ := slices.BinarySearchFunc(machines, at.Truncate(time.Second), func(machine *clusterv1.Machine, at time.Time) int {
+		return machine.CreationTimestamp.Compare(at)
 	})
-	if i < 0 {
-		return nil
-	}
 	return machines[i:]
 }
 

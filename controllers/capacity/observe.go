@@ -31,6 +31,8 @@ type Observer struct {
 	// Management reads the management cluster, Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
+	// Machines returns the Machines of the owner of a Subject as Machines does; nil to list them at each observation.
+	Machines func(ctx context.Context, s *Subject) ([]*clusterv1.Machine, error)
 	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the
 	// Machine counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
@@ -219,19 +221,47 @@ func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil
 	}
-	list := &clusterv1.MachineList{}
-	if _, err := r.list(ctx, list, machinesUnread, r.selected()); err != nil {
-		return err
+	var machines []*clusterv1.Machine
+	var err error
+	if r.Machines != nil {
+		machines, err = r.Machines(ctx, &r.Subject)
+	} else {
+		machines, err = Machines(ctx, r.Management, &r.Subject)
 	}
-	for i := range list.Items {
-		machine := &list.Items[i]
-		if r.owns(machine) && (r.old == nil || machine.Name != r.old.Name) {
+	if err != nil {
+		return r.note(machinesUnread, err)
+	}
+	r.others = make([]*clusterv1.Machine, 0, len(machines))
+	for _, machine := range machines {
+		if r.old == nil || machine.Name != r.old.Name {
 			r.others = append(r.others, r.seen(machine))
 		}
 	}
-	slices.SortFunc(r.others, byAge)
-	r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Loss) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+	if len(r.Lost) > 0 {
+		named := make(map[string]*clusterv1.Machine, len(r.others))
+		for _, machine := range r.others {
+			named[machine.Name] = machine
+		}
+		r.named = named
+		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Loss) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+	}
 	return nil
+}
+
+// Machines lists the Machines of the owner of s, the oldest one first.
+func Machines(ctx context.Context, reader client.Reader, s *Subject) ([]*clusterv1.Machine, error) {
+	list := &clusterv1.MachineList{}
+	if err := reader.List(ctx, list, s.selected(), client.InNamespace(s.Namespace)); err != nil {
+		return nil, err
+	}
+	var machines []*clusterv1.Machine
+	for i := range list.Items {
+		if machine := &list.Items[i]; s.owns(machine) {
+			machines = append(machines, machine)
+		}
+	}
+	slices.SortFunc(machines, byAge)
+	return machines, nil
 }
 
 // all are the machines of the owner, with the old one.

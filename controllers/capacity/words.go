@@ -43,7 +43,6 @@ func (f *Facts) told(w found, old string) Story {
 	s.Stage, s.Reason, s.Message = w.stage, w.reason, oneLine(fill.Replace(w.message))
 	s.Old, s.Owner, s.Unread = old, f.owner.ref, f.Unread
 	s.Overdue = !s.Deadline.IsZero() && !f.now.Before(s.Deadline)
-	_, s.Ready = f.count()
 	if made := f.other(s.Replacement.Name); made != nil {
 		s.New, s.Healthy = made, healthy(made)
 		if host := f.hostOf(made); host != nil {
@@ -71,7 +70,6 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	if old == "" {
 		lost, gone = "the machine that is missing", "a machine is missing"
 	}
-	machines, withNode := f.count()
 	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
 	ailing := ""
 	if w.ailing.Reason != "" {
@@ -80,7 +78,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	pairs := []string{
 		"{machine}", "Machine " + w.Machine, "{owner}", named(f.owner.ref), "{object}", named(w.WaitsFor),
 		"{old}", lost, "{lost}", gone, "{said}", said(w.said), "{reported}", reported(w.said), "{ailing}", ailing, "{hosts}", hostsText(w),
-		"{machines}", fmt.Sprintf("%d of %s", machines, replicas), "{ready}", fmt.Sprintf("%d of %s", withNode, replicas),
+		"{machines}", fmt.Sprintf("%d of %s", w.machines, replicas), "{ready}", fmt.Sprintf("%d of %s", w.Ready, replicas),
 		"{finalizers}", w.finalizers, "{unread}", strings.Join(f.Unread, ", "), "{pause}", w.pause,
 	}
 	if w.host != nil {

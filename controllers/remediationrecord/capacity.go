@@ -30,7 +30,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	facts, err := (&capacity.Observer{Management: r.from(o), Mapper: r.Mapper}).Observe(ctx, subject, o.now)
+	facts, err := (&capacity.Observer{Management: r.from(o), Mapper: r.Mapper, Machines: r.from(o).machinesOf}).Observe(ctx, subject, o.now)
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
@@ -62,9 +62,12 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject
 		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
 	}
 	s.Found = replacementOf(o.record)
-	lost, err := r.lost(ctx, o)
-	s.Lost = lost
-	return s, err
+	if o.machine == nil && makerOf(s) != "" {
+		lost, err := r.lost(ctx, o)
+		s.Lost = lost
+		return s, err
+	}
+	return s, nil
 }
 
 // replacementOf is the name of the machine that was found in place of the target of a record; empty if none was.
@@ -74,15 +77,14 @@ func replacementOf(record *mendv1.RemediationRecord) string {
 
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
 func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
-	open, err := r.openOf(ctx, o.record.Namespace, clusterIndex, o.record.Spec.Target.ClusterName)
+	leaving, err := r.openOf(ctx, o.record.Namespace, leavingIndex, makerOf(SubjectOf(o.record)))
 	if err != nil {
 		return nil, err
 	}
 	var losses []capacity.Loss
-	for _, other := range open {
+	for _, other := range leaving {
 		target := &other.Spec.Target
-		another := target.Machine != nil && target.Machine.Name != o.record.Spec.Target.Machine.Name
-		if !another || !sameOwner(other, o.record) || last(&other.Status, TargetGone) == nil {
+		if target.Machine.Name == o.record.Spec.Target.Machine.Name || last(&other.Status, TargetGone) == nil {
 			continue
 		}
 		losses = append(losses, capacity.Loss{
@@ -93,12 +95,15 @@ func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, er
 	return losses, nil
 }
 
-func sameOwner(a, b *mendv1.RemediationRecord) bool {
-	if deployment := a.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" {
-		return deployment == b.Labels[clusterv1.MachineDeploymentNameLabel]
+// makerOf is what makes a machine in place of s: its MachineDeployment or its owner; empty if it has neither.
+func makerOf(s capacity.Subject) string {
+	switch {
+	case s.Deployment != "":
+		return "MachineDeployment/" + s.Deployment
+	case s.Owner.Kind != "":
+		return s.Owner.Kind + "/" + s.Owner.Name
 	}
-	x, y := a.Spec.Target.Owner, b.Spec.Target.Owner
-	return x != nil && y != nil && x.Kind == y.Kind && x.Name == y.Name
+	return ""
 }
 
 // capacityOf is a story as far as a record has it.

@@ -89,7 +89,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 			}
 		}
 	}
-	if m.from(&observed{live: true}).of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) {
+	if m.from(&observed{depth: live}).of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) {
 		t.Error("what an end rests on is read from a cache")
 	}
 }

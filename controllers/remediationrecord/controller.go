@@ -88,7 +88,7 @@ type memory struct{ written, seen, idle time.Time }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), cached)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -100,8 +100,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	if plan.Confirm {
-		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
+	for o.depth < depthOf(plan) {
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)

@@ -1,6 +1,7 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -24,8 +25,9 @@ import (
 // observed is what one reconcile decides on. What is from caches is shared: read only.
 type observed struct {
 	now time.Time
-	// live reports that an end is decided: nothing that it rests on may be from a cache. (Plan.Confirm)
-	live   bool
+	// depth says what of it may be from a cache, fresh has what is read past them at another depth than cached. (Plan.Confirm)
+	depth  depth
+	fresh  *Recent
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
 	// or was not read.
@@ -45,12 +47,12 @@ type observed struct {
 	story *capacity.Story
 }
 
-// observe reads an open record and what it is about, live or from caches. It is nil if the record is not open, or not this manager's. The
+// observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The
 // record itself is from the cache always: a write of one that has changed since is refused.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
-	o := &observed{now: now, live: live, record: &mendv1.RemediationRecord{}}
-	if live {
-		r.Recent.Forget()
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, depth depth) (*observed, error) {
+	o := &observed{now: now, depth: depth, record: &mendv1.RemediationRecord{}}
+	if depth >= live {
+		o.fresh = &Recent{Live: r.Recent.Live, Clock: r.Clock}
 	}
 	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
@@ -84,7 +86,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-func (r *Reconciler) from(o *observed) reader { return reader{r, o.live} }
+func (r *Reconciler) from(o *observed) reader { return reader{r, o.depth, cmp.Or(o.fresh, r.Recent)} }
 
 // observeCluster reads the Cluster of the record.
 func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {

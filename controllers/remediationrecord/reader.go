@@ -3,6 +3,7 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
+	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -16,15 +17,40 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// reader is where the objects of an observation are read: what watches have from the caches unless it is live, and past them what none has.
-// What an object refers to is shared: read only.
+// depth is how an observation reads.
+type depth int
+
+const (
+	// cached: what watches have is read from the caches.
+	cached depth = iota
+	// live: no cache is read but for the other Machines of the owner, of which there may be thousands, and for checks.
+	live
+	// countedLive: those Machines too, whose number is the end of the record.
+	countedLive
+)
+
+// depthOf is how that has to be read on which a plan rests.
+func depthOf(plan Plan) depth {
+	switch {
+	case plan.Confirm && plan.Status.EndedBy == capacity.ScaledDown:
+		return countedLive
+	case plan.Confirm:
+		return live
+	}
+	return cached
+}
+
+// reader is where the objects of an observation are read: what watches have from the caches if its depth allows that, and past them what
+// none has. What an object refers to is shared: read only.
 type reader struct {
 	*Reconciler
 
-	live bool
+	depth  depth
+	recent *Recent
 }
 
 func (r reader) of(obj runtime.Object, namespace string) client.Reader {
@@ -33,16 +59,20 @@ func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 		if r.Namespace == "" || r.Namespace == namespace {
 			return r.Client
 		}
-	case *clusterv1.Machine, *clusterv1.MachineList, *clusterv1.Cluster:
-		if !r.live && (r.Namespace == "" || r.Namespace == namespace) {
+	case *clusterv1.MachineList:
+		if r.depth < countedLive && (r.Namespace == "" || r.Namespace == namespace) {
+			return r.Client
+		}
+	case *clusterv1.Machine, *clusterv1.Cluster:
+		if r.depth < live && (r.Namespace == "" || r.Namespace == namespace) {
 			return r.Client
 		}
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
-		if !r.live && r.NodeCache != nil && r.actsOnNodes() {
+		if r.depth < live && r.NodeCache != nil && r.actsOnNodes() {
 			return r.NodeCache
 		}
 	}
-	return r.Recent
+	return r.recent
 }
 
 // Get implements client.Reader.
@@ -56,6 +86,15 @@ func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client
 	return r.of(list, among.Namespace).List(ctx, list, among)
 }
 
+// machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner.
+func (r reader) machinesOf(ctx context.Context, s *capacity.Subject) ([]*clusterv1.Machine, error) {
+	list := func() ([]*clusterv1.Machine, error) { return capacity.Machines(ctx, r, s) }
+	if r.depth == countedLive {
+		return list()
+	}
+	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), list)
+}
+
 // actsOnNodes reports whether kubemend acts on NodeHealthChecks, so that NodeCache has them and the nodes of this cluster.
 func (r *Reconciler) actsOnNodes() bool { return r.ActsOnNodes == nil || r.ActsOnNodes() }
 
@@ -67,12 +106,21 @@ type Recent struct {
 
 	mu      sync.Mutex
 	answers map[string]answer
+	// listing guards machines, which are listed once for all who ask.
+	listing  sync.Mutex
+	machines map[string]machines
 }
 
 type answer struct {
 	at  time.Time
 	obj runtime.Object
 	err error
+}
+
+// machines are those of an owner, the oldest one first.
+type machines struct {
+	at   time.Time
+	list []*clusterv1.Machine
 }
 
 const (
@@ -83,11 +131,24 @@ const (
 	mostAnswers = 4096
 )
 
-// Forget makes r ask again: what an end rests on is read when it is decided.
-func (r *Recent) Forget() {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	clear(r.answers)
+// machinesOf are the Machines of an owner, listed if they are not remembered.
+func (r *Recent) machinesOf(owner string, list func() ([]*clusterv1.Machine, error)) ([]*clusterv1.Machine, error) {
+	r.listing.Lock()
+	defer r.listing.Unlock()
+	now := r.Clock.Now()
+	maps.DeleteFunc(r.machines, func(_ string, m machines) bool { return now.Sub(m.at) >= remembered })
+	if m, known := r.machines[owner]; known {
+		return m.list, nil
+	}
+	listed, err := list()
+	if err != nil {
+		return nil, err
+	}
+	if r.machines == nil {
+		r.machines = map[string]machines{}
+	}
+	r.machines[owner] = machines{now, listed}
+	return listed, nil
 }
 
 // Get implements client.Reader.

@@ -181,7 +181,7 @@ func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))
-	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), true)
+	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), live)
 	if err != nil {
 		t.Fatal(err)
 	}

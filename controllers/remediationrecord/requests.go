@@ -59,7 +59,7 @@ func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
 	for _, cached := range r.Cached {
-		if o.live {
+		if o.depth >= live {
 			break
 		}
 		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
@@ -68,7 +68,7 @@ func (r *Reconciler) listRequests(
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	switch err := r.Recent.List(ctx, list, client.InNamespace(namespace)); {
+	switch err := r.from(o).List(ctx, list, client.InNamespace(namespace)); {
 	case remediationrequest.Missing(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):

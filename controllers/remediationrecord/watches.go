@@ -1,8 +1,10 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -26,17 +28,21 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// The indexes of the cache of records: by the name of the Cluster, by the check that asked (checkKey), and by the owner, host or node that
-// they count for, whose names are the same after clusterctl move, and of a host that is registered anew.
+// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
+// count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
+// a Machine, and of the one that replaces it; and, while the target is being deleted or gone, by what replaces it (makerOf).
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
 	subjectIndex = "kubemend.recordSubject"
+	machineIndex = "kubemend.recordMachine"
+	leavingIndex = "kubemend.recordLeaving"
 )
 
 var indexes = map[string]func(*mendv1.RemediationRecord) []string{
@@ -48,6 +54,18 @@ var indexes = map[string]func(*mendv1.RemediationRecord) []string{
 		return nil
 	},
 	subjectIndex: repeats.SubjectsOf,
+	machineIndex: func(record *mendv1.RemediationRecord) []string {
+		if target := record.Spec.Target.Machine; target != nil {
+			return slices.Compact([]string{target.Name, cmp.Or(replacementOf(record), target.Name)})
+		}
+		return nil
+	},
+	leavingIndex: func(record *mendv1.RemediationRecord) []string {
+		if maker := makerOf(SubjectOf(record)); maker != "" && last(&record.Status, TargetDeleting, TargetGone) != nil {
+			return []string{maker}
+		}
+		return nil
+	},
 }
 
 func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
@@ -67,8 +85,8 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 const (
 	// reconcileTimeout bounds a reconcile.
 	reconcileTimeout = time.Minute
-	// neighbours is how long after a change of another Machine of the Cluster a record is looked at: it may be what comes in place of the
-	// target.
+	// neighbours is how long after a change of another Machine a record is looked at: longer than what was read of the others counts.
+	// (remembered)
 	neighbours = 5 * time.Second
 )
 
@@ -149,28 +167,38 @@ func (r *Records) missingChanges() toolscache.ResourceEventHandler {
 	}
 }
 
-// onMachines enqueues the records of a Machine that has changed, and those that another one may come in place of, a while later.
+// onMachines enqueues the records of a Machine that has changed and, a while later, those whose target it replaces and, when it comes or
+// goes, all whose target its owner has to replace: which Machine replaces which depends on all of them.
 func (r *Reconciler) onMachines() handler.EventHandler {
 	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	enqueueOf := func(ctx context.Context, machine client.Object, q queue) {
-		cluster := client.ObjectKey{Namespace: machine.GetNamespace(), Name: machine.(*clusterv1.Machine).Spec.ClusterName}
-		for _, record := range r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name) {
-			request := reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
-			switch target := record.Spec.Target.Machine; {
-			case target == nil:
-			case target.Name == machine.GetName():
-				q.AddAfter(request, enqueue.MergeWindow)
-			case machine.GetCreationTimestamp().After(record.Spec.Decided.Add(-time.Minute)):
-				q.AddAfter(request, neighbours)
+	changed := func(ctx context.Context, machine client.Object, q queue) {
+		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineIndex, machine.GetName()) {
+			in := neighbours
+			if record.Spec.Target.Machine.Name == machine.GetName() {
+				in = enqueue.MergeWindow
 			}
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}, in)
+		}
+	}
+	cameOrWent := func(ctx context.Context, machine client.Object, q queue) {
+		changed(ctx, machine, q)
+		maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
+		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), leavingIndex, maker) {
+			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}, neighbours)
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { enqueueOf(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { enqueueOf(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			if e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() {
+				cameOrWent(ctx, e.ObjectNew, q)
+			} else {
+				changed(ctx, e.ObjectNew, q)
+			}
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { cameOrWent(ctx, e.Object, q) },
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if !e.IsInInitialList {
-				enqueueOf(ctx, e.Object, q)
+				cameOrWent(ctx, e.Object, q)
 			}
 		},
 	}
