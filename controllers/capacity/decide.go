@@ -130,7 +130,7 @@ func (f *Facts) enough() found {
 		return found{wait: scaledDown, Story: Story{Machine: f.Name}, machines: machines}
 	}
 	next := f.unready()
-	if withNode < *f.owner.replicas && next != nil {
+	if withNode < int(*f.owner.replicas) && next != nil {
 		return f.follow(next).replacing(Replacement{Name: next.Name, By: ByOrder})
 	}
 	w := found{wait: complete, Story: Story{Machine: f.Name, Ready: withNode}}

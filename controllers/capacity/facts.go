@@ -48,7 +48,7 @@ type owner struct {
 	// known reports that it was read, and gone that it does not exist any more, or not for long.
 	known, gone, paused bool
 	// replicas is how many machines it is to have; nil if it does not say that.
-	replicas   *int
+	replicas   *int32
 	rollingOut bool
 	// conditions are those of maker.
 	conditions []metav1.Condition
@@ -83,7 +83,7 @@ func (f *Facts) count() (machines, withNode int) {
 // surplus reports whether the owner has all the machines that it is to have, so that it makes none for one that is deleted.
 func (f *Facts) surplus() bool {
 	machines, _ := f.count()
-	return f.owner.known && f.owner.replicas != nil && machines >= *f.owner.replicas
+	return f.owner.known && f.owner.replicas != nil && machines >= int(*f.owner.replicas)
 }
 
 // surges reports whether the owner may make a new machine before the old one is gone: in a rollout, or if it is a control plane whose order

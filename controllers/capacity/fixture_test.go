@@ -71,7 +71,7 @@ func given(edits ...edit) *Facts {
 		now: noon, cluster: cluster, others: []*clusterv1.Machine{worker("w2", 24*time.Hour), worker("w3", 24*time.Hour)},
 		old: worker("w1", 24*time.Hour, says(clusterv1.MachineNodeReadyCondition, "Unknown", "NodeStatusUnknown", "", 15*time.Minute),
 			says(clusterv1.MachineHealthCheckSucceededCondition, "False", "UnhealthyNode", "", 12*time.Minute)),
-		owner: owner{ref: rule.Ref{Kind: machineDeploymentKind, Name: "md-0"}, maker: rule.Ref{Kind: machineSetKind, Name: "md-0-a"}, known: true, replicas: ptr.To(3)},
+		owner: owner{ref: rule.Ref{Kind: machineDeploymentKind, Name: "md-0"}, maker: rule.Ref{Kind: machineSetKind, Name: "md-0-a"}, known: true, replicas: ptr.To[int32](3)},
 	}
 	f.Subject = Of(f.old, noon.Add(-10*time.Minute))
 	for _, edit := range edits {
@@ -96,7 +96,7 @@ func made(machines ...*clusterv1.Machine) edit {
 
 func ofOwner(edit func(*owner)) edit { return func(f *Facts) { edit(&f.owner) } }
 
-func replicas(n int) edit { return ofOwner(func(o *owner) { o.replicas = ptr.To(n) }) }
+func replicas(n int32) edit { return ofOwner(func(o *owner) { o.replicas = ptr.To(n) }) }
 
 // controlledBy makes a control plane of some kind the owner, which has these conditions.
 func controlledBy(kind string, conditions ...metav1.Condition) edit {

@@ -178,17 +178,7 @@ func (r *reading) readOwner(ctx context.Context) error {
 	if err != nil || !exists {
 		return err
 	}
-	if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
-		r.owner.replicas = ptr.To(int(replicas))
-	}
-	var status struct {
-		Conditions []metav1.Condition `json:"conditions"`
-	}
-	if fields, _, _ := unstructured.NestedMap(obj.Object, "status"); fields != nil {
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(fields, &status) // conditions of another form say nothing
-	}
-	r.owner.paused, r.owner.conditions = isPaused(obj), status.Conditions
-	r.owner.rollingOut = cond(status.Conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
+	r.owner.says(obj)
 	for i := range sets.Items {
 		if set := &sets.Items[i]; set.Annotations[clusterv1.RevisionAnnotation] == obj.GetAnnotations()[clusterv1.RevisionAnnotation] {
 			r.owner.maker.Kind, r.owner.maker.Name = machineSetKind, set.Name
@@ -198,12 +188,36 @@ func (r *reading) readOwner(ctx context.Context) error {
 	return nil
 }
 
-// newOwner is an empty owner of that kind, in the version that is known of it or, of other projects, in the one that is served.
-func (r *reading) newOwner(kind string) (*unstructured.Unstructured, error) {
+// says notes what an owner that was read says of itself.
+func (o *owner) says(obj client.Object) {
+	o.paused = isPaused(obj)
+	switch obj := obj.(type) {
+	case *clusterv1.MachineSet:
+		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions
+	case *clusterv1.MachineDeployment:
+		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions
+	case *unstructured.Unstructured:
+		var fields struct {
+			Conditions []metav1.Condition `json:"conditions"`
+		}
+		status, _, _ := unstructured.NestedMap(obj.Object, "status")
+		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(status, &fields) // conditions of another form say nothing
+		o.conditions = fields.Conditions
+		if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
+			o.replicas = ptr.To(int32(replicas))
+		}
+	}
+	o.rollingOut = cond(o.conditions, clusterv1.RollingOutCondition).Status == metav1.ConditionTrue
+}
+
+// newOwner is an empty owner of that kind; one of other projects in the version that is served.
+func (r *reading) newOwner(kind string) (client.Object, error) {
 	obj := &unstructured.Unstructured{}
 	switch kind {
-	case machineSetKind, machineDeploymentKind:
-		obj.SetGroupVersionKind(clusterv1.GroupVersion.WithKind(kind))
+	case machineSetKind:
+		return &clusterv1.MachineSet{}, nil
+	case machineDeploymentKind:
+		return &clusterv1.MachineDeployment{}, nil
 	case kubeadmKind:
 		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kind))
 	default:

@@ -70,7 +70,7 @@ func (f *Facts) words(w *found, old string) *strings.Replacer {
 	if old == "" {
 		lost, gone = "the machine that is missing", "a machine is missing"
 	}
-	replicas := strconv.Itoa(ptr.Deref(f.owner.replicas, 0))
+	replicas := strconv.Itoa(int(ptr.Deref(f.owner.replicas, 0)))
 	ailing := ""
 	if w.ailing.Reason != "" {
 		ailing = "; its infrastructure reports" + reported(w.ailing)

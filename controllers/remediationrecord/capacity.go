@@ -77,12 +77,12 @@ func replacementOf(record *mendv1.RemediationRecord) string {
 
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
 func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
-	leaving, err := r.openOf(ctx, o.record.Namespace, leavingIndex, makerOf(SubjectOf(o.record)))
+	open, err := r.openOf(ctx, o.record.Namespace, makerIndex, makerOf(SubjectOf(o.record)))
 	if err != nil {
 		return nil, err
 	}
 	var losses []capacity.Loss
-	for _, other := range leaving {
+	for _, other := range open {
 		target := &other.Spec.Target
 		if target.Machine.Name == o.record.Spec.Target.Machine.Name || last(&other.Status, TargetGone) == nil {
 			continue

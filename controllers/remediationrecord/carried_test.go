@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -81,16 +82,19 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 			namespace string
 			want      client.Reader
 		}{
-			{&clusterv1.Machine{}, "metal", m.Client}, {&clusterv1.Machine{}, "other", m.Recent}, {&clusterv1.MachineSet{}, "metal", m.Recent},
-			{&corev1.Node{}, "", nodes},
+			{&clusterv1.Machine{}, "metal", m.Client}, {&clusterv1.Machine{}, "other", m.Recent}, {&clusterv1.MachineSet{}, "metal", m.Client},
+			{&controlplanev1.KubeadmControlPlane{}, "metal", m.Recent}, {&corev1.Node{}, "", nodes},
 		} {
 			if from.of(tc.obj, tc.namespace) != tc.want {
 				t.Errorf("a %T of namespace %q is read elsewhere", tc.obj, tc.namespace)
 			}
 		}
 	}
-	if m.from(&observed{depth: live}).of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) {
-		t.Error("what an end rests on is read from a cache")
+	for depth, others := range map[depth]client.Reader{live: m.Client, countedLive: m.Recent} {
+		from := m.from(&observed{depth: depth})
+		if from.of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) || from.of(&clusterv1.MachineList{}, "metal") != others {
+			t.Errorf("at depth %d, what an end rests on is read elsewhere", depth)
+		}
 	}
 }
 

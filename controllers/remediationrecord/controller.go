@@ -32,7 +32,7 @@ import (
 // those of the features that act on them. What is not granted is not known, and changes no record.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters;machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch
-// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list
+// +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinesets;machinedeployments,verbs=get;list;watch
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get
 
@@ -126,8 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event. Owners and hosts are not watched: each look at a record that waits for
-// them asks the API server.
+// The bounds of how often a record is looked at without an event. Control planes and hosts are not watched: each look at a record that waits
+// for them asks the API server.
 const (
 	soonest      = 5 * time.Second
 	soonestAsked = 30 * time.Second

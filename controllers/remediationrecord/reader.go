@@ -27,7 +27,7 @@ type depth int
 const (
 	// cached: what watches have is read from the caches.
 	cached depth = iota
-	// live: no cache is read but for the other Machines of the owner, of which there may be thousands, and for checks.
+	// live: no cache is read but for checks, and for the other Machines of the owner, of which there may be thousands.
 	live
 	// countedLive: those Machines too, whose number is the end of the record.
 	countedLive
@@ -63,7 +63,7 @@ func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 		if r.depth < countedLive && (r.Namespace == "" || r.Namespace == namespace) {
 			return r.Client
 		}
-	case *clusterv1.Machine, *clusterv1.Cluster:
+	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
 		if r.depth < live && (r.Namespace == "" || r.Namespace == namespace) {
 			return r.Client
 		}

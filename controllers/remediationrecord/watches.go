@@ -36,13 +36,13 @@ import (
 
 // The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and, while the target is being deleted or gone, by what replaces it (makerOf).
+// a Machine, and of the one that replaces it; and by what makes that one (makerOf).
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
 	subjectIndex = "kubemend.recordSubject"
 	machineIndex = "kubemend.recordMachine"
-	leavingIndex = "kubemend.recordLeaving"
+	makerIndex   = "kubemend.recordMaker"
 )
 
 var indexes = map[string]func(*mendv1.RemediationRecord) []string{
@@ -60,11 +60,11 @@ var indexes = map[string]func(*mendv1.RemediationRecord) []string{
 		}
 		return nil
 	},
-	leavingIndex: func(record *mendv1.RemediationRecord) []string {
-		if maker := makerOf(SubjectOf(record)); maker != "" && last(&record.Status, TargetDeleting, TargetGone) != nil {
-			return []string{maker}
+	makerIndex: func(record *mendv1.RemediationRecord) []string {
+		if record.Spec.Target.Machine == nil {
+			return nil
 		}
-		return nil
+		return []string{makerOf(SubjectOf(record))}
 	},
 }
 
@@ -111,6 +111,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		WithOptions(options).
 		For(&mendv1.RemediationRecord{}).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
+		Watches(&clusterv1.MachineSet{}, r.onOwners()).
+		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
@@ -183,8 +185,8 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 	cameOrWent := func(ctx context.Context, machine client.Object, q queue) {
 		changed(ctx, machine, q)
 		maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
-		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), leavingIndex, maker) {
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}, neighbours)
+		for _, request := range r.awaiting(ctx, machine.GetNamespace(), maker, TargetDeleting, TargetGone) {
+			q.AddAfter(request, neighbours)
 		}
 	}
 	return handler.Funcs{
@@ -202,6 +204,33 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			}
 		},
 	}
+}
+
+// onOwners enqueues the records whose target a MachineSet or a MachineDeployment was asked to replace, or has to, a while after it says
+// another thing.
+func (r *Reconciler) onOwners() handler.EventHandler {
+	return handler.Funcs{
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+			maker := capacity.Subject{Owner: capacity.Owner{Kind: "MachineSet", Name: e.ObjectNew.GetName()}}
+			maker.Deployment = e.ObjectNew.GetLabels()[clusterv1.MachineDeploymentNameLabel]
+			if _, deployment := e.ObjectNew.(*clusterv1.MachineDeployment); deployment {
+				maker.Deployment = e.ObjectNew.GetName()
+			}
+			for _, request := range r.awaiting(ctx, e.ObjectNew.GetNamespace(), makerOf(maker), OwnerRequested, TargetDeleting, TargetGone) {
+				q.AddAfter(request, neighbours)
+			}
+		},
+	}
+}
+
+// awaiting are the open records that something takes the place of whose maker is known, and that have one of the steps.
+func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, steps ...string) []reconcile.Request {
+	if maker == "" {
+		return nil
+	}
+	return requestsFor(r.mustOpenOf(ctx, namespace, makerIndex, maker), func(record *mendv1.RemediationRecord) bool {
+		return last(&record.Status, steps...) != nil
+	})
 }
 
 // onClusterDeletions drops what is exported of a Cluster that is gone. What is closed later counts as of none. (clusterOf)

@@ -60,11 +60,11 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		defer e.workload.Close()
 		e.here, e.there = clientOf(e.management), clientOf(e.workload)
 		Expect(e.there.Create(t.Context(), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
-		for _, kind := range []apiserver.Kind{
-			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Cluster"), kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Machine"),
-			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "MachineHealthCheck"),
-			{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), NoStatus: true},
-		} {
+		kinds := []apiserver.Kind{{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), NoStatus: true}}
+		for _, name := range []string{"Cluster", "Machine", "MachineSet", "MachineDeployment", "MachineHealthCheck"} {
+			kinds = append(kinds, kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", name))
+		}
+		for _, kind := range kinds {
 			e.management.Serve(kind)
 			Expect(e.here.Create(t.Context(), kubemend.CRD(kind))).To(Succeed())
 		}
