@@ -126,8 +126,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return again(o, plan), nil
 }
 
-// The bounds of how often a record is looked at without an event. Control planes and hosts are not watched: each look at a record that waits
-// for them asks the API server.
+// The bounds of how often a record is looked at without an event. Of a Machine that waits for a MachineSet all is watched; control planes
+// and hosts are not, and each look at a record that waits for them asks the API server.
 const (
 	soonest      = 5 * time.Second
 	soonestAsked = 30 * time.Second
@@ -143,6 +143,9 @@ func again(o *observed, plan Plan) ctrl.Result {
 	in := max(age/20, soonest)
 	if o.story != nil {
 		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
+		if owner := o.story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
+			in = latest
+		}
 	}
 	at := o.now.Add(min(in, latest))
 	for _, sooner := range moments {
