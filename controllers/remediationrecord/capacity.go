@@ -30,7 +30,8 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	facts, err := (&capacity.Observer{Management: r.from(o), Mapper: r.Mapper, Machines: r.from(o).machinesOf}).Observe(ctx, subject, o.now)
+	from := r.from(o)
+	facts, err := (&capacity.Observer{Management: from, Mapper: r.Mapper, Machines: from.machinesOf}).Observe(ctx, subject, o.now)
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}

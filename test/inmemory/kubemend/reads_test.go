@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
 
@@ -38,22 +39,20 @@ func TestTheRecordOfAMachineThatIsReplacedListsNoMachinesAndReadsNothingWhileNot
 			Expect(list.Items).To(HaveLen(1))
 			return list.Items[0]
 		}
-		set.Status.Conditions = []metav1.Condition{{
-			Type: clusterv1.ScalingUpCondition, Status: metav1.ConditionTrue, Reason: "ScalingUp", Message: "* quota exceeded", LastTransitionTime: metav1.Now(),
-		}}
+		set.Status.Conditions = []metav1.Condition{builders.LongTrue(clusterv1.ScalingUpCondition)}
+		set.Status.Conditions[0].Message = "* quota exceeded"
 		Expect(e.here.Delete(ctx, e.machine(ctx, "a"))).To(Succeed())
 		time.Sleep(time.Minute)
 		Expect(e.here.Status().Update(ctx, set)).To(Succeed())
 		time.Sleep(10 * time.Second)
-		Expect(record().Status.Conditions).To(ContainElement(HaveField("Message", ContainSubstring("quota exceeded"))), "the MachineSet is watched")
+		hindered := ContainElement(HaveField("Message", ContainSubstring("quota exceeded")))
+		Expect(record().Status.Conditions).To(hindered, "the MachineSet is watched")
 		e.node(ctx, "b")
 		e.worker(ctx, "b")
 		Eventually(e.health(ctx, "b")).Should(Equal(metav1.ConditionTrue))
 		time.Sleep(time.Minute)
 		b := e.machine(ctx, "b")
-		b.Status.Conditions = append(b.Status.Conditions, metav1.Condition{
-			Type: clusterv1.MachineNodeReadyCondition, Status: metav1.ConditionTrue, Reason: "NodeReady", LastTransitionTime: metav1.Now(),
-		})
+		b.Status.Conditions = append(b.Status.Conditions, builders.LongTrue(clusterv1.MachineNodeReadyCondition))
 		Expect(e.here.Status().Update(ctx, b)).To(Succeed())
 		time.Sleep(10 * time.Second)
 		Expect(record().Status.Outcome).To(Equal(mendv1.RecordReplaced), "the Machine in place of the target is watched")
