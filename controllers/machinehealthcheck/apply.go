@@ -35,8 +35,6 @@ type outcome struct {
 	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request. A write
 	// that conflicts with that of another check has asked nobody.
 	unsure, lost bool
-	// released is the request that was deleted because no target needs it any more; there is no decision then.
-	released *remediationrequest.Metadata
 	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
 	wrote  string
 	undone time.Time
@@ -75,7 +73,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 // act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other. All machines are marked
 // before the first remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
-	outcomes := make([]outcome, 0, len(plan.Open)+len(state.orphans))
+	outcomes := make([]outcome, 0, len(plan.Open))
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; !decision.Idle() {
 			outcomes = append(outcomes, outcome{Decision: decision})
@@ -103,13 +101,6 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 			o.Target.Machine = statusCopy(o.Target.Machine)
 		}
 	})
-	for _, orphan := range state.orphans {
-		o := outcome{err: r.Requests.Delete(ctx, orphan)}
-		if o.err == nil {
-			o.released = orphan
-		}
-		outcomes = append(outcomes, o)
-	}
 	return outcomes
 }
 

@@ -172,9 +172,6 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.lost {
 		next.lost = state.Now
 	}
-	if o.Decision == nil {
-		return
-	}
 	uid := o.Target.UID
 	if o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil { // othersWrites keeps this from the other checks
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.AskedOwner = false })

@@ -107,7 +107,7 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 		if o.requested {
 			begun++
 		}
-		if o.Decision == nil || !o.newlyUnhealthy() {
+		if !o.newlyUnhealthy() {
 			continue
 		}
 		if due := o.Verdict.OverdueSince(state.Now); !due.IsZero() {

@@ -40,9 +40,6 @@ type observed struct {
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
-	// orphans are requests that this check made and that none of its targets needs:
-	// of a kind that it no longer names, or of a machine that it no longer watches.
-	orphans []*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
 	before   remembered
 	ownerSet undone.Did[types.UID] // as before, and this time

@@ -52,9 +52,6 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	check := state.Check.Namespace + "/" + state.Check.Name
 	for _, o := range outcomes {
-		if o.Decision == nil {
-			continue
-		}
 		about := machineOf(o.Target.Machine)
 		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
 		add := func(kind, reason, action, text string) {
@@ -89,8 +86,7 @@ func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	return about
 }
 
-// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each
-// request that was deleted because nothing needs it any more.
+// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered.
 //
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
 // count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
@@ -104,9 +100,6 @@ func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 	}
 	for _, o := range outcomes {
 		switch {
-		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release",
-				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
 		case o.requested:
 			text := "Asked the owner to remediate " + o.Target.Machine.Name + o.Spare.InVain()
 			if state.Template.External {

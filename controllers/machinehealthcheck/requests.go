@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -63,7 +62,6 @@ func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 			state.Trouble = append(state.Trouble, err)
 		}
 	}
-	r.observeOrphans(ctx, state)
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
@@ -208,35 +206,6 @@ func (state *observed) tryTemplate(plan *Plan) {
 		}
 		if _, err := state.requestFor(target.Machine); err != nil {
 			target.Unusable = err
-		}
-	}
-}
-
-// observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
-// versions of its kind is one request.
-func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
-	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.requestsOf(ctx, state, kind)
-		if err != nil {
-			state.Trouble = append(state.Trouble, err)
-			continue
-		}
-		if len(requests) == 0 {
-			continue
-		}
-		orphans := map[string]*remediationrequest.Metadata{}
-		for name, req := range requests {
-			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == state.Check.Name && req.DeletionTimestamp.IsZero() {
-				orphans[name] = req
-			}
-		}
-		if state.Template.External && kind.GroupKind() == state.remediation.kind.GroupKind() {
-			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				return find(name, state.Targets) != nil
-			})
-		}
-		for _, name := range slices.Sorted(maps.Keys(orphans)) {
-			state.orphans = append(state.orphans, orphans[name])
 		}
 	}
 }

@@ -8,13 +8,11 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -22,43 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// A request is the same in all versions of its kind. Were it taken for an orphan in one of them, it would be deleted under the
-// feet of the provider, and made again, for ever.
-func TestARequestKnownInTwoVersionsIsNoOrphan(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy)).external()
-	old, kind := w.remediation.kind, w.remediation.kind.GroupKind().WithVersion("v0old")
-	scheme := runtime.NewScheme()
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		scheme.AddKnownTypeWithName(k, &metav1.PartialObjectMetadata{})
-		scheme.AddKnownTypeWithName(k.GroupVersion().WithKind(k.Kind+"List"), &metav1.PartialObjectMetadataList{})
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		for _, name := range []string{"m", "orphaned"} {
-			req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "check"},
-			}}
-			req.SetGroupVersionKind(k)
-			builder.WithObjects(req)
-		}
-	}
-	c := builder.Build()
-	informers := &informertest.FakeInformers{Scheme: scheme}
-	r := &Reconciler{Requests: &remediationrequest.Requests{Client: c, Live: c}, Kinds: remediationrequest.NewKinds(informers, c, "", remediationrequest.NewMetadata)}
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		if _, err := r.Kinds.Ready(t.Context(), k); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(r.Kinds.InUse()); n != 1 {
-		t.Errorf("%d kinds are in use, want one", n)
-	}
-	r.observeOrphans(t.Context(), w)
-	if len(w.orphans) != 1 || w.orphans[0].Name != "orphaned" {
-		t.Errorf("orphans are %v, want orphaned alone", w.orphans)
-	}
-}
 
 // forbiddenKinds are kinds that may not be read.
 type forbiddenKinds struct {
