@@ -6,6 +6,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -105,7 +106,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
-	state.ownerSet = state.before.ownerSet
+	state.did = maps.Clone(state.before.did)
 	if state.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}

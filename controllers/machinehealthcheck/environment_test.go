@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -113,6 +114,7 @@ func (w *observed) owned() {
 // recall gives w what is remembered of the reconcile before.
 func (m *memory) recall(w *observed) {
 	w.before = m.of(client.ObjectKeyFromObject(w.Check))
+	w.did = maps.Clone(w.before.did)
 }
 
 // leave remembers w, its plan, and what became of that.

@@ -56,13 +56,11 @@ type remembered struct {
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not
-	// answered.
-	wrote map[string]bool
-	// did are the conditions that it set last, by the UIDs of the machines.
+	// unanswered are the names of the machines whose owner may have been asked to remediate them: the write failed, or was not answered.
+	unanswered map[string]bool
+	// did is what it wrote last that another client may remove: conditions, by the UIDs of the machines, and the owner of the check, by its
+	// UID.
 	did map[types.UID]undone.Did[string]
-	// ownerSet is how often the label and the owner of the check were written, which another client may remove.
-	ownerSet undone.Did[types.UID]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// statusAt is when this process last wrote the status of the check.
@@ -139,10 +137,8 @@ func after(state *observed, plan *Plan, done applied) remembered {
 			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		},
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, unread: state.unread, answering: state.answering, wrote: map[string]bool{},
-		did: maps.Clone(state.before.did), ownerSet: state.ownerSet,
+		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}
-	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -158,6 +154,8 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	for _, o := range done.outcomes {
 		next.note(state, o, state.remediator())
 	}
+	maps.DeleteFunc(state.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
+	next.did = state.did
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
 		if !sameStatus(state.Check.Status, done.status.Status) {
@@ -177,14 +175,11 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.AskedOwner = false })
 	}
 	next.noteBeginning(o, state.Now)
-	if o.saved != nil || o.unsure {
-		next.wrote[o.Target.Name] = o.unsure
+	if o.unsure {
+		next.unanswered[o.Target.Name] = true
 	}
 	if o.saved != nil {
-		if next.did == nil {
-			next.did = map[types.UID]undone.Did[string]{}
-		}
-		next.did[uid] = next.did[uid].Again(o.wrote, state.Now)
+		state.doneAgain(uid, o.wrote)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[uid] = kind
@@ -202,6 +197,14 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	case o.Starts():
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
+}
+
+// doneAgain notes that this was written of an object.
+func (state *observed) doneAgain(uid types.UID, what string) {
+	if state.did == nil {
+		state.did = map[types.UID]undone.Did[string]{}
+	}
+	state.did[uid] = state.did[uid].Again(what, state.Now)
 }
 
 // undoneFor is for how long it counts what was set last: longer than the longest pause.
@@ -261,11 +264,12 @@ type ending struct{ kind, result string }
 // waits in between that is two and a half seconds.
 const standsStill = 7
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
-// begun would not count. It is no failure, and the check is reconciled again in a moment.
+// stale reports whether the cache does not show yet what this process has written of the targets, by whichever check. Decided on that, a
+// remediation that was begun would not count. It is no failure, and the check is reconciled again in a moment.
 func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
-	for name, lost := range state.before.wrote {
-		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {
+	for _, name := range append(r.written.Noted(state.Check.Namespace), slices.Collect(maps.Keys(state.before.unanswered))...) {
+		target := find(name, state.Targets, state.Skipped)
+		if target != nil && r.awaited(ctx, state, target.Machine, state.before.unanswered[name]) {
 			return true
 		}
 	}

@@ -41,8 +41,8 @@ type observed struct {
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
-	before   remembered
-	ownerSet undone.Did[types.UID] // as before, and this time
+	before remembered
+	did    map[types.UID]undone.Did[string] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact
 	outage  health.Outage

@@ -76,7 +76,7 @@ func TestOtherChecksAreToldThatARequestToTheOwnerIsWithdrawn(t *testing.T) {
 	target := a("m", health.Healthy, beside)
 	said := Opinion{Heard: true, Healthy: true, AskedOwner: true}
 	for saved, news := range map[*clusterv1.Machine]bool{target.Machine: true, nil: false} { // nil: the write conflicted
-		next := remembered{decided: Memory{Opinions: map[types.UID]Opinion{target.UID: said}}, wrote: map[string]bool{}}
+		next := remembered{decided: Memory{Opinions: map[types.UID]Opinion{target.UID: said}}}
 		next.note(aCheck(), outcome{Decision: &Decision{Target: &target}, saved: saved}, "")
 		if got := !next.decided.Opinions[target.UID].Equal(said); got != news {
 			t.Errorf("after a write of %v it is news to others: %t", saved, got)

@@ -154,7 +154,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
-	if until := state.ownerSet.Until(state.Now); state.Now.Before(until) {
+	if until := state.before.did[state.Check.UID].Until(state.Now); state.Now.Before(until) {
 		state.lookAgainIn(until.Sub(state.Now))
 		return nil
 	}
@@ -170,7 +170,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	state.ownerSet = state.ownerSet.Again(owner.UID, state.Now)
+	state.doneAgain(state.Check.UID, string(owner.UID))
 	// The status is written next, on top of this.
 	check := *state.Check
 	check.ResourceVersion, state.Check = saved.ResourceVersion, &check
