@@ -184,29 +184,18 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 		}
 	}
 	switch {
-	case errors.Is(err, remediationrequest.ErrAppeared):
+	case errors.Is(err, remediationrequest.ErrAppeared): // the next reconcile finds whose it is
 		o.again = true
-		if after, o.err = r.appeared(ctx, state, o.Decision); o.err != nil {
-			return
-		}
+		return
 	case err != nil:
-		o.refused, o.err, after = err, err, NotCreated(err)
+		o.refused, o.err, after = err, err, nil
+		for _, kind := range []string{ExternallyRemediated, mendv1.Remediation} {
+			after = append(after, condition(kind, metav1.ConditionFalse, requestCreationFailed, err.Error()))
+		}
 	default:
 		o.requested = true
 	}
 	r.set(ctx, state, o, o.saved, after)
-}
-
-// appeared returns the conditions for a machine whose request exists and was not observed, together with it; none if it is gone again.
-func (r *Reconciler) appeared(ctx context.Context, state *observed, decision *Decision) ([]metav1.Condition, error) {
-	target := *decision.Target
-	req, err := r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine))
-	if err != nil || req == nil {
-		return nil, err
-	}
-	target.Request = req
-	target.Ownership = state.ownership(&target)
-	return WithRequest(&state.Facts, decision, &target).Conditions, nil
 }
 
 func without(conditions []metav1.Condition, kind string) []metav1.Condition {

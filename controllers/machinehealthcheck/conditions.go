@@ -39,7 +39,7 @@ func withConditions(machine *clusterv1.Machine, list []metav1.Condition, held []
 		case cond.Status == "":
 			conditions.Delete(next, cond.Type)
 		default:
-			cond.Message = short(cond.Message, longestMessage)
+			cond.Message = health.Short(cond.Message, longestMessage)
 			conditions.Set(next, cond)
 		}
 	}
@@ -57,7 +57,7 @@ func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.F
 	conditions.Set(machine, cond)
 	v1beta1conditions.Set(machine, &clusterv1.Condition{
 		Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
-		Severity: clusterv1.ConditionSeverityWarning, Reason: v1beta1Reasons[due[0].Reason], Message: older,
+		Severity: clusterv1.ConditionSeverityWarning, Reason: reasons[due[0].Reason].v1beta1, Message: older,
 	})
 }
 
@@ -78,24 +78,15 @@ func healthCheckFailed(due []health.Finding) (message, v1beta1 string) {
 		return "", ""
 	}
 	texts := health.Texts(due)
-	bulleted := short(healthCheckFailedBegin+"\n  * "+strings.Join(texts, "\n  * "), longestMessage)
+	bulleted := health.Short(healthCheckFailedBegin+"\n  * "+strings.Join(texts, "\n  * "), longestMessage)
 	switch due[0].Reason {
 	case health.MarkedByHand:
 		return healthCheckFailedBegin + " " + texts[0], "Marked for remediation via remediate-machine annotation"
 	case health.NodeDeleted:
 		return bulleted, ""
 	default:
-		return bulleted, short(strings.Join(texts, "; "), longestV1Beta1Message)
+		return bulleted, health.Short(strings.Join(texts, "; "), longestV1Beta1Message)
 	}
-}
-
-// short is text, cut where it has more bytes than that.
-func short(text string, most int) string {
-	const more = "..."
-	if len(text) <= most {
-		return text
-	}
-	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 // askOwner asks the machine's owner to remediate it, by cond, in each flavour of the condition where it was not asked yet.
@@ -160,14 +151,4 @@ func statusCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 		copied.SetV1Beta1Conditions(slices.Clone(v1beta1))
 	}
 	return copied
-}
-
-// v1beta1Reasons are those of the older flavour for what was found.
-var v1beta1Reasons = map[health.Reason]string{
-	health.MarkedByHand:     clusterv1.HasRemediateMachineAnnotationV1Beta1Reason,
-	health.MachineFailed:    clusterv1.MachineHasFailureV1Beta1Reason,
-	health.MachineCondition: clusterv1.UnhealthyMachineConditionV1Beta1Reason,
-	health.NodeDeleted:      clusterv1.NodeNotFoundV1Beta1Reason,
-	health.NodeStartup:      clusterv1.NodeStartupTimeoutV1Beta1Reason,
-	health.NodeCondition:    clusterv1.UnhealthyNodeConditionV1Beta1Reason,
 }

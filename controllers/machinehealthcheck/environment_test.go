@@ -260,6 +260,10 @@ var (
 		Type: ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
 	}
 	requestGone = metav1.Condition{Type: ExternallyRemediated}
+	notCreated  = []metav1.Condition{
+		condition(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, "it is odd"),
+		condition(mendv1.Remediation, metav1.ConditionFalse, requestCreationFailed, "it is odd"),
+	}
 )
 
 // written is m with these conditions, set at now; nil if it has them.

@@ -146,11 +146,6 @@ func rank(state health.State, inFlight bool) int {
 	return 0
 }
 
-// precedence is the order in which findings count.
-var precedence = []health.Reason{
-	health.MarkedByHand, health.MachineFailed, health.MachineCondition, health.NodeDeleted, health.NodeStartup, health.NodeCondition,
-}
-
 // Held are the findings for which the check of decision, or another one, says at now that the machine is unhealthy, in order of precedence.
 func (decision *Decision) Held(now time.Time) []health.Finding {
 	var held []health.Finding
@@ -164,7 +159,7 @@ func (decision *Decision) Held(now time.Time) []health.Finding {
 		held = append(held, decision.Target.Others[i].Due...)
 	}
 	slices.SortFunc(held, func(a, b health.Finding) int {
-		return cmp.Or(slices.Index(precedence, a.Reason)-slices.Index(precedence, b.Reason), cmp.Compare(a.Text(), b.Text()))
+		return cmp.Or(reasons[a.Reason].order-reasons[b.Reason].order, cmp.Compare(a.Text(), b.Text()))
 	})
 	return slices.CompactFunc(held, func(a, b health.Finding) bool { return a.Text() == b.Text() })
 }

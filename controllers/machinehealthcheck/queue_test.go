@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			if tc.refused { // its conditions are all set
 				was := of(&m)
 				m.Machine = written(m.Machine, was.verdict.Due(noon), ago(time.Minute),
-					append(NotCreated(errors.New("it is odd")), setUnhealthy)...)
+					append(slices.Clip(notCreated), setUnhealthy)...)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()

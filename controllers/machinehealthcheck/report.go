@@ -90,12 +90,12 @@ func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 //
 // Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
 // count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
-// the same regarding, related, reason and action.)
+// the same regarding, by its resourceVersion too, related, reason and action.)
 func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	add := func(related client.Object, reason, action, text string) {
 		notes = append(notes, recorder.Event{
-			About: checkOf(state.Check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+			About: state.Check, Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
 		})
 	}
 	for _, o := range outcomes {
@@ -111,14 +111,6 @@ func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
 		}
 	}
 	return notes
-}
-
-// checkOf returns check with the kind that an event refers to; objects from a cache do not carry theirs. With the version,
-// what happens to other machines later is an event of its own; without it, it would only be counted, under the text of the first.
-func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
-	about := &clusterv1.MachineHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}}
-	about.Name, about.Namespace, about.UID, about.ResourceVersion = check.Name, check.Namespace, check.UID, check.ResourceVersion
-	return about
 }
 
 // reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
@@ -139,7 +131,7 @@ func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text st
 func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	before, now := state.restricted(), plan.Restriction
 	allowed := ConditionOf(next, RemediationAllowed)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -104,40 +103,23 @@ func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (boo
 // What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
 // it, the machine would look as if its provider had removed what is said of the request.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
-	for name, row := range map[string]struct {
-		change func(*unstructured.Unstructured)
-		want   string
-	}{
-		"it is our own": {func(*unstructured.Unstructured) {}, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason},
-		"it is that of another one": {func(req *unstructured.Unstructured) {
-			req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "other"})
-		}, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(a("m", health.Unhealthy)).external()
-			req, err := w.requestFor(w.Targets[0].Machine)
-			if err != nil {
-				t.Fatal(err)
-			}
-			row.change(req)
-			scheme := runtime.NewScheme()
-			if err := clusterv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
-			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := stepsOf(decide(w))
-			if len(steps) != 1 || steps[0].Step != CreateRequest {
-				t.Fatalf("stepsOf() = %+v, want a request made", steps)
-			}
-			_, o := r.carries(t.Context(), w)
-			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
-				t.Fatalf("act() = %+v, want it said, and another look", o)
-			}
-			if c := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); Failed(o.saved) == nil || c == nil || c.Reason != row.want {
-				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
-			}
-		})
+	w := aCheck(a("m", health.Unhealthy)).external()
+	req, err := w.requestFor(w.Targets[0].Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
+	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
+	_, o := r.carries(t.Context(), w)
+	if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
+		t.Fatalf("act() = %+v, want it said, and another look", o)
+	}
+	if c := ConditionOf(o.saved, ExternallyRemediated); Failed(o.saved) == nil || c == nil || c.Reason != waitingForRemediation {
+		t.Errorf("said %+v, want that the machine is bad and waits for its request", o.saved.Status.Conditions)
 	}
 }
 
