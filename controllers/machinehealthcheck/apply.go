@@ -177,7 +177,7 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 		records.Carry(req, record)
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
-			r.requested.Of(state.remediation.kind.GroupKind()).Note(req)
+			r.requested.Of(state.requestKind.GroupKind()).Note(req)
 		}
 		if err == nil {
 			r.Records.Began(ctx, record, records.RefOf(req))
@@ -204,10 +204,10 @@ func without(conditions []metav1.Condition, kind string) []metav1.Condition {
 
 // requestFor is the remediation request for machine as it is to be made. The error says why its template is good for none.
 func (state *observed) requestFor(machine *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	if state.remediation.templateErr != nil {
-		return nil, state.remediation.templateErr
+	if state.templateErr != nil {
+		return nil, state.templateErr
 	}
-	return remediationrequest.For(machine, state.remediation.template, maker(state.Check))
+	return remediationrequest.For(machine, state.template, maker(state.Check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {

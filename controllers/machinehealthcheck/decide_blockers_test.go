@@ -27,7 +27,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a starting machine too":                  {facts(is(health.Starting)), []Reason{WithinTimeout}},
 		"also if it starts without a timeout":     {facts(is(health.Starting, forever)), []Reason{WithinTimeout}},
 		"a machine of an unreachable cluster is unjudged": {
-			facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable},
+			facts(is(health.Unknown)).with(func(f *Facts) { f.Link = health.Down }), []Reason{ClusterUnreachable},
 		},
 		"so is one whose node could not be asked for": {facts(is(health.Unknown)), []Reason{NodeNotSeen}},
 		"so is one that Cluster API has not looked at since a pause": {
@@ -232,7 +232,7 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		given Facts
 		want  bool
 	}{
-		"a cluster that is not reached":          {facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), true},
+		"a cluster that is not reached":          {facts(is(health.Unknown)).with(func(f *Facts) { f.Link = health.Down }), true},
 		"a node that is not seen":                {facts(is(health.Unknown)), true},
 		"what Cluster API has not looked at":     {facts(is(health.Unknown, unjudgedSincePause)), true},
 		"a timeout that runs":                    {facts(is(health.Pending)), false},

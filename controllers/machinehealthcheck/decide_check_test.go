@@ -89,9 +89,9 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			map[string]string{RemediationAllowed: "False/CoolingDown", mendv1.StormCooldown: "True/CoolingDown"}},
 		"a limit that cannot be read": {facts(unclaimed, invalid), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
 		"no place for any":            {facts(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
-		"an unreachable cluster": {facts(unclaimed, func(f *Facts) { f.Link = LinkDown }), false,
+		"an unreachable cluster": {facts(unclaimed, func(f *Facts) { f.Link = health.Down }), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "False/Unreachable"}},
-		"while an answer is awaited the numbers stand": {facts(unclaimed, func(f *Facts) { f.Link = LinkUnsure }), false,
+		"while an answer is awaited the numbers stand": {facts(unclaimed, func(f *Facts) { f.Link = health.Unsure }), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", mendv1.StormCooldown: "-", mendv1.SpareHostAvailable: "-"}},
 		"before the control plane is initialized there is no answer to await": {facts(unclaimed, uninitialized), false,
 			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized"}},
@@ -153,26 +153,26 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		was         metav1.Condition
 		initialized bool
-		link        Link
+		link        health.Link
 		outage      Outage
 		want        string
 		since       time.Time
 	}{
-		"a cluster that answers is reachable":                        {metav1.Condition{}, true, LinkUp, Outage{}, "True/Reachable", noon},
-		"and goes on being so":                                       {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
-		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
-		"and since then":                                             {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
-		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
-		"and that is remembered":                                     {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
-		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"at first an answer is awaited":                              {metav1.Condition{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
-		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"a cluster that answers is reachable":                        {metav1.Condition{}, true, health.Up, Outage{}, "True/Reachable", noon},
+		"and goes on being so":                                       {was("True", "Reachable"), true, health.Up, Outage{}, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, health.Down, Outage{}, "False/Unreachable", noon},
+		"and since then":                                             {was("False", "Unreachable"), true, health.Down, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, health.Down, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
+		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, health.Up, Outage{}, "True/ReachableAgain", noon},
+		"and that is remembered":                                     {was("True", "ReachableAgain"), true, health.Up, Outage{}, "True/ReachableAgain", ago(time.Hour)},
+		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, health.Unsure, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"at first an answer is awaited":                              {metav1.Condition{}, true, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, health.Up, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
+		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, health.Down, Outage{}, "False/Unreachable", ago(time.Hour)},
 		"another one in its place is not it": {
-			was("True", "Reachable"), true, LinkDown, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
+			was("True", "Reachable"), true, health.Down, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -38,7 +38,7 @@ func aCheck(targets ...Target) *observed {
 			},
 			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
 		},
-		view: workload.View{Link: workload.Up},
+		view: workload.View{Link: health.Up},
 	}
 	w.Cluster.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue},
@@ -84,7 +84,7 @@ func of(t *Target) *given {
 
 // decide decides what w comes to, with the verdicts that the test gives.
 func decide(w *observed) *Plan {
-	if w.remediation.read && w.Template.Known && w.Template.Missing == "" {
+	if w.template != nil && w.Template.Known && w.Template.Missing == "" {
 		for i := range w.Targets {
 			if t := w.Targets[i]; t.Request == nil {
 				_, t.Unusable = w.requestFor(t.Machine)
@@ -136,9 +136,8 @@ func (w *observed) external() *observed {
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
 	w.Check.Spec.Remediation.TemplateRef = ref
-	w.byRequests(ref)
-	w.Template.Known = true
-	w.remediation.read, w.remediation.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+	w.Template, w.requestKind = templateOf(w.Check), remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+	w.template = &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 

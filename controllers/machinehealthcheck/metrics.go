@@ -11,7 +11,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // How a remediation can end, as values of the label result.
@@ -137,7 +136,7 @@ func measureState(state *observed, plan *Plan, labels []string) {
 	shortCircuited.WithLabelValues(labels...).Set(number(state.Invalid != nil || plan.Grant.ShortCircuited()))
 	nextDeadline.WithLabelValues(labels...).Set(unix(plan.VerdictsUntil))
 	if state.Initialized() {
-		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == workload.Up))
+		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == health.Up))
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // defaultNodeStartup applies where the field is not set; Cluster API's webhook writes the same into the spec.
@@ -48,7 +47,7 @@ func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
 // cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
 // being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
-	if state.view.Link != workload.Up {
+	if state.view.Link != health.Up {
 		return nil
 	}
 	gone = map[string]bool{}
@@ -103,7 +102,7 @@ func (state *observed) confirmedGone(target *Target) bool {
 func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
 	name := target.Machine.Status.NodeRef.Name
 	switch {
-	case name == "" && (state.view.Link == workload.Up || !state.Initialized()):
+	case name == "" && (state.view.Link == health.Up || !state.Initialized()):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
 	case target.Node != nil:

@@ -82,7 +82,7 @@ func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
 // may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
 func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	for _, kind := range append([]schema.GroupVersionKind{state.remediation.kind}, r.Kinds.InUse()...) {
+	for _, kind := range append([]schema.GroupVersionKind{state.requestKind}, r.Kinds.InUse()...) {
 		if state.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
 			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
 		}

@@ -31,7 +31,7 @@ type upCluster struct{ doubted int }
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
 
 func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.Seen(workload.Up, nil), nil
+	return workload.Seen(health.Up, nil), nil
 }
 
 func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {

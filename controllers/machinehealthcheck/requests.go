@@ -8,7 +8,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,37 +27,26 @@ const (
 	missingKind = 30 * time.Second
 )
 
-type remediation struct {
-	kind schema.GroupVersionKind // of the requests
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the
-	// cache does not have it.
-	read        bool
-	template    *unstructured.Unstructured
-	templateErr error
-}
-
-// byRequests says that the machines of the check are remediated by requests that are made from a template.
-func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
-	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	state.Template = Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
-}
-
-// missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
-func (state *observed) missing(why, fix string) {
-	state.Template.Missing, state.Template.Fix = why, fix
+// templateOf is what check says of its template, as if it and the requests were known.
+func templateOf(check *clusterv1.MachineHealthCheck) Template {
+	ref := check.Spec.Remediation.TemplateRef
+	if !ref.IsDefined() {
+		return Template{Known: true}
+	}
+	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+	return Template{External: true, Known: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
-	state.Template = Template{Known: true}
-	ref := state.Check.Spec.Remediation.TemplateRef
-	if ref.IsDefined() {
-		err := r.observeTemplate(ctx, state, ref)
-		if err != nil {
-			state.Template.Known = false
-		}
-		if err != nil && !errors.Is(err, explain.ErrUnread) {
+	if state.Template = templateOf(state.Check); !state.Template.External {
+		return
+	}
+	state.Template.Known = false
+	if err := r.observeTemplate(ctx, state); err != nil {
+		state.Template.Known = false
+		if !errors.Is(err, explain.ErrUnread) {
 			state.Trouble = append(state.Trouble, err)
 		}
 	}
@@ -80,26 +68,27 @@ func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schem
 	return requests, nil
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
-	templateKind := remediationrequest.TemplateKind(ref)
-	state.byRequests(ref)
-	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
-		state.Template.Refused = true
-		state.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error {
+	ref, template := state.Check.Spec.Remediation.TemplateRef, &state.Template
+	kind := remediationrequest.TemplateKind(ref)
+	state.requestKind = remediationrequest.KindOf(kind)
+	if refusal := remediationrequest.Refusal(kind); refusal != nil {
+		template.Refused = true
+		template.Missing, template.Fix = "spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there"
 		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
-	for _, kind := range []schema.GroupVersionKind{templateKind, state.remediation.kind} {
+	for _, kind := range []schema.GroupVersionKind{kind, state.requestKind} {
 		if ready, err := r.observeKind(ctx, state, kind); !ready {
 			return err
 		}
 	}
-	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
+	found, err := r.Requests.Cached(ctx, kind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
 	if !found { // the API server itself is asked
 		if err := r.readTemplate(ctx, state); remediationrequest.Missing(err) {
-			state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
+			template.Missing, template.Fix = fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it"
 		} else if err != nil {
 			return err
 		}
@@ -110,20 +99,20 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref c
 // observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
 // reconcile waits, and after a while the machines are judged without beginning anything.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	requests, err := r.requestsOf(ctx, state, state.remediation.kind)
+	requests, err := r.requestsOf(ctx, state, state.requestKind)
 	if err != nil {
 		return err
 	}
 	// A request that this process has created, or may have, and that the cache does not show would not count: more would begin than is
 	// allowed at once.
-	created := r.requested.Of(state.remediation.kind.GroupKind())
+	created := r.requested.Of(state.requestKind.GroupKind())
 	for _, req := range requests {
 		if created.Stale(req) {
 			err = consistency.ErrStale
 		}
 	}
 	if err == nil {
-		err = created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
+		err = created.Unseen(ctx, r.Live, state.requestKind, state.Check.Namespace)
 	}
 	lost := state.before.lost
 	switch {
@@ -147,7 +136,7 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	if !state.Template.Known {
 		return nil
 	}
-	return state.requests[state.remediation.kind][machine]
+	return state.requests[state.requestKind][machine]
 }
 
 // attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
@@ -173,9 +162,10 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		state.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
+		state.Template.Missing, state.Template.Fix = "the kind "+kind.GroupKind().String()+" is not installed", "Install the kind"
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		state.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
+		state.Template.Missing = "kubemend has no right to list the kind " + kind.GroupKind().String()
+		state.Template.Fix = "Give it that right"
 	default:
 		if state.Template.Syncing = err == nil && !ready; state.Template.Syncing {
 			state.lookAgainIn(syncingRequests)
@@ -188,12 +178,11 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
-	if !state.remediation.read {
+	if state.template == nil && state.templateErr == nil {
 		ref := state.Check.Spec.Remediation.TemplateRef
-		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
-		state.remediation.read = true
+		state.template, state.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
 	}
-	return state.remediation.templateErr
+	return state.templateErr
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.

@@ -129,7 +129,7 @@ func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testi
 	w := aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 	})).external()
-	w.remediation.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	w.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
 	p := (&Reconciler{}).decide(t.Context(), w)
 	if d := p.Decisions[0]; d.Step != NoStep || !d.Blocked(TemplateUnusable) || d.Starts() {
 		t.Errorf("the step is %q, blocked by %v; want no request from a template that is of no use", d.Step, d.Blockers)
@@ -158,7 +158,7 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 			r := &Reconciler{Requests: tc.cached, Live: tc.live.Live}
 			r.requested.Of(req.GroupVersionKind().GroupKind()).Note(req)
 			w := aCheck(a("m2", health.Unhealthy)).external()
-			w.Template.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
+			w.Template.Known, w.requestKind, w.before.stale = false, req.GroupVersionKind(), tc.stale
 			w.before.lost = tc.lost
 			if err := r.observeRequests(t.Context(), w); err != nil {
 				t.Fatal(err)

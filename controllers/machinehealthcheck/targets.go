@@ -214,7 +214,7 @@ func (state *observed) datedSignals(target *Target, signals []health.Signal) []h
 
 // dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
 func (state *observed) dateStartup(target *Target, seen *Seen) {
-	if state.Link != LinkUp {
+	if state.Link != health.Up {
 		return
 	}
 	if state.outage.Now {

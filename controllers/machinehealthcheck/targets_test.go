@@ -95,7 +95,7 @@ func (f *fleet) check(now time.Time) *observed {
 	for _, node := range f.nodes.List() {
 		nodes = append(nodes, node.(*corev1.Node))
 	}
-	w.Now, w.view = now, workload.Seen(workload.Up, nodes)
+	w.Now, w.view = now, workload.Seen(health.Up, nodes)
 	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
