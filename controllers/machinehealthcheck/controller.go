@@ -148,16 +148,16 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	}
 }
 
-// tellOthers makes the opinions in next known to the other checks of the same machines, and has these reconciled if they are news. Where a
-// remediation did not begin that was said to, they may have waited for it. That is as often as this check tries: else two checks whose
-// requests are refused would try in turn without a pause.
-func (r *Reconciler) tellOthers(state *observed, next *remembered) {
-	revised, in := r.memory.tell(client.ObjectKeyFromObject(state.Check), next.decided.Opinions), enqueue.MergeWindow
+// wakeOthers has the other checks of the same machines reconciled if the opinions in next are news to them. Where a remediation did not
+// begin that they were told of, they may have waited for it. That is as often as this check tries: else two checks whose requests are
+// refused would try in turn without a pause.
+func (r *Reconciler) wakeOthers(state *observed, plan *Plan, next *remembered) {
+	in := enqueue.MergeWindow
 	switch {
 	case r.wake == nil:
 		return
 	case !sameOpinions(state.before.decided.Opinions, next.decided.Opinions):
-	case revised:
+	case !sameOpinions(plan.Memory.Opinions, next.decided.Opinions):
 		in = enqueue.Backoff(max(next.failed, 1))
 	default:
 		return

@@ -56,7 +56,7 @@ func (w *observed) having(targets ...Target) *observed {
 // also gives the check these targets more.
 func (w *observed) also(targets ...Target) *observed {
 	for i := range targets {
-		w.stateHealth(&targets[i], targets[i].Health.Node)
+		w.stateHealth(&targets[i], targets[i].Health.Node, nil)
 		w.Targets = append(w.Targets, &targets[i])
 	}
 	return w
@@ -94,7 +94,7 @@ func decide(w *observed) *Plan {
 	defer func() { w.Verdicts = nil }()
 	for _, target := range w.Targets {
 		if target.Health == nil {
-			w.stateHealth(target, health.NodeUnseen)
+			w.stateHealth(target, health.NodeUnseen, nil)
 		}
 		w.Verdicts = append(w.Verdicts, of(target).verdict)
 	}

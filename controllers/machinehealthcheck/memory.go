@@ -81,25 +81,17 @@ func (m *memory) of(check types.NamespacedName) remembered {
 func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(check, next)
-}
-
-func (m *memory) store(check types.NamespacedName, next remembered) {
 	if m.checks == nil {
 		m.checks = map[types.NamespacedName]remembered{}
 	}
 	m.checks[check] = next
 }
 
-// tell remembers the opinions of a check, which other checks read. It reports whether they are news.
-func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) (news bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := m.checks[check]
-	news = !sameOpinions(next.decided.Opinions, opinions)
+// tell remembers the opinions of a check, which other checks read, before what they say is done.
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) {
+	next := m.of(check)
 	next.decided.Opinions = opinions
-	m.store(check, next)
-	return news
+	m.keep(check, next)
 }
 
 // Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
@@ -112,9 +104,9 @@ func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
-// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
+// forget drops what is remembered of a check. It returns its cluster, whether the check was known at all, and
 // whether it was the last one of that cluster.
-func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
+func (m *memory) forget(key types.NamespacedName) (cluster string, known, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gone := m.checks[key]
@@ -122,9 +114,6 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	last = true
 	for other, remembered := range m.checks {
 		last = last && (other.Namespace != key.Namespace || remembered.cluster != gone.cluster)
-	}
-	if away {
-		m.store(key, remembered{away: true})
 	}
 	return gone.cluster, gone.cluster != "", last
 }

@@ -27,8 +27,8 @@ import (
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
 	next := after(state, plan, done)
-	r.tellOthers(state, &next)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
+	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Decisions, waits))
 	measure(state, plan, done.outcomes)

@@ -144,16 +144,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 			last.Health.Node == known && last.OlderCheck == target.OlderCheck {
 			target.Seen, target.Health = last.Seen, last.Health
 		} else {
-			state.stateHealth(target, known)
+			state.stateHealth(target, known, last)
 		}
 	}
 }
 
-// stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
-func (state *observed) stateHealth(target *Target, known health.Node) {
+// stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks, given
+// the target of that name in the reconcile before; nil if there was none.
+func (state *observed) stateHealth(target *Target, known health.Node, last *Target) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
-	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
+	target.Health.Signals = state.datedSignals(target, last, target.Health.Signals)
 	target.Health.Lost = target.Seen.Lost
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
@@ -174,9 +175,9 @@ func (state *observed) sameRules() bool {
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
 // target before.
-func (state *observed) datedSignals(target *Target, signals []health.Signal) []health.Signal {
+func (state *observed) datedSignals(target, last *Target, signals []health.Signal) []health.Signal {
 	var seen Seen
-	if last := find(target.Machine.Name, state.before.pass.targets, state.before.pass.skipped); last != nil {
+	if last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
 		if state.sameRules() {
 			at = state.before.pass.at

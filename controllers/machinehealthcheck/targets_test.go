@@ -122,7 +122,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	for i := range w.Targets {
 		all[w.Targets[i].Machine.Name] = found{w.Targets[i].Health, w.Targets[i].OlderCheck, p.Decisions[i].Verdict}
 		read := *w.Targets[i]
-		w.stateHealth(&read, read.Health.Node)
+		w.stateHealth(&read, read.Health.Node, find(read.Name, w.before.pass.targets, w.before.pass.skipped))
 		if diff := cmp.Diff(read.Health, w.Targets[i].Health); diff != "" {
 			t.Fatal("the facts about " + w.Targets[i].Machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
