@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -330,4 +331,52 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 		}
 	}
 	return starts, verdicts
+}
+
+// after is the memory that goes with the plan for facts.
+func (m Memory) after(facts *Facts, plan *Plan) Memory {
+	next := Memory{
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
+		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
+		Refused: map[types.UID]time.Time{}, Opinions: map[types.UID]Opinion{},
+	}
+	if m.ShortCircuited && !next.ShortCircuited {
+		next.Calm = facts.Now
+	}
+	for _, i := range plan.Open {
+		decision, id := plan.Decisions[i], plan.Decisions[i].Target.UID
+		if decision.Verdict.State != health.Healthy {
+			next.NotHealthy[id] = facts.Now
+			if since, known := m.NotHealthy[id]; known {
+				next.NotHealthy[id] = since
+			}
+		}
+		if at, refused := m.Refused[id]; refused && decision.Verdict.State == health.Unhealthy {
+			next.Refused[id] = at
+		}
+	}
+	for _, decision := range plan.Decisions {
+		if id := decision.Target.UID; len(decision.Target.Others) > 0 {
+			next.Opinions[id] = m.Opinions[id].after(facts, decision)
+		}
+	}
+	return next
+}
+
+// Began notes that a remediation was begun, by the owner or by a request.
+func (m Memory) Began(id types.UID, byOwner bool) {
+	delete(m.Refused, id)
+	if byOwner {
+		m.revise(id, func(opinion *Opinion) { opinion.AskedOwner = true })
+	}
+}
+
+// Failed notes that it was tried to begin a remediation, in vain.
+func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }
+
+func (m Memory) revise(id types.UID, revise func(*Opinion)) {
+	if opinion, shared := m.Opinions[id]; shared {
+		revise(&opinion)
+		m.Opinions[id] = opinion
+	}
 }

@@ -87,7 +87,7 @@ func Claimed(check *clusterv1.MachineHealthCheck) bool {
 // Cluster's condition Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
 func ClusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
-// Initialized reports whether the control plane of the Cluster is. A cluster that is not initialized is not asked: its Link is health.Unsure.
+// Initialized reports whether the control plane of the Cluster is. One that is not initialized is not asked: its Link is Unsure.
 func (facts *Facts) Initialized() bool {
 	return ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 }

@@ -207,48 +207,6 @@ func (state *observed) remediator() string {
 	return "Owner"
 }
 
-// begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
-// that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(state *observed, plan *Plan) int {
-	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
-		return 0
-	}
-	begun := 0
-	for _, i := range plan.Open {
-		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
-			begun++
-		}
-	}
-	return begun
-}
-
-// ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(state *observed, plan *Plan) map[ending]int {
-	results := map[ending]int{}
-	if !state.Template.Known || len(state.before.inFlight) == 0 {
-		return results
-	}
-	decisions := make(map[types.UID]*Decision, len(plan.Decisions))
-	for _, decision := range plan.Decisions {
-		decisions[decision.Target.UID] = decision
-	}
-	for uid, kind := range state.before.inFlight {
-		decision, judged := decisions[uid]
-		switch {
-		case judged && decision.InFlight:
-		case judged && decision.Verdict.State == health.Healthy:
-			results[ending{kind, recoveredResult}]++
-		case judged, slices.ContainsFunc(state.Skipped, func(target *Target) bool { return target.UID == uid }):
-			results[ending{kind, cancelledResult}]++
-		default:
-			results[ending{kind, replacedResult}]++
-		}
-	}
-	return results
-}
-
-type ending struct{ kind, result string }
-
 // standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
 // waits in between that is two and a half seconds.
 const standsStill = 7

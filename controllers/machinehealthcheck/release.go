@@ -150,8 +150,8 @@ func (r *Releaser) releaseRequests(
 	return errors.Join(errs...)
 }
 
-// needs reports whether check, which selects machine, needs its request of that kind: not if the machine is to be left alone, or if the check
-// names another kind now. A check on which kubemend does not act keeps what it has made.
+// needs reports whether check, which selects machine, needs its request of that kind: not if the machine is to be left alone, or if the
+// check names another kind now. A check on which kubemend does not act keeps what it has made.
 func (r *Releaser) needs(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machine *clusterv1.Machine, kind schema.GroupVersionKind,
 ) bool {

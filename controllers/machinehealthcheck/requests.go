@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +15,9 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -233,4 +238,91 @@ func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine
 	default:
 		return ForeignRequest
 	}
+}
+
+var cycleKinds = [][]schema.GroupVersionKind{
+	{mendv1.GroupVersion.WithKind("HostRemediation")},
+	{infrav1.GroupVersion.WithKind("Metal3Remediation"), infrav1beta1.GroupVersion.WithKind("Metal3Remediation")},
+}
+
+var errListing = errors.New("its first list is under way")
+
+// observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way
+// the node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
+//
+// Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
+// installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
+func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
+	state.unread, state.Read.Cycles = map[schema.GroupKind]time.Time{}, true
+	for _, versions := range cycleKinds {
+		kind := versions[0].GroupKind()
+		cycles, err := r.cyclesOf(ctx, state, versions)
+		if err != nil {
+			if until := state.unreadUntil(kind, err); state.Now.Before(until) && until.After(state.CyclesUnread) {
+				state.CyclesUnread = until
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(cycles)) {
+			req := cycles[name]
+			if !CycleUnderWay(req, state.Now) {
+				continue
+			}
+			for _, owner := range req.OwnerReferences {
+				// The first one of a machine counts that its check did not ask for.
+				if target := find(owner.Name, state.Targets); target != nil && target.Cycle == nil && target.Machine.UID == owner.UID &&
+					(target.Request == nil || target.Request.UID != req.UID) {
+					target.Cycle = req
+				}
+			}
+		}
+	}
+}
+
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. When that
+// is over it is still said.
+func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
+	since, before := state.before.unread[kind]
+	if !before {
+		since = state.Now
+	}
+	state.unread[kind] = since
+	until := since.Add(CyclesUnreadFor)
+	if errors.Is(err, errListing) {
+		state.lookAgainIn(syncingRequests)
+	} else {
+		state.Trouble = append(state.Trouble, err)
+	}
+	if state.Now.Before(until) {
+		state.recheck = health.Earliest(state.recheck, until)
+	}
+	return until
+}
+
+// cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
+// may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
+func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+	for _, kind := range append([]schema.GroupVersionKind{state.requestKind}, r.Kinds.InUse()...) {
+		if state.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
+			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
+		}
+	}
+	if r.Installed != nil {
+		if there, err := r.Installed(ctx, strings.ToLower(versions[0].Kind)+"s."+versions[0].Group); err != nil || !there {
+			return nil, err
+		}
+	}
+	var failed error
+	for _, kind := range versions {
+		ready, err := r.Kinds.Ready(ctx, kind)
+		switch {
+		case remediationrequest.Missing(err), apierrors.IsForbidden(err), errors.Is(err, explain.ErrUnread):
+		case err != nil:
+			failed = errors.Join(failed, err)
+		case !ready:
+			return nil, errListing
+		default:
+			return r.requestsOf(ctx, state, kind)
+		}
+	}
+	return nil, failed
 }
