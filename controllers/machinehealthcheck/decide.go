@@ -35,10 +35,10 @@ func Decide(facts Facts) Plan {
 		}
 		plan.Population.Count(decision.Class())
 	}
-	holdBack(&facts, &plan)
+	queue := holdBack(&facts, &plan)
 	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
 	grant(&facts, &plan)
-	queue(&facts, &plan)
+	try(&facts, &plan, queue)
 	for _, i := range plan.Open {
 		ask(&facts, &plan, plan.Decisions[i])
 		stepFor(&facts, &plan, plan.Decisions[i])
@@ -176,18 +176,14 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it:
+// try decides which of the machines in the queue are tried now. A machine does not use up its place if no request can be made for it:
 // nothing is in flight then, and nothing will tell that it is over.
-//
-// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
-// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
-// due for longest, and by name where that is the same.
-func queue(facts *Facts, plan *Plan) {
+func try(facts *Facts, plan *Plan, queue []*Decision) {
 	left := plan.Grant.Start
 	if facts.Mode != Active {
 		left = 0
 	}
-	for _, decision := range waiting(facts, plan) {
+	for _, decision := range queue {
 		if left == 0 {
 			break
 		}
@@ -199,6 +195,10 @@ func queue(facts *Facts, plan *Plan) {
 }
 
 // waiting are the decisions about the machines that wait, in the order of the queue.
+//
+// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
+// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
+// due for longest, and by name where that is the same.
 func waiting(facts *Facts, plan *Plan) []*Decision {
 	queue := make([]*Decision, 0, len(plan.Open))
 	for _, i := range plan.Open {
@@ -236,10 +236,10 @@ func byHand(decision *Decision) int {
 
 // holdBack finds those of the machines that wait which do not start now whatever the limits are, in the order of the queue: they take no
 // place from others, and no host is counted for two of them. One that waits for a spare host says so while limits forbid its remediation
-// too; in a storm everything is just seen.
-func holdBack(facts *Facts, plan *Plan) {
+// too; in a storm everything is just seen. It returns the queue of the others.
+func holdBack(facts *Facts, plan *Plan) []*Decision {
 	turn, expected := facts.oneMay(plan), facts.Spares.Expected
-	for _, decision := range waiting(facts, plan) {
+	return slices.DeleteFunc(waiting(facts, plan), func(decision *Decision) bool {
 		if contradicted(facts, decision) {
 			decision.AwaitsTurn, turn = !turn, false
 		}
@@ -252,11 +252,11 @@ func holdBack(facts *Facts, plan *Plan) {
 		if off := facts.putOff(decision.Target); !decision.AwaitsTurn && !decision.Spare.blocks() && facts.Now.Before(off.Until) {
 			decision.PutOff = off
 		}
-		if decision.AwaitsTurn || decision.Spare.blocks() || decision.PutOff.Reason != "" {
-			decision.Waits = false
+		if decision.Waits = !decision.AwaitsTurn && !decision.Spare.blocks() && decision.PutOff.Reason == ""; !decision.Waits {
 			plan.Population.Waiting--
 		}
-	}
+		return !decision.Waits
+	})
 }
 
 // oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no

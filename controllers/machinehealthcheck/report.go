@@ -33,7 +33,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Decisions, waits))
 	measure(state, plan, done.outcomes)
-	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
+	r.send(ctx, machineNotes(state, done.outcomes))
 	if done.status != nil {
 		r.send(ctx, turnNotes(state, plan, done.status))
 	}
@@ -48,15 +48,25 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	}
 }
 
-// machineNotes are the events on machines: one for each change of their conditions.
+// machineNotes are the events about machines: on each machine one for each change of its conditions, and on the check one for each whose
+// remediation began or that recovered.
+//
+// Each on the check names the machine as related. Events that differ in nothing but their text are one to the API server's clients, which
+// only count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what
+// has the same regarding, by its resourceVersion too, related, reason and action.)
 func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	check := state.Check.Namespace + "/" + state.Check.Name
 	for _, o := range outcomes {
-		about := machineOf(o.Target.Machine)
-		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
+		machine := machineOf(o.Target.Machine)
+		marked := fmt.Sprintf("Machine %s/%s has been marked as ", machine.Namespace, machine.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: about, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+			notes = append(notes, recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+		}
+		addToCheck := func(reason, action, text string) {
+			notes = append(notes, recorder.Event{
+				About: state.Check, Related: machine, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+			})
 		}
 		switch {
 		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
@@ -76,6 +86,15 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
 				"No remediation request could be made: "+o.refused.Error())
 		}
+		switch {
+		case o.requested && state.Template.External:
+			text := fmt.Sprintf("Requested a %s for %s", state.Template.Kind, machine.Name)
+			addToCheck(mendv1.EventRemediationStarted, "Remediate", text)
+		case o.requested:
+			addToCheck(mendv1.EventRemediationStarted, "Remediate", "Asked the owner to remediate "+machine.Name+o.Spare.InVain())
+		case o.recovered():
+			addToCheck(mendv1.EventRemediationEnded, "Judge", "Healthy again: "+machine.Name)
+		}
 	}
 	return notes
 }
@@ -85,33 +104,6 @@ func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
 	about.Name, about.Namespace, about.UID = machine.Name, machine.Namespace, machine.UID
 	return about
-}
-
-// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered.
-//
-// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
-// count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
-// the same regarding, by its resourceVersion too, related, reason and action.)
-func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
-	var notes []recorder.Event
-	add := func(related client.Object, reason, action, text string) {
-		notes = append(notes, recorder.Event{
-			About: state.Check, Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
-		})
-	}
-	for _, o := range outcomes {
-		switch {
-		case o.requested:
-			text := "Asked the owner to remediate " + o.Target.Machine.Name + o.Spare.InVain()
-			if state.Template.External {
-				text = fmt.Sprintf("Requested a %s for %s", state.Template.Kind, o.Target.Machine.Name)
-			}
-			add(machineOf(o.Target.Machine), mendv1.EventRemediationStarted, "Remediate", text)
-		case o.recovered():
-			add(machineOf(o.Target.Machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.Target.Machine.Name)
-		}
-	}
-	return notes
 }
 
 // reachNote is the event on the check about its workload cluster; its reason is empty if there is none.

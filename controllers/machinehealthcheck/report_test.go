@@ -28,7 +28,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	for _, name := range []string{"first", "second"} {
 		w := aCheck(a(name, health.Unhealthy))
 		p := w.decide()
-		for _, note := range remediationNotes(w, []outcome{{Decision: p.Decisions[0], requested: true}}) {
+		for _, note := range machineNotes(w, []outcome{{Decision: p.Decisions[0], requested: true}}) {
 			related[note.Text] = note.Related.GetObjectKind().GroupVersionKind().Kind + " " + note.Related.GetName()
 		}
 	}
