@@ -67,7 +67,10 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	if done.statusDue = putOff(state, next); !done.statusDue.IsZero() {
 		return done
 	}
-	if done.err = r.record(ctx, state, next); done.err == nil {
+	if done.err = r.recordOwner(ctx, state); done.err == nil {
+		done.err = r.recordStatus(ctx, state, next)
+	}
+	if done.err == nil {
 		done.status = next
 	}
 	return done

@@ -49,7 +49,11 @@ type remembered struct {
 	decided Memory
 	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]string
-	pass     pass
+	// generation is that of the check, at when it was reconciled. targets and skipped have when their conditions turned, and the facts about
+	// those that do not change.
+	generation       int64
+	at               time.Time
+	targets, skipped []*Target
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
@@ -122,9 +126,7 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
-		pass: pass{
-			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
-		},
+		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}

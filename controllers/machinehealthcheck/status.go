@@ -88,14 +88,7 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond
 	}
 }
 
-// record brings the stored check up to date: label, owner and status. It writes only what differs.
-func (r *Reconciler) record(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
-	if err := r.recordOwner(ctx, state); err != nil {
-		return err
-	}
-	return r.recordStatus(ctx, state, next)
-}
-
+// recordStatus writes the status of the check if it differs.
 func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
 	if sameStatus(state.Check.Status, next.Status) {
 		return nil

@@ -19,15 +19,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not
-// change.
-type pass struct {
-	check            types.UID
-	generation       int64
-	at               time.Time
-	targets, skipped []*Target
-}
-
 // place is where the Machine of that name is among targets, which are sorted by name; false if it is not among them.
 func place(targets []*Target, name string) (at int, found bool) {
 	return slices.BinarySearchFunc(targets, name, func(target *Target, name string) int { return cmp.Compare(target.Name, name) })
@@ -133,7 +124,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 // objects are the very same in the cache: to state them costs ten times as much as to judge them.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
-	gone, before := r.findNodes(ctx, state), &state.before.pass
+	gone, before := r.findNodes(ctx, state), &state.before
 	for _, target := range slices.Concat(state.Targets, state.Skipped) {
 		known := knownOf(state, target, gone)
 		last := find(target.Machine.Name, before.targets, before.skipped)
@@ -167,7 +158,7 @@ func (state *observed) stateHealth(target *Target, known health.Node, last *Targ
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
 func (state *observed) sameRules() bool {
-	return state.before.pass.check == state.Check.UID && state.before.pass.generation == state.Check.Generation
+	return state.before.decided.Check == state.Check.UID && state.before.generation == state.Check.Generation
 }
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
@@ -177,7 +168,7 @@ func (state *observed) datedSignals(target, last *Target, signals []health.Signa
 	if last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
 		if state.sameRules() {
-			at = state.before.pass.at
+			at = state.before.at
 		}
 		if last.Machine.UID == target.Machine.UID {
 			seen = ptr.Deref(last.Seen, Seen{})
