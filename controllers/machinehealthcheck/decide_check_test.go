@@ -203,25 +203,25 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		given Facts
 		want  Needs
 	}{
-		"nothing while all machines are healthy":           {facts(is(health.Healthy, onHost)).with(external), Needs{}},
+		"nothing while all machines are healthy":           {byRequests(is(health.Healthy, onHost)), Needs{}},
 		"power cycles if a machine on a host is unhealthy": {facts(bad(onHost)), Needs{Cycles: true}},
 		"or is about to be":                                {facts(is(health.Pending, onHost)), Needs{Cycles: true}},
 		"not if it is being deleted":                       {facts(bad(onHost, deleting)), Needs{}},
 		"not if it is on no host":                          {facts(bad()), Needs{}},
 		"whichever of several machines it is":              {facts(bad(onHost), bad()), Needs{Cycles: true}},
-		"the template if a request is to be made":          {facts(bad()).with(external), Needs{Template: true}},
-		"but after the power cycles":                       {facts(bad(onHost)).with(external), Needs{Cycles: true}},
-		"when these were read":                             {facts(bad(onHost)).with(external).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
-		"for one of several that wait":                     {facts(bad(), bad()).with(external, atOnce(1)), Needs{Template: true}},
+		"the template if a request is to be made":          {byRequests(bad()), Needs{Template: true}},
+		"but after the power cycles":                       {byRequests(bad(onHost)), Needs{Cycles: true}},
+		"when these were read":                             {byRequests(bad(onHost)).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
+		"for one of several that wait":                     {byRequests(bad(), bad()).with(atOnce(1)), Needs{Template: true}},
 		"not for owners":                                   {facts(bad()), Needs{}},
-		"not for a check that is only observed":            {facts(bad()).with(external, observe), Needs{}},
-		"nor to explain a remediation that is in progress": {facts(bad(hasRequest(OwnRequest))).with(external, explainedFacts), Needs{}},
-		"nor to explain a machine that is healthy":         {facts(is(health.Healthy)).with(external, explainedFacts), Needs{}},
+		"not for a check that is only observed":            {byRequests(bad()).with(observe), Needs{}},
+		"nor to explain a remediation that is in progress": {byRequests(bad(ownRequest)).with(explainedFacts), Needs{}},
+		"nor to explain a machine that is healthy":         {byRequests(is(health.Healthy)).with(explainedFacts), Needs{}},
 		"nor to explain one while requests are not known":  {facts(bad()).with(unknown, explainedFacts), Needs{}},
-		"and once":                                 {facts(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
-		"not while too many are unhealthy":         {facts(bad()).with(external, tooMany), Needs{}},
-		"but to explain all that blocks a machine": {facts(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
-		"not if the template is not there":         {facts(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
+		"and once":                                 {byRequests(bad()).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"not while too many are unhealthy":         {byRequests(bad()).with(tooMany), Needs{}},
+		"but to explain all that blocks a machine": {byRequests(bad()).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
+		"not if the template is not there":         {byRequests(bad()).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
 		if got := Decide(tc.given).Needs; got != tc.want {
 			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)

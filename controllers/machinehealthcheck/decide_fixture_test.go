@@ -39,6 +39,9 @@ func facts(targets ...givenMachine) Facts {
 	return f
 }
 
+// byRequests are the facts of a check whose machines are remediated by requests.
+func byRequests(targets ...givenMachine) Facts { return facts(targets...).with(external) }
+
 // has gives a Machine, a check or a Cluster a condition.
 func has(obj interface {
 	GetConditions() []metav1.Condition
@@ -220,6 +223,8 @@ func nodeIs(node health.Node) func(*givenMachine) {
 func quiet(t *givenMachine) {
 	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.NodeCondition, Due: ago(time.Minute)})
 }
+
+var ownRequest, foreign, adoptable = hasRequest(OwnRequest), hasRequest(ForeignRequest), hasRequest(AdoptableRequest)
 
 func awaited(t *givenMachine) { t.Health.Node = health.NodeAwaited }
 
