@@ -49,8 +49,8 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 	defer done()
 	for _, i := range plan.Open {
 		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
-			host, err := r.hostOf(asking, target)
-			if target.Host = &host; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+			read, err := r.hostOf(asking, target)
+			if target.Host = &read; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
 				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
 			}
 			if target.Host.External || target.Host.Serviced || target.Host.Paused {

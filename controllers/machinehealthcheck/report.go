@@ -52,8 +52,8 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 // remediation began or that recovered.
 //
 // Each on the check names the machine as related. Events that differ in nothing but their text are one to the API server's clients, which
-// only count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what
-// has the same regarding, by its resourceVersion too, related, reason and action.)
+// only count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is
+// what has the same regarding, by its resourceVersion too, related, reason and action.)
 func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	check := state.Check.Namespace + "/" + state.Check.Name
