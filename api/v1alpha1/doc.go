@@ -242,7 +242,7 @@ const (
 	EventNotRemoved             = "NotRemoved"                 // Warning on Cluster: at removal its nodes could not be read
 	EventRequestedByHand        = "RemediationRequested"       // Normal on Machine: a person ran `kubectl mend remediate`
 	EventReset                  = "MarksReset"                 // Normal on BareMetalHost, Machine: a person ran `kubectl mend reset`
-	EventRequestReleased        = "RemediationRequestReleased" // Normal on Machine, check: a request that no target needs was deleted
+	EventRequestReleased        = "RemediationRequestReleased" // Normal on Machine: a request that its check does not need was deleted
 	EventCapacityBack           = "CapacityBack"               // Normal on check, Machine: it is healthy again, or another one is in its place
 	EventCapacityNotComing      = "CapacityNotComing"          // Normal, Warning on check, Machine: the remediation is over without that
 )

@@ -91,6 +91,18 @@ func (w *Writes) Stale(obj client.Object) bool {
 	return false
 }
 
+// Noted are the names of the objects in namespace that were written, and of which Stale has not found since that a cache shows that.
+func (w *Writes) Noted(namespace string) []string {
+	var names []string
+	w.written.Range(func(name, _ any) bool {
+		if key := name.(client.ObjectKey); key.Namespace == namespace {
+			names = append(names, key.Name)
+		}
+		return true
+	})
+	return names
+}
+
 // Unseen returns ErrStale if an object of that kind in a namespace, or in any if that is empty, was written, or may have been, and no cache
 // has shown it yet. It is for when Stale was asked of all objects that a cache shows, and none was: of the others the API server knows
 // whether they are new, or gone.

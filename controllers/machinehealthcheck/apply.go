@@ -16,8 +16,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -35,8 +38,6 @@ type outcome struct {
 	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request. A write
 	// that conflicts with that of another check has asked nobody.
 	unsure, lost bool
-	// released is the request that was deleted because no target needs it any more; there is no decision then.
-	released *remediationrequest.Metadata
 	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
 	wrote  string
 	undone time.Time
@@ -66,7 +67,10 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 	if done.statusDue = putOff(state, next); !done.statusDue.IsZero() {
 		return done
 	}
-	if done.err = r.record(ctx, state, next); done.err == nil {
+	if done.err = r.recordOwner(ctx, state); done.err == nil {
+		done.err = r.recordStatus(ctx, state, next)
+	}
+	if done.err == nil {
 		done.status = next
 	}
 	return done
@@ -75,7 +79,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 // act carries out all decisions that are not idle, each on its own: what fails for one machine holds up no other. All machines are marked
 // before the first remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
-	outcomes := make([]outcome, 0, len(plan.Open)+len(state.orphans))
+	outcomes := make([]outcome, 0, len(plan.Open))
 	for _, i := range plan.Open {
 		if decision := plan.Decisions[i]; !decision.Idle() {
 			outcomes = append(outcomes, outcome{Decision: decision})
@@ -103,13 +107,6 @@ func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []out
 			o.Target.Machine = statusCopy(o.Target.Machine)
 		}
 	})
-	for _, orphan := range state.orphans {
-		o := outcome{err: r.Requests.Delete(ctx, orphan)}
-		if o.err == nil {
-			o.released = orphan
-		}
-		outcomes = append(outcomes, o)
-	}
 	return outcomes
 }
 
@@ -186,36 +183,25 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 		records.Carry(req, record)
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
-			r.requested.Of(state.remediation.kind.GroupKind()).Note(req)
+			r.requested.Of(state.requestKind.GroupKind()).Note(req)
 		}
 		if err == nil {
 			r.Records.Began(ctx, record, records.RefOf(req))
 		}
 	}
 	switch {
-	case errors.Is(err, remediationrequest.ErrAppeared):
+	case errors.Is(err, remediationrequest.ErrAppeared): // the next reconcile finds whose it is
 		o.again = true
-		if after, o.err = r.appeared(ctx, state, o.Decision); o.err != nil {
-			return
-		}
+		return
 	case err != nil:
-		o.refused, o.err, after = err, err, NotCreated(err)
+		o.refused, o.err, after = err, err, nil
+		for _, kind := range []string{ExternallyRemediated, mendv1.Remediation} {
+			after = append(after, condition(kind, metav1.ConditionFalse, requestCreationFailed, err.Error()))
+		}
 	default:
 		o.requested = true
 	}
 	r.set(ctx, state, o, o.saved, after)
-}
-
-// appeared returns the conditions for a machine whose request exists and was not observed, together with it; none if it is gone again.
-func (r *Reconciler) appeared(ctx context.Context, state *observed, decision *Decision) ([]metav1.Condition, error) {
-	target := *decision.Target
-	req, err := r.Requests.Find(ctx, state.remediation.kind, client.ObjectKeyFromObject(target.Machine))
-	if err != nil || req == nil {
-		return nil, err
-	}
-	target.Request = req
-	target.Ownership = state.ownership(&target)
-	return WithRequest(&state.Facts, decision, &target).Conditions, nil
 }
 
 func without(conditions []metav1.Condition, kind string) []metav1.Condition {
@@ -224,10 +210,10 @@ func without(conditions []metav1.Condition, kind string) []metav1.Condition {
 
 // requestFor is the remediation request for machine as it is to be made. The error says why its template is good for none.
 func (state *observed) requestFor(machine *clusterv1.Machine) (*unstructured.Unstructured, error) {
-	if state.remediation.templateErr != nil {
-		return nil, state.remediation.templateErr
+	if state.templateErr != nil {
+		return nil, state.templateErr
 	}
-	return remediationrequest.For(machine, state.remediation.template, maker(state.Check))
+	return remediationrequest.For(machine, state.template, maker(state.Check))
 }
 
 func maker(check *clusterv1.MachineHealthCheck) remediationrequest.Maker {
@@ -284,4 +270,91 @@ func (o outcome) newlyRefused() bool {
 	before := ConditionOf(o.Target.Machine, clusterv1.MachineExternallyRemediatedCondition)
 	after := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition)
 	return before == nil || before.Reason != after.Reason || before.Message != after.Message
+}
+
+const checkKind = "MachineHealthCheck"
+
+// writeAhead makes sure that the remediation that decision begins has a record, and returns that; nil if it has none. Nothing that goes
+// wrong holds up the remediation. since tells the remediations of a machine apart.
+func (r *Reconciler) writeAhead(
+	ctx context.Context, state *observed, plan *Plan, decision *Decision, since string,
+) *mendv1.RemediationRecord {
+	if r.Records == nil {
+		return nil
+	}
+	record := recordOf(state, plan, decision, r.Records.HostOf(ctx, decision.Target.Machine))
+	return r.Records.Begin(ctx, checkKind, record, string(state.Check.UID)+" "+since)
+}
+
+// carrying makes a machine whose owner is asked to replace it carry the record, by the condition that says that it was asked.
+func carrying(conds []metav1.Condition, record *mendv1.RemediationRecord) []metav1.Condition {
+	conds = slices.Clone(conds)
+	for i := range conds {
+		if conds[i].Type == mendv1.Remediation {
+			conds[i].Message += records.Mention(record)
+		}
+	}
+	return conds
+}
+
+// recordAdopted makes sure that the remediation that others have begun by the request of decision has a record, now that it is this
+// check's. It is empty if the request carries one, or if the machine is healthy again, so that there is nothing to follow.
+func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *Plan, decision *Decision) string {
+	if carried, _ := records.CarriedBy(decision.Target.Request); decision.Verdict.State != health.Unhealthy || carried.Name != "" {
+		return ""
+	}
+	req := decision.Target.Request
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // what the machine says may change before it is adopted
+	if record == nil {
+		return ""
+	}
+	return records.Carried(record, req.Namespace)
+}
+
+// healthSaid is what machine says of its health and since when, as the API server keeps it: a restart does not change it, and the next
+// remediation of the machine finds it otherwise.
+func healthSaid(machine *clusterv1.Machine) string {
+	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
+	if cond == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s since %d", cond.Status, cond.LastTransitionTime.Unix())
+}
+
+// recordOf is the record of the remediation of decision, of a machine on that host, as it is decided. What is not known is left out.
+func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *mendv1.RemediationRecord {
+	check := state.Check
+	record := &mendv1.RemediationRecord{
+		ObjectMeta: metav1.ObjectMeta{Namespace: check.Namespace},
+		Spec: mendv1.RemediationRecordSpec{
+			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(state.Now),
+			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
+				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
+			}},
+			Counts: records.CountsOf(plan.Population, state.Limits,
+				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
+		},
+	}
+	records.OnMachine(record, decision.Target.Machine)
+	records.OnNode(&record.Spec.Target, decision.Target.Node)
+	records.OnHost(&record.Spec.Target, on)
+	records.OwnedBy(record, state.Cluster)
+	if shard, labelled := check.Labels[clusterv1.WatchLabel]; labelled {
+		record.Labels[clusterv1.WatchLabel] = shard
+	}
+	if state.Template.External {
+		record.Spec.Remediator = mendv1.RemediatedByRequest
+	}
+	records.Judged(&record.Spec, decision.Verdict, state.Now)
+	by, known := explain.AttributionOf(decision.Target.Machine, mendv1.RequestedAnnotation)
+	marked := func(finding health.Finding) bool { return finding.Reason == health.MarkedByHand }
+	if !known || !slices.ContainsFunc(decision.Verdict.Due(state.Now), marked) {
+		return record
+	}
+	record.Spec.Requester.User, record.Spec.Requester.Reason = by.By, by.Reason
+	possible := !by.At.IsZero() && !by.At.After(state.Now) // anything may be written there
+	if due := record.Spec.Due; possible && (due == nil || by.At.Before(due.Time)) {
+		record.Spec.Due = new(metav1.NewTime(by.At))
+	}
+	return record
 }

@@ -127,11 +127,11 @@ func reach(facts *Facts) metav1.Condition {
 	switch {
 	case facts.ReachStands():
 		cond.Status, cond.Reason = before.Status, before.Reason
-	case facts.Link == LinkUnsure:
+	case facts.Link == health.Unsure:
 		cond.Status, cond.Reason = metav1.ConditionUnknown, mendv1.NotInitializedReason
-	case facts.Link == LinkUp && (before.Status == metav1.ConditionFalse || before.Reason == mendv1.ReachableAgainReason):
+	case facts.Link == health.Up && (before.Status == metav1.ConditionFalse || before.Reason == mendv1.ReachableAgainReason):
 		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableAgainReason
-	case facts.Link == LinkUp:
+	case facts.Link == health.Up:
 		cond.Status, cond.Reason = metav1.ConditionTrue, mendv1.ReachableReason
 	case facts.Outage.Changed != "":
 		cond.Status, cond.Reason = metav1.ConditionFalse, mendv1.ChangedReason
@@ -177,7 +177,7 @@ func reachText(facts *Facts, cond metav1.Condition) string {
 // ReachStands reports whether the condition WorkloadClusterReachable stands as it was, with its message: an answer of the workload cluster
 // is awaited.
 func (facts *Facts) ReachStands() bool {
-	return facts.Initialized() && facts.Link == LinkUnsure && facts.Reach.Status != ""
+	return facts.Initialized() && facts.Link == health.Unsure && facts.Reach.Status != ""
 }
 
 // exclusiveTargets is the condition TargetsExclusive: which other checks select machines of this one. It is False if kubemend does not

@@ -1,7 +1,7 @@
 package machinehealthcheck
 
 import (
-	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -46,7 +46,7 @@ func TestWhatIsSaidTwiceIsWrittenOnce(t *testing.T) {
 	due := []health.Finding{finding(health.NodeCondition, "bad")}
 	for name, all := range map[string][]metav1.Condition{
 		"healthy": {setHealthy, requestGone}, "unhealthy": {setUnhealthy, ownerAsked}, "requested": {setUnhealthy, requested},
-		"refused": append(NotCreated(errors.New("it is odd")), setUnhealthy),
+		"refused": append(slices.Clip(notCreated), setUnhealthy),
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := a("m", health.Unhealthy).Machine

@@ -6,15 +6,20 @@ package machinehealthcheck
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -105,7 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
-	state.ownerSet = state.before.ownerSet
+	state.did = maps.Clone(state.before.did)
 	if state.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}
@@ -147,16 +152,16 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	}
 }
 
-// tellOthers makes the opinions in next known to the other checks of the same machines, and has these reconciled if they are news. Where a
-// remediation did not begin that was said to, they may have waited for it. That is as often as this check tries: else two checks whose
-// requests are refused would try in turn without a pause.
-func (r *Reconciler) tellOthers(state *observed, next *remembered) {
-	revised, in := r.memory.tell(client.ObjectKeyFromObject(state.Check), next.decided.Opinions), enqueue.MergeWindow
+// wakeOthers has the other checks of the same machines reconciled if the opinions in next are news to them. Where a remediation did not
+// begin that they were told of, they may have waited for it. That is as often as this check tries: else two checks whose requests are
+// refused would try in turn without a pause.
+func (r *Reconciler) wakeOthers(state *observed, plan *Plan, next *remembered) {
+	in := enqueue.MergeWindow
 	switch {
 	case r.wake == nil:
 		return
 	case !sameOpinions(state.before.decided.Opinions, next.decided.Opinions):
-	case revised:
+	case !sameOpinions(plan.Memory.Opinions, next.decided.Opinions):
 		in = enqueue.Backoff(max(next.failed, 1))
 	default:
 		return
@@ -215,4 +220,61 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 // Validate returns what is wrong with the values that the types of the flags let pass.
 func (o *Options) Validate() error {
 	return flags.Positive("machinehealthcheck-concurrency", o.Concurrency)
+}
+
+// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
+// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
+// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
+func SlimMachine(obj any) (any, error) {
+	machine, ok := obj.(*clusterv1.Machine)
+	if !ok {
+		return obj, nil
+	}
+	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
+	slim.ManagedFields = nil
+	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
+	slim.Labels = make(map[string]string, len(machine.Labels))
+	for key, value := range machine.Labels {
+		slim.Labels[workload.Interned(key)] = workload.Interned(value)
+	}
+	slim.Spec = clusterv1.MachineSpec{
+		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
+		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
+		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
+	}
+	slim.Status = clusterv1.MachineStatus{
+		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
+		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // in no more memory than they need
+	}
+	for i := range slim.Status.Conditions {
+		cond := &slim.Status.Conditions[i]
+		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+	}
+	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
+		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
+		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
+		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
+		older := slices.Clone(machine.GetV1Beta1Conditions())
+		for i := range older {
+			cond := &older[i]
+			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
+			cond.Severity = workload.Interned(cond.Severity)
+			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
+		}
+		slim.SetV1Beta1Conditions(older)
+	}
+	return slim, nil
+}
+
+// SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
+// which a field is found that the API server has dropped.
+func SlimMetadata(obj any) (any, error) {
+	if o, ok := obj.(metav1.Object); ok {
+		o.SetManagedFields(nil)
+		if _, check := obj.(*clusterv1.MachineHealthCheck); !check {
+			delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		}
+	}
+	return obj, nil
 }

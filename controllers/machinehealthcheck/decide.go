@@ -6,6 +6,7 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -34,10 +35,10 @@ func Decide(facts Facts) Plan {
 		}
 		plan.Population.Count(decision.Class())
 	}
-	holdBack(&facts, &plan)
+	queue := holdBack(&facts, &plan)
 	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
 	grant(&facts, &plan)
-	queue(&facts, &plan)
+	try(&facts, &plan, queue)
 	for _, i := range plan.Open {
 		ask(&facts, &plan, plan.Decisions[i])
 		stepFor(&facts, &plan, plan.Decisions[i])
@@ -175,18 +176,14 @@ func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
 	return next
 }
 
-// queue decides which of the machines that wait are tried now. A machine does not use up its place if no request can be made for it:
+// try decides which of the machines in the queue are tried now. A machine does not use up its place if no request can be made for it:
 // nothing is in flight then, and nothing will tell that it is over.
-//
-// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
-// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
-// due for longest, and by name where that is the same.
-func queue(facts *Facts, plan *Plan) {
+func try(facts *Facts, plan *Plan, queue []*Decision) {
 	left := plan.Grant.Start
 	if facts.Mode != Active {
 		left = 0
 	}
-	for _, decision := range waiting(facts, plan) {
+	for _, decision := range queue {
 		if left == 0 {
 			break
 		}
@@ -198,6 +195,10 @@ func queue(facts *Facts, plan *Plan) {
 }
 
 // waiting are the decisions about the machines that wait, in the order of the queue.
+//
+// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
+// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
+// due for longest, and by name where that is the same.
 func waiting(facts *Facts, plan *Plan) []*Decision {
 	queue := make([]*Decision, 0, len(plan.Open))
 	for _, i := range plan.Open {
@@ -235,10 +236,10 @@ func byHand(decision *Decision) int {
 
 // holdBack finds those of the machines that wait which do not start now whatever the limits are, in the order of the queue: they take no
 // place from others, and no host is counted for two of them. One that waits for a spare host says so while limits forbid its remediation
-// too; in a storm everything is just seen.
-func holdBack(facts *Facts, plan *Plan) {
+// too; in a storm everything is just seen. It returns the queue of the others.
+func holdBack(facts *Facts, plan *Plan) []*Decision {
 	turn, expected := facts.oneMay(plan), facts.Spares.Expected
-	for _, decision := range waiting(facts, plan) {
+	return slices.DeleteFunc(waiting(facts, plan), func(decision *Decision) bool {
 		if contradicted(facts, decision) {
 			decision.AwaitsTurn, turn = !turn, false
 		}
@@ -251,11 +252,11 @@ func holdBack(facts *Facts, plan *Plan) {
 		if off := facts.putOff(decision.Target); !decision.AwaitsTurn && !decision.Spare.blocks() && facts.Now.Before(off.Until) {
 			decision.PutOff = off
 		}
-		if decision.AwaitsTurn || decision.Spare.blocks() || decision.PutOff.Reason != "" {
-			decision.Waits = false
+		if decision.Waits = !decision.AwaitsTurn && !decision.Spare.blocks() && decision.PutOff.Reason == ""; !decision.Waits {
 			plan.Population.Waiting--
 		}
-	}
+		return !decision.Waits
+	})
 }
 
 // oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no
@@ -330,4 +331,52 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 		}
 	}
 	return starts, verdicts
+}
+
+// after is the memory that goes with the plan for facts.
+func (m Memory) after(facts *Facts, plan *Plan) Memory {
+	next := Memory{
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
+		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
+		Refused: map[types.UID]time.Time{}, Opinions: map[types.UID]Opinion{},
+	}
+	if m.ShortCircuited && !next.ShortCircuited {
+		next.Calm = facts.Now
+	}
+	for _, i := range plan.Open {
+		decision, id := plan.Decisions[i], plan.Decisions[i].Target.UID
+		if decision.Verdict.State != health.Healthy {
+			next.NotHealthy[id] = facts.Now
+			if since, known := m.NotHealthy[id]; known {
+				next.NotHealthy[id] = since
+			}
+		}
+		if at, refused := m.Refused[id]; refused && decision.Verdict.State == health.Unhealthy {
+			next.Refused[id] = at
+		}
+	}
+	for _, decision := range plan.Decisions {
+		if id := decision.Target.UID; len(decision.Target.Others) > 0 {
+			next.Opinions[id] = m.Opinions[id].after(facts, decision)
+		}
+	}
+	return next
+}
+
+// Began notes that a remediation was begun, by the owner or by a request.
+func (m Memory) Began(id types.UID, byOwner bool) {
+	delete(m.Refused, id)
+	if byOwner {
+		m.revise(id, func(opinion *Opinion) { opinion.AskedOwner = true })
+	}
+}
+
+// Failed notes that it was tried to begin a remediation, in vain.
+func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }
+
+func (m Memory) revise(id types.UID, revise func(*Opinion)) {
+	if opinion, shared := m.Opinions[id]; shared {
+		revise(&opinion)
+		m.Opinions[id] = opinion
+	}
 }

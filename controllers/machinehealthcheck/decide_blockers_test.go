@@ -27,7 +27,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a starting machine too":                  {facts(is(health.Starting)), []Reason{WithinTimeout}},
 		"also if it starts without a timeout":     {facts(is(health.Starting, forever)), []Reason{WithinTimeout}},
 		"a machine of an unreachable cluster is unjudged": {
-			facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), []Reason{ClusterUnreachable},
+			facts(is(health.Unknown)).with(func(f *Facts) { f.Link = health.Down }), []Reason{ClusterUnreachable},
 		},
 		"so is one whose node could not be asked for": {facts(is(health.Unknown)), []Reason{NodeNotSeen}},
 		"so is one that Cluster API has not looked at since a pause": {
@@ -78,13 +78,13 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"one of more on a host that was not read yet": {facts(bad(onHost, updatingFor(2*time.Hour))), []Reason{MachineUpdating}},
 		"no owner":                              {facts(bad(unowned)), []Reason{NoOwner}},
-		"no owner, where a template needs none": {facts(bad(unowned)).with(external), nil},
+		"no owner, where a template needs none": {byRequests(bad(unowned)), nil},
 		"a host that is externally provisioned": {
 			facts(bad(onHost, withHost(Host{External: true}))), []Reason{HostExternal},
 		},
 		"a host whose Metal3Machine is paused": {facts(bad(onHost, withHost(Host{Paused: true}))), []Reason{HostPaused}},
 		"a host, where power cycles are requested": {
-			facts(bad(onHost, withHost(Host{External: true, Paused: true}))).with(external), nil,
+			byRequests(bad(onHost, withHost(Host{External: true, Paused: true}))), nil,
 		},
 		"no place, as an owner was asked that does not answer yet": {
 			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
@@ -137,11 +137,11 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(bad(), bad(asked)).with(atOnce(1)), []Reason{RemediationsInProgress},
 		},
 		"a request that is not the check's": {
-			facts(bad(hasRequest(ForeignRequest))).with(external), []Reason{RequestInTheWay},
+			byRequests(bad(foreign)), []Reason{RequestInTheWay},
 		},
 		"a template that is missing":             {facts(bad()).with(missing), []Reason{TemplateMissing}},
 		"a template that can be none":            {facts(bad()).with(refused), []Reason{TemplateRefused}},
-		"a template of no use":                   {facts(bad(unusable)).with(external), []Reason{TemplateUnusable}},
+		"a template of no use":                   {byRequests(bad(unusable)), []Reason{TemplateUnusable}},
 		"requests that are not known":            {facts(bad()).with(unknown), []Reason{RequestsUnread}},
 		"a change that may be the first of many": {facts(bad()).with(limitsMatter), []Reason{JustSeen}},
 		"all that has to change is said": {
@@ -186,7 +186,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(is(health.Pending), bad(onHost)).with(atOnce(1), waitsFor(time.Hour, nil, []string{})), []Reason{WithinTimeout},
 		},
 		"a request in the way of one that is pending": {
-			facts(is(health.Pending, hasRequest(ForeignRequest))).with(external), []Reason{WithinTimeout, RequestInTheWay},
+			byRequests(is(health.Pending, foreign)), []Reason{WithinTimeout, RequestInTheWay},
 		},
 		"a template that is missing, while requests are not known": {facts(bad()).with(missing, unknown), []Reason{TemplateMissing}},
 		"limits that cannot be read go before all others": {
@@ -232,7 +232,7 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		given Facts
 		want  bool
 	}{
-		"a cluster that is not reached":          {facts(is(health.Unknown)).with(func(f *Facts) { f.Link = LinkDown }), true},
+		"a cluster that is not reached":          {facts(is(health.Unknown)).with(func(f *Facts) { f.Link = health.Down }), true},
 		"a node that is not seen":                {facts(is(health.Unknown)), true},
 		"what Cluster API has not looked at":     {facts(is(health.Unknown, unjudgedSincePause)), true},
 		"a timeout that runs":                    {facts(is(health.Pending)), false},

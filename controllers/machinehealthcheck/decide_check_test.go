@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -49,92 +50,89 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			}
 		}
 	}
-	dropped := map[string]string{mendv1.Effective: "False/FieldDropped"}
-	steady := map[string]string{
-		RemediationAllowed: "True/RemediationAllowed", mendv1.WorkloadClusterReachable: "True/Reachable", mendv1.TargetsExclusive: "True/Exclusive",
-		mendv1.RemediationTemplateAvailable: "", mendv1.StormCooldown: "", mendv1.SpareHostAvailable: "", clusterv1.PausedCondition: "False/NotPaused",
-		mendv1.Effective: "",
-	}
+	ours := func(changes ...func(*Facts)) Facts { return facts(append([]func(*Facts){unclaimed}, changes...)...) }
+	steady := "RemediationAllowed=True/RemediationAllowed WorkloadClusterReachable=True/Reachable TargetsExclusive=True/Exclusive " +
+		"RemediationTemplateAvailable= StormCooldown= SpareHostAvailable= Paused=False/NotPaused Effective="
 	for name, tc := range map[string]struct {
 		given Facts
-		alone bool              // want are all that it sets, and not what differs from a check without trouble
-		want  map[string]string // empty for one that is removed, "-" for one that stands
+		// want is what differs from an active check without trouble, or all that another one sets: empty for a condition that is removed, "-" for
+		// one that stands.
+		want string
 	}{
-		"a check without trouble":                                {facts(unclaimed), false, nil},
-		"Paused of a claimed check is Cluster API's":             {facts(claimed), false, map[string]string{clusterv1.PausedCondition: "-"}},
-		"an observed check is not written":                       {facts(mode(Observed)), true, nil},
-		"nor is an ignored one":                                  {facts(mode(Ignored), claimed), true, nil},
-		"a paused check says so where Cluster API core does not": {facts(mode(Paused), unclaimed), true, map[string]string{clusterv1.PausedCondition: "True/Paused"}},
-		"but not if Cluster API core does so":                    {facts(mode(Paused), claimed, unclaimed), true, nil},
-		"nor if it is not kubemend's":                            {facts(mode(Paused)), true, nil},
-		"a check of no Cluster":                                  {facts(mode(NoCluster), claimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
-		"also one that is not claimed, where it is ours":         {facts(mode(NoCluster), unclaimed), true, map[string]string{RemediationAllowed: "False/ClusterNotFound"}},
-		"but not of one that is Cluster API core's":              {facts(mode(NoCluster)), true, nil},
-		"a check whose selector cannot be parsed":                {facts(mode(BadSelector), claimed), true, map[string]string{RemediationAllowed: "False/InvalidSelector"}},
-		"but not of one that is not kubemend's":                  {facts(mode(BadSelector)), true, nil},
-		"too many":                                               {facts(unclaimed, tooMany), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
-		"capacity that is not back, by what the oldest waits for": {
-			facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 2, Reason: "NoHost"} }), false,
-			map[string]string{mendv1.CapacityBack: "False/NoHost"},
+		"a check without trouble":                                {ours(), ""},
+		"Paused of a claimed check is Cluster API's":             {facts(claimed), "Paused=-"},
+		"an observed check is not written":                       {facts(mode(Observed)), ""},
+		"nor is an ignored one":                                  {facts(mode(Ignored), claimed), ""},
+		"a paused check says so where Cluster API core does not": {facts(mode(Paused), unclaimed), "Paused=True/Paused"},
+		"but not if Cluster API core does so":                    {facts(mode(Paused), claimed, unclaimed), ""},
+		"nor if it is not kubemend's":                            {facts(mode(Paused)), ""},
+		"a check of no Cluster":                                  {facts(mode(NoCluster), claimed), "RemediationAllowed=False/ClusterNotFound"},
+		"also one that is not claimed, where it is ours": {facts(mode(NoCluster), unclaimed),
+			"RemediationAllowed=False/ClusterNotFound"},
+		"but not of one that is Cluster API core's": {facts(mode(NoCluster)), ""},
+		"a check whose selector cannot be parsed": {facts(mode(BadSelector), claimed),
+			"RemediationAllowed=False/InvalidSelector"},
+		"but not of one that is not kubemend's": {facts(mode(BadSelector)), ""},
+		"too many":                              {ours(tooMany), "RemediationAllowed=False/TooManyUnhealthy"},
+		"too many, with a cooldown": {ours(func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }),
+			"RemediationAllowed=False/TooManyUnhealthy StormCooldown=False/Storm"},
+		"the cooldown": {ours(func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }),
+			"RemediationAllowed=False/CoolingDown StormCooldown=True/CoolingDown"},
+		"a limit that cannot be read": {ours(invalid), "RemediationAllowed=False/InvalidLimit"},
+		"no place for any":            {ours(atOnce(0)), "RemediationAllowed=False/NoneAtOnce"},
+		"an unreachable cluster": {ours(func(f *Facts) { f.Link = health.Down }),
+			"WorkloadClusterReachable=False/Unreachable"},
+		"while an answer is awaited the numbers stand": {ours(func(f *Facts) { f.Link = health.Unsure }),
+			"WorkloadClusterReachable=Unknown/NotInitialized RemediationAllowed=- StormCooldown=- SpareHostAvailable=-"},
+		"before the control plane is initialized there is no answer to await": {ours(uninitialized),
+			"WorkloadClusterReachable=Unknown/NotInitialized"},
+		"too few for a range have the same reason as too many": {ours(tooFew), "RemediationAllowed=False/TooManyUnhealthy"},
+		"too many go before a limit that leaves no place": {ours(tooMany, atOnce(0)),
+			"RemediationAllowed=False/TooManyUnhealthy"},
+		"another check selects the same": {ours(func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }),
+			"TargetsExclusive=False/Overlap"},
+		"another check on which kubemend acts too": {ours(func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }),
+			"TargetsExclusive=True/Exclusive"},
+		"a check without rules": {ours(func(f *Facts) { f.Policy = health.Policy{} }), "Effective=False/NoRules"},
+		"a clock that is wrong": {ours(func(f *Facts) { f.ClockAhead = 24 * time.Hour }),
+			"Effective=False/ManagerClockWrong"},
+		"a status that no condition has": {
+			ours(func(f *Facts) {
+				f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
+			}),
+			"Effective=False/NoSuchStatus",
 		},
-		"capacity that is back": {
-			facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true, Reported: true} }), false, map[string]string{mendv1.CapacityBack: "True/CapacityBack"},
+		"a field of the older version under the newer": {ours(applied("v1beta2", `"unhealthyConditions":[]`)),
+			"Effective=False/FieldDropped"},
+		"a field of the newer version under the older": {ours(applied("v1beta1", `"checks":{}`)), "Effective=False/FieldDropped"},
+		"a field in another case": {ours(applied("v1beta2", `"checks":{"nodestartuptimeoutseconds":0}`)),
+			"Effective=False/FieldDropped"},
+		"fields that there are": {ours(applied("v1beta2", `"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)),
+			""},
+		"fields that there were": {ours(applied("v1beta1", `"maxUnhealthy":"40%"`)), ""},
+		"a selector of nothing":  {ours(func(f *Facts) { f.SelectsNothing = true }), "Effective=False/SelectsNothing"},
+		"one of a check whose Machines may come": {
+			ours(func(f *Facts) { f.SelectsNothing, f.Check.CreationTimestamp = true, metav1.NewTime(ago(9*minute)) }), "",
 		},
-		"capacity that was never missing":           {facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Known: true} }), false, nil},
-		"capacity of which it is not known, stands": {facts(unclaimed, func(f *Facts) { f.Capacity = Capacity{Reported: true, Missing: 1} }), false, nil},
-		"capacity of a check that is only observed": {facts(mode(Observed), func(f *Facts) { f.Capacity = Capacity{Known: true, Missing: 1, Reason: "NoHost"} }), true, nil},
-		"too many, with a cooldown": {facts(unclaimed, func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }), false,
-			map[string]string{RemediationAllowed: "False/TooManyUnhealthy", mendv1.StormCooldown: "False/Storm"}},
-		"the cooldown": {facts(unclaimed, func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }), false,
-			map[string]string{RemediationAllowed: "False/CoolingDown", mendv1.StormCooldown: "True/CoolingDown"}},
-		"a limit that cannot be read": {facts(unclaimed, invalid), false, map[string]string{RemediationAllowed: "False/InvalidLimit"}},
-		"no place for any":            {facts(unclaimed, atOnce(0)), false, map[string]string{RemediationAllowed: "False/NoneAtOnce"}},
-		"an unreachable cluster": {facts(unclaimed, func(f *Facts) { f.Link = LinkDown }), false,
-			map[string]string{mendv1.WorkloadClusterReachable: "False/Unreachable"}},
-		"while an answer is awaited the numbers stand": {facts(unclaimed, func(f *Facts) { f.Link = LinkUnsure }), false,
-			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized", RemediationAllowed: "-", mendv1.StormCooldown: "-", mendv1.SpareHostAvailable: "-"}},
-		"before the control plane is initialized there is no answer to await": {facts(unclaimed, uninitialized), false,
-			map[string]string{mendv1.WorkloadClusterReachable: "Unknown/NotInitialized"}},
-		"too few for a range have the same reason as too many": {facts(unclaimed, tooFew), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
-		"too many go before a limit that leaves no place":      {facts(unclaimed, tooMany, atOnce(0)), false, map[string]string{RemediationAllowed: "False/TooManyUnhealthy"}},
-		"another check selects the same": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }), false,
-			map[string]string{mendv1.TargetsExclusive: "False/Overlap"}},
-		"another check on which kubemend acts too": {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }), false,
-			map[string]string{mendv1.TargetsExclusive: "True/Exclusive"}},
-		"a check without rules": {facts(unclaimed, func(f *Facts) { f.Policy = health.Policy{} }), false, map[string]string{mendv1.Effective: "False/NoRules"}},
-		"a clock that is wrong": {facts(unclaimed, func(f *Facts) { f.ClockAhead = 24 * time.Hour }), false,
-			map[string]string{mendv1.Effective: "False/ManagerClockWrong"}},
-		"a status that no condition has": {facts(unclaimed, func(f *Facts) {
-			f.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: "Ready", Status: "Unknown"}, {Type: "Ready", Status: "NotReady"}}
-		}), false, map[string]string{mendv1.Effective: "False/NoSuchStatus"}},
-		"a field of the older version under the newer": {facts(unclaimed, applied("v1beta2", `"unhealthyConditions":[]`)), false, dropped},
-		"a field of the newer version under the older": {facts(unclaimed, applied("v1beta1", `"checks":{}`)), false, dropped},
-		"a field in another case":                      {facts(unclaimed, applied("v1beta2", `"checks":{"nodestartuptimeoutseconds":0}`)), false, dropped},
-		"fields that there are": {
-			facts(unclaimed, applied("v1beta2", `"checks":{"unhealthyNodeConditions":[{"type":"Ready","status":"Unknown"}]}`)), false, nil,
-		},
-		"fields that there were": {facts(unclaimed, applied("v1beta1", `"maxUnhealthy":"40%"`)), false, nil},
-		"a selector of nothing": {facts(unclaimed, func(f *Facts) { f.SelectsNothing = true }), false,
-			map[string]string{mendv1.Effective: "False/SelectsNothing"}},
-		"one of a check whose Machines may come": {facts(unclaimed, func(f *Facts) {
-			f.SelectsNothing, f.Check.CreationTimestamp = true, metav1.NewTime(ago(9*minute))
-		}), false, nil},
-		"another check selects others":                               {facts(unclaimed, func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), false, nil},
-		"a template that is there":                                   {facts(unclaimed, external), false, map[string]string{mendv1.RemediationTemplateAvailable: "True/TemplateFound"}},
-		"a template that is not there":                               {facts(unclaimed, external, func(f *Facts) { f.Template.Missing = "it is gone" }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a kind that can be no template":                             {facts(unclaimed, external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/TemplateRefused"}},
-		"a template that is not there, while requests are not known": {facts(unclaimed, missing, unknown), false, map[string]string{mendv1.RemediationTemplateAvailable: "False/RemediationTemplateNotFound"}},
-		"a template that could not be read":                          {facts(unclaimed, external, func(f *Facts) { f.Template.Known = false }), false, map[string]string{mendv1.RemediationTemplateAvailable: "-"}},
+		"another check selects others": {ours(func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}} }), ""},
+		"a template that is there":     {ours(external), "RemediationTemplateAvailable=True/TemplateFound"},
+		"a template that is not there": {ours(external, func(f *Facts) { f.Template.Missing = "it is gone" }),
+			"RemediationTemplateAvailable=False/RemediationTemplateNotFound"},
+		"a kind that can be no template": {ours(external, func(f *Facts) { f.Template.Missing, f.Template.Refused = "it is a Lease", true }),
+			"RemediationTemplateAvailable=False/TemplateRefused"},
+		"a template that is not there, while requests are not known": {ours(missing, unknown),
+			"RemediationTemplateAvailable=False/RemediationTemplateNotFound"},
+		"a template that could not be read": {ours(external, func(f *Facts) { f.Template.Known = false }),
+			"RemediationTemplateAvailable=-"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			want := map[string]string{}
-			for kind, is := range steady {
-				if !tc.alone {
-					want[kind] = is
-				}
+			want, says := map[string]string{}, tc.want
+			if tc.given.Mode == Active {
+				says = steady + " " + says
 			}
-			for kind, is := range tc.want {
-				if want[kind] = is; is == "-" {
+			for _, cond := range strings.Fields(says) {
+				kind, value, _ := strings.Cut(cond, "=")
+				if want[kind] = value; value == "-" {
 					delete(want, kind)
 				}
 			}
@@ -153,26 +151,26 @@ func TestWhetherTheWorkloadClusterIsReachable(t *testing.T) {
 	for name, tc := range map[string]struct {
 		was         metav1.Condition
 		initialized bool
-		link        Link
+		link        health.Link
 		outage      Outage
 		want        string
 		since       time.Time
 	}{
-		"a cluster that answers is reachable":                        {metav1.Condition{}, true, LinkUp, Outage{}, "True/Reachable", noon},
-		"and goes on being so":                                       {was("True", "Reachable"), true, LinkUp, Outage{}, "True/Reachable", ago(time.Hour)},
-		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, LinkDown, Outage{}, "False/Unreachable", noon},
-		"and since then":                                             {was("False", "Unreachable"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, LinkDown, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
-		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, LinkUp, Outage{}, "True/ReachableAgain", noon},
-		"and that is remembered":                                     {was("True", "ReachableAgain"), true, LinkUp, Outage{}, "True/ReachableAgain", ago(time.Hour)},
-		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, LinkUnsure, Outage{}, "False/Unreachable", ago(time.Hour)},
-		"at first an answer is awaited":                              {metav1.Condition{}, true, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, LinkUnsure, Outage{}, "Unknown/NotInitialized", noon},
-		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, LinkUp, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
-		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, LinkDown, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"a cluster that answers is reachable":                        {metav1.Condition{}, true, health.Up, Outage{}, "True/Reachable", noon},
+		"and goes on being so":                                       {was("True", "Reachable"), true, health.Up, Outage{}, "True/Reachable", ago(time.Hour)},
+		"one that is lost is not, from now on":                       {was("True", "Reachable"), true, health.Down, Outage{}, "False/Unreachable", noon},
+		"and since then":                                             {was("False", "Unreachable"), true, health.Down, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"its kubeconfig may be the reason":                           {was("False", "Unreachable"), true, health.Down, Outage{Refused: "user: no"}, "False/KubeconfigRefused", ago(time.Hour)},
+		"one that is back is reachable again, from now on":           {was("False", "Unreachable"), true, health.Up, Outage{}, "True/ReachableAgain", noon},
+		"and that is remembered":                                     {was("True", "ReachableAgain"), true, health.Up, Outage{}, "True/ReachableAgain", ago(time.Hour)},
+		"while an answer is awaited it stands as it was":             {was("False", "Unreachable"), true, health.Unsure, Outage{}, "False/Unreachable", ago(time.Hour)},
+		"at first an answer is awaited":                              {metav1.Condition{}, true, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"a control plane that is not up cannot be asked at all":      {metav1.Condition{}, false, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"one whose control plane is not initialized any more is not": {was("True", "Reachable"), false, health.Unsure, Outage{}, "Unknown/NotInitialized", noon},
+		"of a reachable one the kubeconfig may have been refused":    {was("False", "KubeconfigRefused"), true, health.Up, Outage{Refused: "user: no"}, "True/ReachableAgain", noon},
+		"a reader that can ask the cluster does not repeat it":       {was("False", "KubeconfigRefused"), true, health.Down, Outage{}, "False/Unreachable", ago(time.Hour)},
 		"another one in its place is not it": {
-			was("True", "Reachable"), true, LinkDown, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
+			was("True", "Reachable"), true, health.Down, Outage{Changed: "another"}, "False/WorkloadClusterChanged", noon,
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -205,25 +203,25 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		given Facts
 		want  Needs
 	}{
-		"nothing while all machines are healthy":           {facts(is(health.Healthy, onHost)).with(external), Needs{}},
+		"nothing while all machines are healthy":           {byRequests(is(health.Healthy, onHost)), Needs{}},
 		"power cycles if a machine on a host is unhealthy": {facts(bad(onHost)), Needs{Cycles: true}},
 		"or is about to be":                                {facts(is(health.Pending, onHost)), Needs{Cycles: true}},
 		"not if it is being deleted":                       {facts(bad(onHost, deleting)), Needs{}},
 		"not if it is on no host":                          {facts(bad()), Needs{}},
 		"whichever of several machines it is":              {facts(bad(onHost), bad()), Needs{Cycles: true}},
-		"the template if a request is to be made":          {facts(bad()).with(external), Needs{Template: true}},
-		"but after the power cycles":                       {facts(bad(onHost)).with(external), Needs{Cycles: true}},
-		"when these were read":                             {facts(bad(onHost)).with(external).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
-		"for one of several that wait":                     {facts(bad(), bad()).with(external, atOnce(1)), Needs{Template: true}},
+		"the template if a request is to be made":          {byRequests(bad()), Needs{Template: true}},
+		"but after the power cycles":                       {byRequests(bad(onHost)), Needs{Cycles: true}},
+		"when these were read":                             {byRequests(bad(onHost)).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
+		"for one of several that wait":                     {byRequests(bad(), bad()).with(atOnce(1)), Needs{Template: true}},
 		"not for owners":                                   {facts(bad()), Needs{}},
-		"not for a check that is only observed":            {facts(bad()).with(external, observe), Needs{}},
-		"nor to explain a remediation that is in progress": {facts(bad(hasRequest(OwnRequest))).with(external, explainedFacts), Needs{}},
-		"nor to explain a machine that is healthy":         {facts(is(health.Healthy)).with(external, explainedFacts), Needs{}},
+		"not for a check that is only observed":            {byRequests(bad()).with(observe), Needs{}},
+		"nor to explain a remediation that is in progress": {byRequests(bad(ownRequest)).with(explainedFacts), Needs{}},
+		"nor to explain a machine that is healthy":         {byRequests(is(health.Healthy)).with(explainedFacts), Needs{}},
 		"nor to explain one while requests are not known":  {facts(bad()).with(unknown, explainedFacts), Needs{}},
-		"and once":                                 {facts(bad()).with(external).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
-		"not while too many are unhealthy":         {facts(bad()).with(external, tooMany), Needs{}},
-		"but to explain all that blocks a machine": {facts(bad()).with(external).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
-		"not if the template is not there":         {facts(bad()).with(external).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
+		"and once":                                 {byRequests(bad()).with(func(f *Facts) { f.Read.Template = true }), Needs{}},
+		"not while too many are unhealthy":         {byRequests(bad()).with(tooMany), Needs{}},
+		"but to explain all that blocks a machine": {byRequests(bad()).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
+		"not if the template is not there":         {byRequests(bad()).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
 		if got := Decide(tc.given).Needs; got != tc.want {
 			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)

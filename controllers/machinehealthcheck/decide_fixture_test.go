@@ -19,7 +19,7 @@ import (
 // of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
 func facts(targets ...givenMachine) Facts {
 	f := Facts{
-		Now: noon, Mode: Active, Link: LinkUp, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited}},
+		Now: noon, Mode: Active, Link: health.Up, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited}},
 		Check:   &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-check"}},
 		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-cluster"}},
 	}
@@ -38,6 +38,9 @@ func facts(targets ...givenMachine) Facts {
 	}
 	return f
 }
+
+// byRequests are the facts of a check whose machines are remediated by requests.
+func byRequests(targets ...givenMachine) Facts { return facts(targets...).with(external) }
 
 // has gives a Machine, a check or a Cluster a condition.
 func has(obj interface {
@@ -221,6 +224,8 @@ func quiet(t *givenMachine) {
 	t.Verdict.Findings = append(t.Verdict.Findings, health.Finding{Reason: health.NodeCondition, Due: ago(time.Minute)})
 }
 
+var ownRequest, foreign, adoptable = hasRequest(OwnRequest), hasRequest(ForeignRequest), hasRequest(AdoptableRequest)
+
 func awaited(t *givenMachine) { t.Health.Node = health.NodeAwaited }
 
 func hasRequest(by Ownership) func(*givenMachine) {
@@ -251,7 +256,7 @@ func ready(at time.Time) func(*Facts) {
 }
 func uninitialized(f *Facts) {
 	has(f.Cluster, since(clusterv1.ClusterControlPlaneInitializedCondition, metav1.ConditionFalse, "", noon))
-	f.Link = LinkUnsure
+	f.Link = health.Unsure
 }
 
 // What may be so of the check, its template and its cluster.
@@ -265,7 +270,7 @@ func tooFew(f *Facts)           { f.Limits.AtLeast = 8 }
 func invalid(f *Facts)          { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
 func limitsMatter(f *Facts)     { f.Limited = true }
 func storming(f *Facts)         { f.Storm.Active = true }
-func unsettled(f *Facts)        { f.Link = LinkUnsure }
+func unsettled(f *Facts)        { f.Link = health.Unsure }
 func atOnce(n int) func(*Facts) { return func(f *Facts) { f.Limits.InFlight = n } }
 
 // refused is a kind that can be no template: then it is not looked for.

@@ -108,15 +108,6 @@ func TestSinceWhenAMachineIsNotHealthyIsRememberedUntilItIs(t *testing.T) {
 	}
 }
 
-func TestAMachineWhoseRemediationBeginsAfterAllIsNotLastAnyMore(t *testing.T) {
-	f := facts(bad(due(time.Hour)), bad())
-	f.Memory.Failed("uid-of-a", ago(time.Minute))
-	f.Memory.Began("uid-of-a", false)
-	if got := f.with(atOnce(1)).starting(); got != "a" {
-		t.Errorf("%q starts, want the one that is due for longest", got)
-	}
-}
-
 func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 	shared := besideCheck(Opinion{Heard: true, Healthy: true})
 	itAsked, begun := Opinion{Heard: true, AskedOwner: true}, Opinion{Heard: true, InFlight: true}
@@ -135,9 +126,9 @@ func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 		"it is over when its rules are met no more":      {facts(is(health.Healthy, shared, asked)), itAsked, false, false},
 		"nor is it if the owner cannot remediate it":     {facts(bad(shared, refuses)), itAsked, false, false},
 		"or does not answer for an hour":                 {facts(bad(shared, askedAgo(time.Hour))), itAsked, false, false},
-		"a request that exists":                          {facts(bad(shared, hasRequest(OwnRequest))).with(external), Opinion{}, true, false},
+		"a request that exists":                          {byRequests(bad(shared, ownRequest)), Opinion{}, true, false},
 		"one that cannot be seen now":                    {facts(bad(shared)).with(unknown), begun, true, false},
-		"one that is gone":                               {facts(bad(shared)).with(external, blocked), begun, false, false},
+		"one that is gone":                               {byRequests(bad(shared)).with(blocked), begun, false, false},
 		"one that went with its kind":                    {facts(bad(shared)).with(gone), begun, false, false},
 		"after a start, before its requests were listed": {facts(bad(shared)).with(syncing), Opinion{}, false, true},
 		"while requests are listed again":                {facts(bad(shared)).with(syncing), begun, true, false},

@@ -71,10 +71,10 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 		f.Mode = Observed
 	}
 	if seldom.Draw(t, "unreachable") {
-		f.Reach, f.Link = metav1.Condition{Status: metav1.ConditionFalse}, LinkUnsure
+		f.Reach, f.Link = metav1.Condition{Status: metav1.ConditionFalse}, health.Unsure
 	}
 	if seldom.Draw(t, "unsettled") {
-		f.Link = LinkUnsure
+		f.Link = health.Unsure
 	}
 	f.Limits = budget.Limits{
 		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),

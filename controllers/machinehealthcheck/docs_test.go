@@ -55,7 +55,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 func exampleCase() *Case {
 	machine := bad(hasRequest(ForeignRequest), cycled, unstarted, besideCheck(Opinion{Check: "*check*", InFlight: true}))
 	f := facts(machine).with(former(2*time.Hour), missing)
-	f.Mode, f.Link, f.ClockAhead = Observed, LinkDown, time.Hour
+	f.Mode, f.Link, f.ClockAhead = Observed, health.Down, time.Hour
 	f.Check.Name, f.Check.Namespace, f.Check.Spec.ClusterName = "*check*", "*namespace*", "*cluster*"
 	f.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m", mendv1.MaxInFlightAnnotation: "0"}
 	f.Template.Kind, f.Template.TemplateKind, f.Template.Name = "HostRemediation", "HostRemediationTemplate", "*template*"
@@ -81,7 +81,7 @@ var exampleChanges = map[Reason][]func(*Case){
 		func(*Case) {},
 		func(c *Case) { c.Outage.Refused = "*why*" },
 		func(c *Case) { c.Outage.Changed = "*which cluster answers*" },
-		func(c *Case) { c.Link = LinkUnsure },
+		func(c *Case) { c.Link = health.Unsure },
 	},
 	WithinTimeout: {func(c *Case) {
 		c.Verdict.Recheck = noon

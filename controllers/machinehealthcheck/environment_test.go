@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -37,7 +38,7 @@ func aCheck(targets ...Target) *observed {
 			},
 			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
 		},
-		view: workload.View{Link: workload.Up},
+		view: workload.View{Link: health.Up},
 	}
 	w.Cluster.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue},
@@ -55,7 +56,7 @@ func (w *observed) having(targets ...Target) *observed {
 // also gives the check these targets more.
 func (w *observed) also(targets ...Target) *observed {
 	for i := range targets {
-		w.stateHealth(&targets[i], targets[i].Health.Node)
+		w.stateHealth(&targets[i], targets[i].Health.Node, nil)
 		w.Targets = append(w.Targets, &targets[i])
 	}
 	return w
@@ -83,7 +84,7 @@ func of(t *Target) *given {
 
 // decide decides what w comes to, with the verdicts that the test gives.
 func decide(w *observed) *Plan {
-	if w.remediation.read && w.Template.Known && w.Template.Missing == "" {
+	if w.template != nil && w.Template.Known && w.Template.Missing == "" {
 		for i := range w.Targets {
 			if t := w.Targets[i]; t.Request == nil {
 				_, t.Unusable = w.requestFor(t.Machine)
@@ -93,7 +94,7 @@ func decide(w *observed) *Plan {
 	defer func() { w.Verdicts = nil }()
 	for _, target := range w.Targets {
 		if target.Health == nil {
-			w.stateHealth(target, health.NodeUnseen)
+			w.stateHealth(target, health.NodeUnseen, nil)
 		}
 		w.Verdicts = append(w.Verdicts, of(target).verdict)
 	}
@@ -113,6 +114,7 @@ func (w *observed) owned() {
 // recall gives w what is remembered of the reconcile before.
 func (m *memory) recall(w *observed) {
 	w.before = m.of(client.ObjectKeyFromObject(w.Check))
+	w.did = maps.Clone(w.before.did)
 }
 
 // leave remembers w, its plan, and what became of that.
@@ -134,9 +136,8 @@ func (w *observed) external() *observed {
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: templateKind, Name: "reboot",
 	}
 	w.Check.Spec.Remediation.TemplateRef = ref
-	w.byRequests(ref)
-	w.Template.Known = true
-	w.remediation.read, w.remediation.template = true, &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
+	w.Template, w.requestKind = templateOf(w.Check), remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+	w.template = &unstructured.Unstructured{Object: map[string]any{"apiVersion": ref.APIVersion, "kind": ref.Kind}}
 	return w
 }
 
@@ -258,6 +259,10 @@ var (
 		Type: ExternallyRemediated, Status: "False", Reason: clusterv1.MachineExternallyRemediatedWaitingForRemediationReason,
 	}
 	requestGone = metav1.Condition{Type: ExternallyRemediated}
+	notCreated  = []metav1.Condition{
+		condition(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, "it is odd"),
+		condition(mendv1.Remediation, metav1.ConditionFalse, requestCreationFailed, "it is odd"),
+	}
 )
 
 // written is m with these conditions, set at now; nil if it has them.

@@ -36,7 +36,7 @@ type Facts struct {
 
 	// Link is what is known of the connection to the workload cluster, Outage what is known of an outage. Reach is the condition
 	// WorkloadClusterReachable as of the reconcile before; zero if there was none.
-	Link   Link
+	Link   health.Link
 	Outage Outage
 	// ClockAhead is how far the clock of the manager is ahead of that of an API server; less than 0 if it is behind, 0 up to 30 s.
 	ClockAhead time.Duration
@@ -87,14 +87,14 @@ func Claimed(check *clusterv1.MachineHealthCheck) bool {
 // Cluster's condition Paused tells less: it is True as well if only the Cluster has the annotation, and its machines are looked at.
 func ClusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
-// Initialized reports whether the control plane of the Cluster is. A cluster that is not initialized is not asked: its Link is LinkUnsure.
+// Initialized reports whether the control plane of the Cluster is. One that is not initialized is not asked: its Link is Unsure.
 func (facts *Facts) Initialized() bool {
 	return ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 }
 
 // Settled reports whether the numbers can be relied on. While an answer of the workload cluster is awaited they stand as they were: all
 // machines are unknown then, and at every start of the manager, and at every probe that is lost, that would look like an outage.
-func (facts *Facts) Settled() bool { return facts.Link != LinkUnsure || !facts.Initialized() }
+func (facts *Facts) Settled() bool { return facts.Link != health.Unsure || !facts.Initialized() }
 
 // Capacity is what is missing of the remediations that a check has asked for, by their records.
 type Capacity struct {
@@ -160,18 +160,6 @@ type Overlap struct {
 	template string
 	opinions map[types.UID]Opinion
 }
-
-// Link is what is known of the connection to a workload cluster.
-type Link int
-
-const (
-	// LinkUnsure means that an answer is awaited.
-	LinkUnsure Link = iota
-	// LinkUp means that the nodes can be read.
-	LinkUp
-	// LinkDown means that the cluster is unreachable.
-	LinkDown
-)
 
 // Template is what is known of the remediation template of a check, and of the requests that are made from it.
 type Template struct {

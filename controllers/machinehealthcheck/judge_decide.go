@@ -1,15 +1,144 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
+
+// defaultNodeStartup applies where the field is not set; Cluster API's webhook writes the same into the spec.
+const defaultNodeStartup = 10 * time.Minute
+
+// policyOf is the one place where seconds in a spec become durations.
+func policyOf(checks clusterv1.MachineHealthCheckChecks) health.Policy {
+	policy := health.Policy{NodeStartup: defaultNodeStartup}
+	if seconds := checks.NodeStartupTimeoutSeconds; seconds != nil {
+		policy.NodeStartup = time.Duration(*seconds) * time.Second
+	}
+	for _, cond := range checks.UnhealthyMachineConditions {
+		policy.Rules = append(policy.Rules, health.Rule{
+			Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status),
+			For: time.Duration(ptr.Deref(cond.TimeoutSeconds, 0)) * time.Second,
+		})
+	}
+	for _, cond := range checks.UnhealthyNodeConditions {
+		policy.Rules = append(policy.Rules, health.Rule{
+			Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status),
+			For: time.Duration(ptr.Deref(cond.TimeoutSeconds, 0)) * time.Second,
+		})
+	}
+	return policy
+}
+
+// otherOf is the node that is in the way of knowing the one of target; zero if there is none.
+func otherOf(target *Target) health.Other {
+	if target.OtherNode == nil {
+		return health.Other{}
+	}
+	return health.Other{Name: target.OtherNode.Name, ProviderID: target.OtherNode.Spec.ProviderID, Wanted: target.Machine.Spec.ProviderID}
+}
+
+// healthOf is what the verdict on machine depends on, as far as it is a matter of machine and of its node.
+func healthOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, known health.Node, node *corev1.Node) health.Target {
+	_, marked := machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	facts := health.Target{
+		Marked: marked, Failure: finalFailure(machine),
+		Paused: ConditionTrue(machine, clusterv1.PausedCondition) != nil, Resumed: resumed(machine),
+		NodeName: machine.Status.NodeRef.Name, Node: known, Signals: signalsOf(checks, machine, node),
+	}
+	ready := Since(ConditionTrue(machine, clusterv1.MachineInfrastructureReadyCondition))
+	for _, start := range [...]time.Time{machine.CreationTimestamp.Time, ready, facts.Resumed} {
+		if start.After(facts.AwaitedSince) {
+			facts.AwaitedSince = start
+		}
+	}
+	return facts
+}
+
+// signalsOf are the conditions that rules are about, and no others: those of machines as far as a check has rules about machines, and of
+// nodes those that Cluster API repeats on the machine too. A Ready that the node has not counts from when it was first missed.
+func signalsOf(checks clusterv1.MachineHealthCheckChecks, machine *clusterv1.Machine, node *corev1.Node) []health.Signal {
+	var signals []health.Signal
+	mirrored := false
+	for i := range machine.Status.Conditions {
+		cond := &machine.Status.Conditions[i]
+		for _, rule := range checks.UnhealthyMachineConditions {
+			if rule.Type == cond.Type {
+				mirrored = mirrored || cond.Type == health.NodeReady || cond.Type == health.NodeHealthy
+				signals = append(signals, health.Signal{
+					Source: health.OnMachine, Type: cond.Type, Status: string(cond.Status), Reason: cond.Reason,
+					Since: cond.LastTransitionTime.Time,
+				})
+				break
+			}
+		}
+	}
+	if node == nil {
+		return signals
+	}
+	ruled := func(kind corev1.NodeConditionType) bool {
+		return mirrored || slices.ContainsFunc(checks.UnhealthyNodeConditions, func(rule clusterv1.UnhealthyNodeCondition) bool {
+			return rule.Type == kind
+		})
+	}
+	missing := ruled(corev1.NodeReady)
+	for i := range node.Status.Conditions {
+		cond := &node.Status.Conditions[i]
+		missing = missing && cond.Type != corev1.NodeReady
+		if ruled(cond.Type) {
+			signals = append(signals, health.Signal{
+				Source: health.OnNode, Type: string(cond.Type), Status: string(cond.Status), Reason: cond.Reason,
+				Since: cond.LastTransitionTime.Time,
+			})
+		}
+	}
+	if missing {
+		signals = append(signals, health.ReadyMissing)
+	}
+	return signals
+}
+
+// resumed is when Cluster API took machine up again after a pause; zero if it never was paused. Core writes Paused=False on every machine
+// when it first sees it, which ends no pause: nothing was written before. If it is older than the machine itself, that was restored from a
+// backup with its status: all that was written before was not true of this machine, and counts from when that was made.
+func resumed(machine *clusterv1.Machine) time.Time {
+	cond := ConditionOf(machine, clusterv1.PausedCondition)
+	switch {
+	case cond == nil || cond.Status != metav1.ConditionFalse:
+		return time.Time{}
+	case cond.LastTransitionTime.Before(&machine.CreationTimestamp):
+		return machine.CreationTimestamp.Time
+	case cond.LastTransitionTime.Sub(machine.CreationTimestamp.Time) <= health.Settling:
+		return time.Time{}
+	}
+	return cond.LastTransitionTime.Time
+}
+
+// finalFailure is what Cluster API says has failed for good, from which the machine never recovers; empty if nothing has. Core copies it
+// from the infrastructure machine, or sets it if that was deleted, and never removes it. Since v1.11 no controller of Cluster API acts on
+// it.
+func finalFailure(machine *clusterv1.Machine) string {
+	if machine.Status.Deprecated == nil || machine.Status.Deprecated.V1Beta1 == nil {
+		return ""
+	}
+	var parts []string
+	if reason := ptr.Deref(machine.Status.Deprecated.V1Beta1.FailureReason, ""); reason != "" {
+		parts = append(parts, "FailureReason: "+string(reason))
+	}
+	if message := ptr.Deref(machine.Status.Deprecated.V1Beta1.FailureMessage, ""); message != "" {
+		parts = append(parts, "FailureMessage: "+strings.Join(strings.Fields(message), " "))
+	}
+	return strings.Join(parts, ", ")
+}
 
 // Judge returns the verdicts on facts.Targets, in the same order.
 func Judge(facts *Facts) []health.Verdict {
@@ -92,4 +221,110 @@ func contradicted(facts *Facts, decision *Decision) bool {
 	due := decision.Verdict.Due(facts.Now)
 	believed := func(finding health.Finding) bool { return finding.Reason != health.MachineFailed }
 	return decision.Target.NodeReady() && len(due) > 0 && !slices.ContainsFunc(due, believed)
+}
+
+// Opinion is what a check says of a Machine that several checks select on which kubemend acts. Each acts by its own rules and limits; the
+// conditions of the Machine are of all of them.
+type Opinion struct {
+	Check string
+	// Older says that the check is older than the one whose decision this is.
+	Older bool
+	// Heard says that the check has judged the Machine since this process was started, and that the first list of requests was over.
+	Heard bool
+	State health.State
+	// Healthy says that the check last found the Machine healthy; else Due are the findings for which it last found it unhealthy. Both
+	// stand while the Machine is pending or unknown.
+	Healthy bool
+	Due     []health.Finding
+	// InFlight says that a remediation is in flight, or begins, that the check asked for. AskedOwner says that it asked the owner: that
+	// is in flight until the check finds the Machine healthy, or the owner is stuck.
+	InFlight, AskedOwner bool
+}
+
+// Equal reports whether two opinions of one check are the same.
+func (opinion Opinion) Equal(other Opinion) bool {
+	return opinion.Heard == other.Heard && opinion.State == other.State && opinion.Healthy == other.Healthy &&
+		opinion.InFlight == other.InFlight && opinion.AskedOwner == other.AskedOwner && slices.Equal(opinion.Due, other.Due)
+}
+
+// after is what the check says by decision, of which this is what it said before.
+func (opinion Opinion) after(facts *Facts, decision *Decision) Opinion {
+	target := decision.Target
+	next := Opinion{
+		Heard: opinion.Heard || !facts.Template.Syncing, State: decision.Verdict.State, Healthy: opinion.Healthy, Due: opinion.Due,
+		AskedOwner: opinion.AskedOwner && OwnerOf(target.Machine) != NotAsked,
+	}
+	switch decision.Verdict.State {
+	case health.Healthy:
+		next.Healthy, next.Due = true, nil
+	case health.Unhealthy:
+		next.Healthy, next.Due = false, decision.Verdict.Due(facts.Now)
+	case health.Starting, health.Pending, health.Unknown:
+	}
+	requested := target.Ownership == OwnRequest || target.Ownership == AdoptableRequest
+	asked := next.AskedOwner && next.State != health.Healthy && !target.stuck(facts.Now)
+	next.InFlight = requested || asked || decision.Starts()
+	if template := &facts.Template; template.External && !template.Known && template.Missing == "" { // a request may exist still
+		next.InFlight = next.InFlight || opinion.InFlight
+	}
+	return next
+}
+
+// remediatedBy is the other check that asked for the remediation of target which is in flight; nil if none did.
+func (target *Target) remediatedBy() *Opinion {
+	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return other.InFlight })
+	if i < 0 {
+		return nil
+	}
+	return &target.Others[i]
+}
+
+// unheard is another check that has not judged target yet: it may say that it is unhealthy, or have a remediation in flight; nil if all
+// have.
+func (target *Target) unheard() *Opinion {
+	i := slices.IndexFunc(target.Others, func(other Opinion) bool { return !other.Heard })
+	if i < 0 {
+		return nil
+	}
+	return &target.Others[i]
+}
+
+// outranked reports whether another check has more to say of the machine of decision than this one: one that remediates it goes before one
+// that finds it unhealthy, and that before one whose timeout runs; of equals the oldest speaks. Two that speak would write in turn.
+func (decision *Decision) outranked(now time.Time) bool {
+	own := rank(decision.Verdict.State, decision.InFlight && !decision.Target.stuck(now) || decision.Starts())
+	return slices.ContainsFunc(decision.Target.Others, func(other Opinion) bool {
+		theirs := rank(other.State, other.InFlight)
+		return theirs > own || theirs == own && other.Older
+	})
+}
+
+func rank(state health.State, inFlight bool) int {
+	switch {
+	case inFlight:
+		return 3
+	case state == health.Unhealthy:
+		return 2
+	case state == health.Pending:
+		return 1
+	}
+	return 0
+}
+
+// Held are the findings for which the check of decision, or another one, says at now that the machine is unhealthy, in order of precedence.
+func (decision *Decision) Held(now time.Time) []health.Finding {
+	var held []health.Finding
+	if decision.Verdict.State == health.Unhealthy {
+		held = decision.Verdict.Due(now)
+	}
+	if len(decision.Target.Others) == 0 {
+		return held
+	}
+	for i := range decision.Target.Others {
+		held = append(held, decision.Target.Others[i].Due...)
+	}
+	slices.SortFunc(held, func(a, b health.Finding) int {
+		return cmp.Or(reasons[a.Reason].order-reasons[b.Reason].order, cmp.Compare(a.Text(), b.Text()))
+	})
+	return slices.CompactFunc(held, func(a, b health.Finding) bool { return a.Text() == b.Text() })
 }

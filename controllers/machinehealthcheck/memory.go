@@ -49,20 +49,22 @@ type remembered struct {
 	decided Memory
 	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]string
-	pass     pass
+	// generation is that of the check, at when it was reconciled. targets and skipped have when their conditions turned, and the facts about
+	// those that do not change.
+	generation       int64
+	at               time.Time
+	targets, skipped []*Target
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
 	failed, stale int
 	// warned is the restriction that the last event reported; nil if there was none.
 	warned *string
-	// wrote are the machines that it wrote, by name; true if the owner may have been asked to remediate it: the write failed, or was not
-	// answered.
-	wrote map[string]bool
-	// did are the conditions that it set last, by the UIDs of the machines.
+	// unanswered are the names of the machines whose owner may have been asked to remediate them: the write failed, or was not answered.
+	unanswered map[string]bool
+	// did is what it wrote last that another client may remove: conditions, by the UIDs of the machines, and the owner of the check, by its
+	// UID.
 	did map[types.UID]undone.Did[string]
-	// ownerSet is how often the label and the owner of the check were written, which another client may remove.
-	ownerSet undone.Did[types.UID]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
 	// statusAt is when this process last wrote the status of the check.
@@ -83,25 +85,17 @@ func (m *memory) of(check types.NamespacedName) remembered {
 func (m *memory) keep(check types.NamespacedName, next remembered) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.store(check, next)
-}
-
-func (m *memory) store(check types.NamespacedName, next remembered) {
 	if m.checks == nil {
 		m.checks = map[types.NamespacedName]remembered{}
 	}
 	m.checks[check] = next
 }
 
-// tell remembers the opinions of a check, which other checks read. It reports whether they are news.
-func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) (news bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	next := m.checks[check]
-	news = !sameOpinions(next.decided.Opinions, opinions)
+// tell remembers the opinions of a check, which other checks read, before what they say is done.
+func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) {
+	next := m.of(check)
 	next.decided.Opinions = opinions
-	m.store(check, next)
-	return news
+	m.keep(check, next)
 }
 
 // Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
@@ -114,9 +108,9 @@ func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
-// forget drops what is remembered of a check, which is gone or away. It returns its cluster, whether the check was known at all, and
+// forget drops what is remembered of a check. It returns its cluster, whether the check was known at all, and
 // whether it was the last one of that cluster.
-func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, known, last bool) {
+func (m *memory) forget(key types.NamespacedName) (cluster string, known, last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	gone := m.checks[key]
@@ -125,9 +119,6 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 	for other, remembered := range m.checks {
 		last = last && (other.Namespace != key.Namespace || remembered.cluster != gone.cluster)
 	}
-	if away {
-		m.store(key, remembered{away: true})
-	}
 	return gone.cluster, gone.cluster != "", last
 }
 
@@ -135,14 +126,10 @@ func (m *memory) forget(key types.NamespacedName, away bool) (cluster string, kn
 func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
-		pass: pass{
-			check: state.Check.UID, generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
-		},
+		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
-		lost: state.before.lost, unread: state.unread, answering: state.answering, wrote: map[string]bool{},
-		did: maps.Clone(state.before.did), ownerSet: state.ownerSet,
+		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}
-	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
@@ -158,6 +145,8 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	for _, o := range done.outcomes {
 		next.note(state, o, state.remediator())
 	}
+	maps.DeleteFunc(state.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
+	next.did = state.did
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
 		if !sameStatus(state.Check.Status, done.status.Status) {
@@ -172,22 +161,16 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	if o.lost {
 		next.lost = state.Now
 	}
-	if o.Decision == nil {
-		return
-	}
 	uid := o.Target.UID
 	if o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil { // othersWrites keeps this from the other checks
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.AskedOwner = false })
 	}
 	next.noteBeginning(o, state.Now)
-	if o.saved != nil || o.unsure {
-		next.wrote[o.Target.Name] = o.unsure
+	if o.unsure {
+		next.unanswered[o.Target.Name] = true
 	}
 	if o.saved != nil {
-		if next.did == nil {
-			next.did = map[types.UID]undone.Did[string]{}
-		}
-		next.did[uid] = next.did[uid].Again(o.wrote, state.Now)
+		state.doneAgain(uid, o.wrote)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[uid] = kind
@@ -207,6 +190,14 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	}
 }
 
+// doneAgain notes that this was written of an object.
+func (state *observed) doneAgain(uid types.UID, what string) {
+	if state.did == nil {
+		state.did = map[types.UID]undone.Did[string]{}
+	}
+	state.did[uid] = state.did[uid].Again(what, state.Now)
+}
+
 // undoneFor is for how long it counts what was set last: longer than the longest pause.
 const undoneFor = 10 * time.Minute
 
@@ -218,57 +209,16 @@ func (state *observed) remediator() string {
 	return "Owner"
 }
 
-// begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
-// that began them was lost. While a check is only observed, it is others who begin them.
-func begunUncounted(state *observed, plan *Plan) int {
-	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
-		return 0
-	}
-	begun := 0
-	for _, i := range plan.Open {
-		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
-			begun++
-		}
-	}
-	return begun
-}
-
-// ended says how the remediations ended that were in flight before this reconcile and are not any more.
-func ended(state *observed, plan *Plan) map[ending]int {
-	results := map[ending]int{}
-	if !state.Template.Known || len(state.before.inFlight) == 0 {
-		return results
-	}
-	decisions := make(map[types.UID]*Decision, len(plan.Decisions))
-	for _, decision := range plan.Decisions {
-		decisions[decision.Target.UID] = decision
-	}
-	for uid, kind := range state.before.inFlight {
-		decision, judged := decisions[uid]
-		switch {
-		case judged && decision.InFlight:
-		case judged && decision.Verdict.State == health.Healthy:
-			results[ending{kind, recoveredResult}]++
-		case judged, slices.ContainsFunc(state.Skipped, func(target *Target) bool { return target.UID == uid }):
-			results[ending{kind, cancelledResult}]++
-		default:
-			results[ending{kind, replacedResult}]++
-		}
-	}
-	return results
-}
-
-type ending struct{ kind, result string }
-
 // standsStill is how many reconciles in a row find the cache to be stale until the API server is asked. With nothing but their
 // waits in between that is two and a half seconds.
 const standsStill = 7
 
-// stale reports whether the cache does not show yet what the reconcile before has written. Decided on that, a remediation that was
-// begun would not count. It is no failure, and the check is reconciled again in a moment.
+// stale reports whether the cache does not show yet what this process has written of the targets, by whichever check. Decided on that, a
+// remediation that was begun would not count. It is no failure, and the check is reconciled again in a moment.
 func (r *Reconciler) stale(ctx context.Context, state *observed) bool {
-	for name, lost := range state.before.wrote {
-		if target := find(name, state.Targets, state.Skipped); target != nil && r.awaited(ctx, state, target.Machine, lost) {
+	for _, name := range append(r.written.Noted(state.Check.Namespace), slices.Collect(maps.Keys(state.before.unanswered))...) {
+		target := find(name, state.Targets, state.Skipped)
+		if target != nil && r.awaited(ctx, state, target.Machine, state.before.unanswered[name]) {
 			return true
 		}
 	}

@@ -11,7 +11,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // How a remediation can end, as values of the label result.
@@ -107,7 +106,7 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 		if o.requested {
 			begun++
 		}
-		if o.Decision == nil || !o.newlyUnhealthy() {
+		if !o.newlyUnhealthy() {
 			continue
 		}
 		if due := o.Verdict.OverdueSince(state.Now); !due.IsZero() {
@@ -137,7 +136,7 @@ func measureState(state *observed, plan *Plan, labels []string) {
 	shortCircuited.WithLabelValues(labels...).Set(number(state.Invalid != nil || plan.Grant.ShortCircuited()))
 	nextDeadline.WithLabelValues(labels...).Set(unix(plan.VerdictsUntil))
 	if state.Initialized() {
-		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == workload.Up))
+		reachable.WithLabelValues(state.Check.Namespace, state.Check.Spec.ClusterName).Set(number(state.view.Link == health.Up))
 	}
 }
 
@@ -188,7 +187,10 @@ func unix(t time.Time) float64 {
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	r.spares.wait(key, false)
-	cluster, known, last := r.memory.forget(key, away)
+	cluster, known, last := r.memory.forget(key)
+	if away {
+		r.memory.keep(key, remembered{away: true})
+	}
 	if !known {
 		return
 	}
@@ -203,3 +205,45 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 		reachable.DeleteLabelValues(key.Namespace, cluster)
 	}
 }
+
+// begunUncounted is how many remediations are in flight that were not before and that no reconcile counted: the answer to the write
+// that began them was lost. While a check is only observed, it is others who begin them.
+func begunUncounted(state *observed, plan *Plan) int {
+	if state.Mode != Active || !state.Template.Known || state.before.inFlight == nil {
+		return 0
+	}
+	begun := 0
+	for _, i := range plan.Open {
+		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
+			begun++
+		}
+	}
+	return begun
+}
+
+// ended says how the remediations ended that were in flight before this reconcile and are not any more.
+func ended(state *observed, plan *Plan) map[ending]int {
+	results := map[ending]int{}
+	if !state.Template.Known || len(state.before.inFlight) == 0 {
+		return results
+	}
+	decisions := make(map[types.UID]*Decision, len(plan.Decisions))
+	for _, decision := range plan.Decisions {
+		decisions[decision.Target.UID] = decision
+	}
+	for uid, kind := range state.before.inFlight {
+		decision, judged := decisions[uid]
+		switch {
+		case judged && decision.InFlight:
+		case judged && decision.Verdict.State == health.Healthy:
+			results[ending{kind, recoveredResult}]++
+		case judged, slices.ContainsFunc(state.Skipped, func(target *Target) bool { return target.UID == uid }):
+			results[ending{kind, cancelledResult}]++
+		default:
+			results[ending{kind, replacedResult}]++
+		}
+	}
+	return results
+}
+
+type ending struct{ kind, result string }

@@ -104,7 +104,7 @@ func TestTheNodeOfAMachineThatIsBeingDeletedIsNotAskedFor(t *testing.T) {
 	w.Skipped = aCheck(a("alone", health.Healthy, onNode, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.PausedAnnotation: ""}
 	})).Targets
-	w.view = workload.Seen(workload.Up, nil)
+	w.view = workload.Seen(health.Up, nil)
 	there := &asks{}
 	r := &Reconciler{Clusters: there}
 	r.observeNodes(t.Context(), w)
@@ -153,7 +153,7 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				is := w.Targets[0]
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
-				w.Now, w.view = at, workload.Seen(workload.Up, tc.nodes)
+				w.Now, w.view = at, workload.Seen(health.Up, tc.nodes)
 				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {

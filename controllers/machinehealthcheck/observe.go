@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -34,18 +35,19 @@ type observed struct {
 	// the Cluster since this process was started.
 	answering map[string]bool
 
-	remediation remediation
+	// requestKind is that of the requests. template is the template, or templateErr why there is none of use, if it was read: it is where a
+	// request is to be made, and where the cache does not have it.
+	requestKind schema.GroupVersionKind
+	template    *unstructured.Unstructured
+	templateErr error
 	sparesAsked map[types.UID]time.Time // what spares had when the hosts were read
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
-	// orphans are requests that this check made and that none of its targets needs:
-	// of a kind that it no longer names, or of a machine that it no longer watches.
-	orphans []*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
-	before   remembered
-	ownerSet undone.Did[types.UID] // as before, and this time
+	before remembered
+	did    map[types.UID]undone.Did[string] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact
 	outage  health.Outage
@@ -130,7 +132,7 @@ func (state *observed) stateLink() {
 	if cond := ConditionOf(state.Check, mendv1.WorkloadClusterReachable); state.Reach.Type == "" && cond != nil {
 		state.Reach = *cond
 	}
-	state.Link, state.Outage = links[state.view.Link], Outage{Silent: state.view.Silent}
+	state.Link, state.Outage = state.view.Link, Outage{Silent: state.view.Silent}
 	state.ClockAhead = state.view.ClockAhead
 	if state.view.Refused != nil {
 		state.Outage.Refused = state.view.Refused.Error()
@@ -139,7 +141,7 @@ func (state *observed) stateLink() {
 		state.Outage.Changed = state.view.Changed.Error()
 	}
 	state.contact = state.before.contact
-	switch up := state.Link == LinkUp; {
+	switch up := state.Link == health.Up; {
 	case up:
 		state.contact = contact{up: true}
 	case state.contact.up && state.contact.lost.IsZero():
@@ -147,11 +149,9 @@ func (state *observed) stateLink() {
 	}
 	state.outage = health.Outage{
 		Began: state.before.contact.lost, Ended: state.ReachedAgain(),
-		Now: state.Link == LinkUp && state.Reach.Status == metav1.ConditionFalse,
+		Now: state.Link == health.Up && state.Reach.Status == metav1.ConditionFalse,
 	}
 }
-
-var links = map[workload.Link]Link{workload.Unsure: LinkUnsure, workload.Up: LinkUp, workload.Down: LinkDown}
 
 // selectorOf is the selector of check. An empty one selects nothing. (Cluster API)
 func selectorOf(check *clusterv1.MachineHealthCheck) (labels.Selector, error) {
@@ -237,7 +237,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
 	acts := func(i int) bool { return plan.Decisions[i].Acts() }
-	return r.Verify != nil && state.Mode == Active && state.view.Link == workload.Up && slices.ContainsFunc(plan.Open, acts) &&
+	return r.Verify != nil && state.Mode == Active && state.view.Link == health.Up && slices.ContainsFunc(plan.Open, acts) &&
 		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil
 }
 

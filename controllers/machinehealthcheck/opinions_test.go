@@ -76,7 +76,7 @@ func TestOtherChecksAreToldThatARequestToTheOwnerIsWithdrawn(t *testing.T) {
 	target := a("m", health.Healthy, beside)
 	said := Opinion{Heard: true, Healthy: true, AskedOwner: true}
 	for saved, news := range map[*clusterv1.Machine]bool{target.Machine: true, nil: false} { // nil: the write conflicted
-		next := remembered{decided: Memory{Opinions: map[types.UID]Opinion{target.UID: said}}, wrote: map[string]bool{}}
+		next := remembered{decided: Memory{Opinions: map[types.UID]Opinion{target.UID: said}}}
 		next.note(aCheck(), outcome{Decision: &Decision{Target: &target}, saved: saved}, "")
 		if got := !next.decided.Opinions[target.UID].Equal(said); got != news {
 			t.Errorf("after a write of %v it is news to others: %t", saved, got)
@@ -131,7 +131,7 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 
 // Two checks whose requests are refused would else try in turn, ten times a second.
 func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
-	key, uid := types.NamespacedName{Namespace: "ns", Name: "check"}, types.UID("m")
+	uid := types.UID("m")
 	waits := Opinion{Heard: true, State: health.Unhealthy}
 	begins := waits
 	begins.InFlight = true
@@ -152,9 +152,8 @@ func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 		w := aCheck()
 		w.Overlaps = []Overlap{{Name: "other", Acting: true, Shared: 1}}
 		w.before.decided.Opinions = opinions(waits)
-		r.memory.keep(key, w.before)
-		r.memory.tell(key, opinions(tc.plan))
-		r.tellOthers(w, &remembered{failed: tc.failed, decided: Memory{Opinions: opinions(tc.end)}})
+		plan := &Plan{Memory: Memory{Opinions: opinions(tc.plan)}}
+		r.wakeOthers(w, plan, &remembered{failed: tc.failed, decided: Memory{Opinions: opinions(tc.end)}})
 		if got != tc.want {
 			t.Errorf("%s: the other check is woken after %s, want %s", name, got, tc.want)
 		}

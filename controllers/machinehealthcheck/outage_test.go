@@ -80,7 +80,7 @@ func (a *askedWithin) note(ctx context.Context) {
 
 func (a *askedWithin) View(ctx context.Context, _ client.ObjectKey, _ time.Time, _ ...clustercache.Watcher) (workload.View, error) {
 	a.note(ctx)
-	return workload.Seen(workload.Up, nil), nil
+	return workload.Seen(health.Up, nil), nil
 }
 
 func (a *askedWithin) NodesExist(ctx context.Context, _ client.ObjectKey, _ []string) (map[string]bool, error) {

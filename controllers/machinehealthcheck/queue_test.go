@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -52,7 +53,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			if tc.refused { // its conditions are all set
 				was := of(&m)
 				m.Machine = written(m.Machine, was.verdict.Due(noon), ago(time.Minute),
-					append(NotCreated(errors.New("it is odd")), setUnhealthy)...)
+					append(slices.Clip(notCreated), setUnhealthy)...)
 				*of(&m) = *was
 			}
 			scheme := runtime.NewScheme()
@@ -78,7 +79,7 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 			w := aCheck(m).external()
 			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
 			_, o := r.carries(t.Context(), w)
-			found, err := r.Requests.Find(t.Context(), w.remediation.kind, client.ObjectKeyFromObject(m.Machine))
+			found, err := r.Requests.Find(t.Context(), w.requestKind, client.ObjectKeyFromObject(m.Machine))
 			if err != nil || (found != nil) != tc.made || o.requested != tc.made {
 				t.Errorf("there is a request: %t, counted: %t, error %v; want %t", found != nil, o.requested, err, tc.made)
 			}

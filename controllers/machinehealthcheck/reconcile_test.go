@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -30,7 +31,7 @@ type upCluster struct{ doubted int }
 func (u *upCluster) Doubt(client.ObjectKey, time.Time) { u.doubted++ }
 
 func (*upCluster) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	return workload.Seen(workload.Up, nil), nil
+	return workload.Seen(health.Up, nil), nil
 }
 
 func (*upCluster) NodesExist(context.Context, client.ObjectKey, []string) (map[string]bool, error) {
@@ -147,6 +148,17 @@ func (o outdatedReader) Get(ctx context.Context, key client.ObjectKey, obj clien
 		obj.SetResourceVersion(o.was.ResourceVersion)
 	}
 	return err
+}
+
+// Of two checks that select a machine one is enqueued by what the other has told, before the cache shows what that wrote.
+func TestACheckWaitsUntilTheCacheShowsWhatAnotherOneWrote(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	written := r.machine()
+	written.ResourceVersion = "99999"
+	r.written.Note(written)
+	if next, begun := r.pass(0); begun || next != consistency.Lag {
+		t.Errorf("begun: %t, the next reconcile is after %s", begun, next)
+	}
 }
 
 // A selector that cannot be parsed selects neither all machines nor none: with none, the check's requests would be deleted.

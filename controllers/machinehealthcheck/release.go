@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
@@ -70,7 +71,7 @@ func (r *Releaser) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result
 	if err != nil || ClusterPaused(cluster) || !r.covers(checks, cluster) {
 		return ctrl.Result{}, err
 	}
-	err = r.releaseRequests(ctx, machine, checks)
+	err = r.releaseRequests(ctx, machine, cluster, checks)
 	acts, skipped := r.actedOn(checks, cluster), len(LeftAloneBy(machine)) > 0
 	judged := len(checks) > 0 && !(acts && skipped)
 	if !Marked(machine) || judged && !capi.HasOwn(machine) || acts && !skipped {
@@ -117,8 +118,10 @@ func (r *Releaser) actedOn(checks map[string]*clusterv1.MachineHealthCheck, clus
 	return oldest != nil && modeFor(oldest, cluster, r.Unclaimed) == Active
 }
 
-// releaseRequests deletes the requests for machine whose maker does not judge it any more. Those of a maker that does are its own affair.
-func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machine, checks map[string]*clusterv1.MachineHealthCheck) error {
+// releaseRequests deletes the requests for machine that their maker does not need any more.
+func (r *Releaser) releaseRequests(
+	ctx context.Context, machine *clusterv1.Machine, cluster *clusterv1.Cluster, checks map[string]*clusterv1.MachineHealthCheck,
+) error {
 	var errs []error
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, machine.Namespace)
@@ -131,17 +134,33 @@ func (r *Releaser) releaseRequests(ctx context.Context, machine *clusterv1.Machi
 			continue
 		}
 		maker, ours := remediationrequest.MadeBy(req)
-		if !ours || checks[maker.Name] != nil {
+		check, why := checks[maker.Name], "does not judge the machine any more"
+		if check != nil && len(LeftAloneBy(machine)) == 0 {
+			why = "does not name " + kind.Kind + " any more"
+		}
+		if !ours || check != nil && r.needs(check, cluster, machine, kind) {
 			continue
 		}
 		if err := r.Requests.Delete(ctx, req); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		r.tell(ctx, machine, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, does not judge the machine any more", kind.Kind,
-			req.Name, maker.Name))
+		r.tell(ctx, machine, fmt.Sprintf("Deleted %s %s: MachineHealthCheck %s, which made it, %s", kind.Kind, req.Name, maker.Name, why))
 	}
 	return errors.Join(errs...)
+}
+
+// needs reports whether check, which selects machine, needs its request of that kind: not if the machine is to be left alone, or if the
+// check names another kind now. A check on which kubemend does not act keeps what it has made.
+func (r *Releaser) needs(
+	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machine *clusterv1.Machine, kind schema.GroupVersionKind,
+) bool {
+	_, invalid := selectorOf(check)
+	if invalid != nil || modeFor(check, cluster, r.Unclaimed) != Active || !capi.Covers(r.WatchFilterValue, check, cluster) {
+		return true
+	}
+	named := remediationrequest.KindOf(remediationrequest.TemplateKind(check.Spec.Remediation.TemplateRef))
+	return named.GroupKind() == kind.GroupKind() && len(LeftAloneBy(machine)) == 0
 }
 
 // removeConditions removes what was said of machine. Of one on whose check kubemend acts that is all that any check has set, also Cluster

@@ -107,17 +107,51 @@ func TestABrokenAggregatedAPIDoesNotKeepTheSearchGoing(t *testing.T) {
 	}
 }
 
-func TestTheRequestsOfACheckWhoseSelectorCannotBeParsedStay(t *testing.T) {
+// A request that a check needs and that is deleted is made again, for ever; one that it does not need is ended by nobody else.
+func TestARequestIsDeletedIfItsCheckDoesNotNeedItAnyMore(t *testing.T) {
+	naming := func(kind, version string) func(*clusterv1.MachineHealthCheck, *clusterv1.Machine) {
+		return func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
+			check.Spec.Remediation.TemplateRef.Kind, check.Spec.Remediation.TemplateRef.APIVersion = kind, "kubemend.io/"+version
+		}
+	}
 	for name, tc := range map[string]struct {
-		operator metav1.LabelSelectorOperator
-		stays    bool
-	}{"it cannot be parsed": {"Is", true}, "it selects other machines": {metav1.LabelSelectorOpIn, false}} {
+		change func(*clusterv1.MachineHealthCheck, *clusterv1.Machine)
+		stays  bool
+	}{
+		"its check needs it":                    {naming("HostRemediationTemplate", "v1alpha1"), true},
+		"its check names another version of it": {naming("HostRemediationTemplate", "v1"), true},
+		"its check names another kind":          {naming("OtherTemplate", "v1alpha1"), false},
+		"its check names none":                  {func(*clusterv1.MachineHealthCheck, *clusterv1.Machine) {}, false},
+		"its check is paused": {func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
+			check.Annotations = map[string]string{clusterv1.PausedAnnotation: "true"}
+		}, true},
+		"its check is another manager's": {func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
+			check.Labels = map[string]string{clusterv1.WatchLabel: "west"}
+		}, true},
+		"its machine is to be left alone": {func(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) {
+			naming("HostRemediationTemplate", "v1alpha1")(check, machine)
+			machine.Annotations = map[string]string{clusterv1.MachineSkipRemediationAnnotation: ""}
+		}, false},
+		"the selector of its check cannot be parsed": {func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
+			check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is"}}
+		}, true},
+		"its check selects other machines": {func(check *clusterv1.MachineHealthCheck, _ *clusterv1.Machine) {
+			check.Spec.Selector.MatchLabels = map[string]string{"pool": "others"}
+		}, false},
+		"its machine is being deleted, which the garbage collector sees to": {func(_ *clusterv1.MachineHealthCheck, machine *clusterv1.Machine) {
+			machine.Finalizers, machine.DeletionTimestamp = []string{clusterv1.MachineFinalizer}, &metav1.Time{Time: noon}
+		}, true},
+	} {
 		t.Run(name, func(t *testing.T) {
-			check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone"}}
-			check.Spec.ClusterName = "c1"
-			check.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: tc.operator, Values: []string{"workers"}}}
-			r := releaserOf(t, machineIn("c1", "m1"), hostRemediation("m1"), check, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
-			r.Recorder = events.NewFakeRecorder(1)
+			check, machine := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "gone"}}, machineIn("c1", "m1")
+			check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c1", map[string]string{"pool": "workers"}
+			machine.Labels = check.Spec.Selector.MatchLabels
+			tc.change(check, machine)
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{
+				Namespace: "ns", Name: "c1", Labels: map[string]string{clusterv1.WatchLabel: "east"},
+			}}
+			r := releaserOf(t, machine, hostRemediation("m1"), check, cluster)
+			r.Recorder, r.Unclaimed, r.WatchFilterValue = events.NewFakeRecorder(1), Act, "east"
 			if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
 				t.Fatal(err)
 			}
@@ -128,21 +162,6 @@ func TestTheRequestsOfACheckWhoseSelectorCannotBeParsedStay(t *testing.T) {
 				t.Errorf("the request is there: %t (%v), want %t", err == nil, err, tc.stays)
 			}
 		})
-	}
-}
-
-func TestTheRequestsOfAMachineThatIsBeingDeletedAreLeftToTheGarbageCollector(t *testing.T) {
-	m := machineIn("c1", "m1")
-	m.Finalizers, m.DeletionTimestamp = []string{clusterv1.MachineFinalizer}, &metav1.Time{Time: noon}
-	r := releaserOf(t, m, hostRemediation("m1"))
-	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: "m1"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Client.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "m1"}, hostRemediation("m1")); err != nil {
-		t.Errorf("the request is gone: %v", err)
 	}
 }
 

@@ -21,18 +21,19 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
 	next := after(state, plan, done)
-	r.tellOthers(state, &next)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
+	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Decisions, waits))
 	measure(state, plan, done.outcomes)
-	r.send(ctx, append(machineNotes(state, done.outcomes), remediationNotes(state, done.outcomes)...))
+	r.send(ctx, machineNotes(state, done.outcomes))
 	if done.status != nil {
 		r.send(ctx, turnNotes(state, plan, done.status))
 	}
@@ -47,18 +48,25 @@ func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	}
 }
 
-// machineNotes are the events on machines: one for each change of their conditions.
+// machineNotes are the events about machines: on each machine one for each change of its conditions, and on the check one for each whose
+// remediation began or that recovered.
+//
+// Each on the check names the machine as related. Events that differ in nothing but their text are one to the API server's clients, which
+// only count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is
+// what has the same regarding, by its resourceVersion too, related, reason and action.)
 func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 	var notes []recorder.Event
 	check := state.Check.Namespace + "/" + state.Check.Name
 	for _, o := range outcomes {
-		if o.Decision == nil {
-			continue
-		}
-		about := machineOf(o.Target.Machine)
-		marked := fmt.Sprintf("Machine %s/%s has been marked as ", about.Namespace, about.Name)
+		machine := machineOf(o.Target.Machine)
+		marked := fmt.Sprintf("Machine %s/%s has been marked as ", machine.Namespace, machine.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: about, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+			notes = append(notes, recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+		}
+		addToCheck := func(reason, action, text string) {
+			notes = append(notes, recorder.Event{
+				About: state.Check, Related: machine, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
+			})
 		}
 		switch {
 		case o.newlyUnhealthy(): // (Cluster API's sentence, and the findings.)
@@ -78,6 +86,15 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 			add(corev1.EventTypeWarning, mendv1.EventRemediationFailed, "Remediate",
 				"No remediation request could be made: "+o.refused.Error())
 		}
+		switch {
+		case o.requested && state.Template.External:
+			text := fmt.Sprintf("Requested a %s for %s", state.Template.Kind, machine.Name)
+			addToCheck(mendv1.EventRemediationStarted, "Remediate", text)
+		case o.requested:
+			addToCheck(mendv1.EventRemediationStarted, "Remediate", "Asked the owner to remediate "+machine.Name+o.Spare.InVain())
+		case o.recovered():
+			addToCheck(mendv1.EventRemediationEnded, "Judge", "Healthy again: "+machine.Name)
+		}
 	}
 	return notes
 }
@@ -86,45 +103,6 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	about := &clusterv1.Machine{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"}}
 	about.Name, about.Namespace, about.UID = machine.Name, machine.Namespace, machine.UID
-	return about
-}
-
-// remediationNotes are the events on the check about its machines: one for each whose remediation began or that recovered, and one for each
-// request that was deleted because nothing needs it any more.
-//
-// Each names what it is about as related. Events that differ in nothing but their text are one to the API server's clients, which only
-// count how often it came: the second machine would be reported under the name of the first. (client-go, tools/events: a series is what has
-// the same regarding, related, reason and action.)
-func remediationNotes(state *observed, outcomes []outcome) []recorder.Event {
-	var notes []recorder.Event
-	add := func(related client.Object, reason, action, text string) {
-		notes = append(notes, recorder.Event{
-			About: checkOf(state.Check), Related: related, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text,
-		})
-	}
-	for _, o := range outcomes {
-		switch {
-		case o.released != nil:
-			add(o.released, mendv1.EventRequestReleased, "Release",
-				fmt.Sprintf("Deleted %s %s: no target needs it any more", o.released.Kind, o.released.Name))
-		case o.requested:
-			text := "Asked the owner to remediate " + o.Target.Machine.Name + o.Spare.InVain()
-			if state.Template.External {
-				text = fmt.Sprintf("Requested a %s for %s", state.Template.Kind, o.Target.Machine.Name)
-			}
-			add(machineOf(o.Target.Machine), mendv1.EventRemediationStarted, "Remediate", text)
-		case o.recovered():
-			add(machineOf(o.Target.Machine), mendv1.EventRemediationEnded, "Judge", "Healthy again: "+o.Target.Machine.Name)
-		}
-	}
-	return notes
-}
-
-// checkOf returns check with the kind that an event refers to; objects from a cache do not carry theirs. With the version,
-// what happens to other machines later is an event of its own; without it, it would only be counted, under the text of the first.
-func checkOf(check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
-	about := &clusterv1.MachineHealthCheck{TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineHealthCheck"}}
-	about.Name, about.Namespace, about.UID, about.ResourceVersion = check.Name, check.Namespace, check.UID, check.ResourceVersion
 	return about
 }
 
@@ -146,7 +124,7 @@ func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text st
 func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
 	var notes []recorder.Event
 	add := func(kind, reason, action, text string) {
-		notes = append(notes, recorder.Event{About: checkOf(state.Check), Kind: kind, Reason: reason, Action: action, Text: text})
+		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
 	}
 	before, now := state.restricted(), plan.Restriction
 	allowed := ConditionOf(next, RemediationAllowed)
@@ -250,4 +228,61 @@ func (done applied) failures(state *observed) (errs []error, retry bool) {
 	}
 	add(done.err)
 	return errs, retry
+}
+
+// Reason names a rule. Where a condition or an event says the same, it has the same reason.
+type Reason string
+
+// The rules, which say below what they mean.
+const (
+	MachineDeleting            Reason = explain.MachineBeingDeleted
+	OlderCheckActs             Reason = "OverlappingCheck"
+	OtherCheckRemediates       Reason = explain.OtherCheckRemediates
+	NotActing                  Reason = explain.NotActing
+	ControlPlaneNotInitialized Reason = "ControlPlaneNotInitialized"
+	InfrastructureNotReady     Reason = "InfrastructureNotReady"
+	ManagerClockWrong          Reason = "ManagerClockWrong"
+	ClusterUnreachable         Reason = "WorkloadClusterUnreachable"
+	AwaitsClusterAPI           Reason = explain.AwaitsClusterAPI
+	NodeNotSeen                Reason = "NodeNotSeen"
+	WithinTimeout              Reason = explain.WithinTimeout
+	MachineUpdating            Reason = "MachineBeingUpdated"
+	NoOwner                    Reason = mendv1.NoOwnerReason
+	HostExternal               Reason = "HostExternallyProvisioned"
+	HostPaused                 Reason = "HostPaused"
+	PowerCycleInProgress       Reason = explain.RemediationUnderWay
+	PowerCyclesUnread          Reason = "PowerCyclesUnread"
+	RemediationLoop            Reason = "RemediationLoop"
+	FailureContradicted        Reason = "FailureContradicted"
+	JustSeen                   Reason = "JustSeen"
+	OtherCheckUnheard          Reason = "OtherCheckUnheard"
+	OtherCheckGoesFirst        Reason = "OtherCheckGoesFirst"
+	ClusterNotFound            Reason = mendv1.ClusterNotFoundReason
+	InvalidSelector            Reason = mendv1.InvalidSelectorReason
+	InvalidLimit               Reason = mendv1.InvalidLimitReason
+	TooManyUnhealthy           Reason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
+	TooFewUnhealthy            Reason = "TooFewUnhealthy"
+	CoolingDown                Reason = mendv1.CoolingDownReason
+	NoneAtOnce                 Reason = mendv1.NoneAtOnceReason
+	RemediationsInProgress     Reason = explain.RemediationsInProgress
+	RequestInTheWay            Reason = "RequestInTheWay"
+	TemplateRefused            Reason = "TemplateRefused"
+	TemplateMissing            Reason = "TemplateMissing"
+	RequestsUnread             Reason = "RequestsUnread"
+	TemplateUnusable           Reason = "TemplateUnusable"
+	NoSpareHost                Reason = "NoSpareHost"
+	SpareHostsUnread           Reason = "SpareHostsUnread"
+	NotUnhealthy               Reason = "NotUnhealthy"
+)
+
+// NotRead is the reason that users see where requests, or power cycles, cannot be read.
+const NotRead = explain.NotRead
+
+// Unjudged reports whether r says why a machine could not be judged.
+func (r Reason) Unjudged() bool {
+	switch r {
+	case ControlPlaneNotInitialized, InfrastructureNotReady, ManagerClockWrong, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
+		return true
+	}
+	return false
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine
@@ -28,16 +27,13 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	related := map[string]string{}
 	for _, name := range []string{"first", "second"} {
 		w := aCheck(a(name, health.Unhealthy))
-		orphan := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
-		orphan.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 		p := w.decide()
-		for _, note := range remediationNotes(w, []outcome{{Decision: p.Decisions[0], requested: true}, {released: orphan}}) {
+		for _, note := range machineNotes(w, []outcome{{Decision: p.Decisions[0], requested: true}}) {
 			related[note.Text] = note.Related.GetObjectKind().GroupVersionKind().Kind + " " + note.Related.GetName()
 		}
 	}
 	want := map[string]string{
-		"Asked the owner to remediate first": "Machine first", "Deleted HostRemediation first: no target needs it any more": "HostRemediation first",
-		"Asked the owner to remediate second": "Machine second", "Deleted HostRemediation second: no target needs it any more": "HostRemediation second",
+		"Asked the owner to remediate first": "Machine first", "Asked the owner to remediate second": "Machine second",
 	}
 	if diff := cmp.Diff(want, related); diff != "" {
 		t.Errorf("what the events are about (-want +got):\n%s", diff)
@@ -141,13 +137,13 @@ func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
 }
 
 func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
-	w := aCheck()
+	w := aCheck(a("m", health.Healthy))
 	r := &Reconciler{Clock: testingclock.NewFakePassiveClock(noon), Recorder: events.NewFakeRecorder(100)}
 	next := func(outcomes ...outcome) time.Duration {
 		r.memory.recall(w)
 		return r.tell(t.Context(), w, &Plan{}, applied{outcomes: outcomes}).RequeueAfter
 	}
-	conflict := outcome{released: &remediationrequest.Metadata{}, again: true}
+	conflict := outcome{Decision: &Decision{Target: w.Targets[0]}, again: true}
 	var last time.Duration
 	for range 20 {
 		after := next(conflict)

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -29,41 +32,29 @@ const (
 	missingKind = 30 * time.Second
 )
 
-type remediation struct {
-	kind schema.GroupVersionKind // of the requests
-	// template is the template, or templateErr why there is none of use, if it was read: it is where a request is to be made, and where the
-	// cache does not have it.
-	read        bool
-	template    *unstructured.Unstructured
-	templateErr error
-}
-
-// byRequests says that the machines of the check are remediated by requests that are made from a template.
-func (state *observed) byRequests(ref clusterv1.MachineHealthCheckRemediationTemplateReference) {
-	state.remediation = remediation{kind: remediationrequest.KindOf(remediationrequest.TemplateKind(ref))}
-	state.Template = Template{External: true, Kind: state.remediation.kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
-}
-
-// missing says why there is no template, and what a person can do about that, as the beginning of a sentence.
-func (state *observed) missing(why, fix string) {
-	state.Template.Missing, state.Template.Fix = why, fix
+// templateOf is what check says of its template, as if it and the requests were known.
+func templateOf(check *clusterv1.MachineHealthCheck) Template {
+	ref := check.Spec.Remediation.TemplateRef
+	if !ref.IsDefined() {
+		return Template{Known: true}
+	}
+	kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
+	return Template{External: true, Known: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
 }
 
 // observeRemediation finds the check's template and the requests that exist. What cannot be read is trouble, and leaves the
 // requests unknown; the machines are judged all the same.
 func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
-	state.Template = Template{Known: true}
-	ref := state.Check.Spec.Remediation.TemplateRef
-	if ref.IsDefined() {
-		err := r.observeTemplate(ctx, state, ref)
-		if err != nil {
-			state.Template.Known = false
-		}
-		if err != nil && !errors.Is(err, explain.ErrUnread) {
+	if state.Template = templateOf(state.Check); !state.Template.External {
+		return
+	}
+	state.Template.Known = false
+	if err := r.observeTemplate(ctx, state); err != nil {
+		state.Template.Known = false
+		if !errors.Is(err, explain.ErrUnread) {
 			state.Trouble = append(state.Trouble, err)
 		}
 	}
-	r.observeOrphans(ctx, state)
 }
 
 // requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
@@ -82,26 +73,27 @@ func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schem
 	return requests, nil
 }
 
-func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref clusterv1.MachineHealthCheckRemediationTemplateReference) error {
-	templateKind := remediationrequest.TemplateKind(ref)
-	state.byRequests(ref)
-	if refusal := remediationrequest.Refusal(templateKind); refusal != nil {
-		state.Template.Refused = true
-		state.missing("spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there")
+func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error {
+	ref, template := state.Check.Spec.Remediation.TemplateRef, &state.Template
+	kind := remediationrequest.TemplateKind(ref)
+	state.requestKind = remediationrequest.KindOf(kind)
+	if refusal := remediationrequest.Refusal(kind); refusal != nil {
+		template.Refused = true
+		template.Missing, template.Fix = "spec.remediation.templateRef: "+refusal.Error(), "Name a remediation template there"
 		return nil //nolint:nilerr // the refusal is told as what is missing
 	}
-	for _, kind := range []schema.GroupVersionKind{templateKind, state.remediation.kind} {
+	for _, kind := range []schema.GroupVersionKind{kind, state.requestKind} {
 		if ready, err := r.observeKind(ctx, state, kind); !ready {
 			return err
 		}
 	}
-	found, err := r.Requests.Cached(ctx, templateKind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
+	found, err := r.Requests.Cached(ctx, kind, client.ObjectKey{Namespace: state.Check.Namespace, Name: ref.Name})
 	if err != nil {
 		return err
 	}
 	if !found { // the API server itself is asked
 		if err := r.readTemplate(ctx, state); remediationrequest.Missing(err) {
-			state.missing(fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it")
+			template.Missing, template.Fix = fmt.Sprintf("%s %s/%s does not exist", ref.Kind, state.Check.Namespace, ref.Name), "Make it"
 		} else if err != nil {
 			return err
 		}
@@ -112,20 +104,20 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, ref c
 // observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
 // reconcile waits, and after a while the machines are judged without beginning anything.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	requests, err := r.requestsOf(ctx, state, state.remediation.kind)
+	requests, err := r.requestsOf(ctx, state, state.requestKind)
 	if err != nil {
 		return err
 	}
 	// A request that this process has created, or may have, and that the cache does not show would not count: more would begin than is
 	// allowed at once.
-	created := r.requested.Of(state.remediation.kind.GroupKind())
+	created := r.requested.Of(state.requestKind.GroupKind())
 	for _, req := range requests {
 		if created.Stale(req) {
 			err = consistency.ErrStale
 		}
 	}
 	if err == nil {
-		err = created.Unseen(ctx, r.Live, state.remediation.kind, state.Check.Namespace)
+		err = created.Unseen(ctx, r.Live, state.requestKind, state.Check.Namespace)
 	}
 	lost := state.before.lost
 	switch {
@@ -149,7 +141,7 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	if !state.Template.Known {
 		return nil
 	}
-	return state.requests[state.remediation.kind][machine]
+	return state.requests[state.requestKind][machine]
 }
 
 // attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
@@ -175,9 +167,10 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 	ready, err := r.Kinds.Ready(ctx, kind)
 	switch {
 	case remediationrequest.Missing(err):
-		state.missing("the kind "+kind.GroupKind().String()+" is not installed", "Install the kind")
+		state.Template.Missing, state.Template.Fix = "the kind "+kind.GroupKind().String()+" is not installed", "Install the kind"
 	case apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread):
-		state.missing("kubemend has no right to list the kind "+kind.GroupKind().String(), "Give it that right")
+		state.Template.Missing = "kubemend has no right to list the kind " + kind.GroupKind().String()
+		state.Template.Fix = "Give it that right"
 	default:
 		if state.Template.Syncing = err == nil && !ready; state.Template.Syncing {
 			state.lookAgainIn(syncingRequests)
@@ -190,12 +183,11 @@ func (r *Reconciler) observeKind(ctx context.Context, state *observed, kind sche
 
 // readTemplate reads the template itself, of which the cache has no more than the metadata.
 func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
-	if !state.remediation.read {
+	if state.template == nil && state.templateErr == nil {
 		ref := state.Check.Spec.Remediation.TemplateRef
-		state.remediation.template, state.remediation.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
-		state.remediation.read = true
+		state.template, state.templateErr = r.Requests.Template(ctx, ref, state.Check.Namespace)
 	}
-	return state.remediation.templateErr
+	return state.templateErr
 }
 
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
@@ -208,35 +200,6 @@ func (state *observed) tryTemplate(plan *Plan) {
 		}
 		if _, err := state.requestFor(target.Machine); err != nil {
 			target.Unusable = err
-		}
-	}
-}
-
-// observeOrphans finds the requests of this check that none of its targets needs any more. A request that exists in several
-// versions of its kind is one request.
-func (r *Reconciler) observeOrphans(ctx context.Context, state *observed) {
-	for _, kind := range r.Kinds.InUse() {
-		requests, err := r.requestsOf(ctx, state, kind)
-		if err != nil {
-			state.Trouble = append(state.Trouble, err)
-			continue
-		}
-		if len(requests) == 0 {
-			continue
-		}
-		orphans := map[string]*remediationrequest.Metadata{}
-		for name, req := range requests {
-			if maker, marked := remediationrequest.MadeBy(req); marked && maker.Name == state.Check.Name && req.DeletionTimestamp.IsZero() {
-				orphans[name] = req
-			}
-		}
-		if state.Template.External && kind.GroupKind() == state.remediation.kind.GroupKind() {
-			maps.DeleteFunc(orphans, func(name string, _ *remediationrequest.Metadata) bool {
-				return find(name, state.Targets) != nil
-			})
-		}
-		for _, name := range slices.Sorted(maps.Keys(orphans)) {
-			state.orphans = append(state.orphans, orphans[name])
 		}
 	}
 }
@@ -275,4 +238,91 @@ func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine
 	default:
 		return ForeignRequest
 	}
+}
+
+var cycleKinds = [][]schema.GroupVersionKind{
+	{mendv1.GroupVersion.WithKind("HostRemediation")},
+	{infrav1.GroupVersion.WithKind("Metal3Remediation"), infrav1beta1.GroupVersion.WithKind("Metal3Remediation")},
+}
+
+var errListing = errors.New("its first list is under way")
+
+// observeCycles finds the power cycles of the targets that somebody else asked for: a person, or a NodeHealthCheck. While one is under way
+// the node goes and comes, and may even be deleted. That is no reason to replace the machine in the middle of it.
+//
+// Until it is known which there are, nothing is begun for the machines that could have one, but not for ever. Kinds that are not
+// installed, or that may not be read, have none. The API server is not asked as long as all machines are healthy.
+func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
+	state.unread, state.Read.Cycles = map[schema.GroupKind]time.Time{}, true
+	for _, versions := range cycleKinds {
+		kind := versions[0].GroupKind()
+		cycles, err := r.cyclesOf(ctx, state, versions)
+		if err != nil {
+			if until := state.unreadUntil(kind, err); state.Now.Before(until) && until.After(state.CyclesUnread) {
+				state.CyclesUnread = until
+			}
+		}
+		for _, name := range slices.Sorted(maps.Keys(cycles)) {
+			req := cycles[name]
+			if !CycleUnderWay(req, state.Now) {
+				continue
+			}
+			for _, owner := range req.OwnerReferences {
+				// The first one of a machine counts that its check did not ask for.
+				if target := find(owner.Name, state.Targets); target != nil && target.Cycle == nil && target.Machine.UID == owner.UID &&
+					(target.Request == nil || target.Request.UID != req.UID) {
+					target.Cycle = req
+				}
+			}
+		}
+	}
+}
+
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. When that
+// is over it is still said.
+func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
+	since, before := state.before.unread[kind]
+	if !before {
+		since = state.Now
+	}
+	state.unread[kind] = since
+	until := since.Add(CyclesUnreadFor)
+	if errors.Is(err, errListing) {
+		state.lookAgainIn(syncingRequests)
+	} else {
+		state.Trouble = append(state.Trouble, err)
+	}
+	if state.Now.Before(until) {
+		state.recheck = health.Earliest(state.recheck, until)
+	}
+	return until
+}
+
+// cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
+// may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
+func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+	for _, kind := range append([]schema.GroupVersionKind{state.requestKind}, r.Kinds.InUse()...) {
+		if state.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
+			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
+		}
+	}
+	if r.Installed != nil {
+		if there, err := r.Installed(ctx, strings.ToLower(versions[0].Kind)+"s."+versions[0].Group); err != nil || !there {
+			return nil, err
+		}
+	}
+	var failed error
+	for _, kind := range versions {
+		ready, err := r.Kinds.Ready(ctx, kind)
+		switch {
+		case remediationrequest.Missing(err), apierrors.IsForbidden(err), errors.Is(err, explain.ErrUnread):
+		case err != nil:
+			failed = errors.Join(failed, err)
+		case !ready:
+			return nil, errListing
+		default:
+			return r.requestsOf(ctx, state, kind)
+		}
+	}
+	return nil, failed
 }

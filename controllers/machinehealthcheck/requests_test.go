@@ -8,13 +8,10 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -22,43 +19,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
-
-// A request is the same in all versions of its kind. Were it taken for an orphan in one of them, it would be deleted under the
-// feet of the provider, and made again, for ever.
-func TestARequestKnownInTwoVersionsIsNoOrphan(t *testing.T) {
-	w := aCheck(a("m", health.Unhealthy)).external()
-	old, kind := w.remediation.kind, w.remediation.kind.GroupKind().WithVersion("v0old")
-	scheme := runtime.NewScheme()
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		scheme.AddKnownTypeWithName(k, &metav1.PartialObjectMetadata{})
-		scheme.AddKnownTypeWithName(k.GroupVersion().WithKind(k.Kind+"List"), &metav1.PartialObjectMetadataList{})
-	}
-	builder := fake.NewClientBuilder().WithScheme(scheme)
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		for _, name := range []string{"m", "orphaned"} {
-			req := &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{
-				Namespace: "ns", Name: name, Annotations: map[string]string{mendv1.MadeByAnnotation: "check"},
-			}}
-			req.SetGroupVersionKind(k)
-			builder.WithObjects(req)
-		}
-	}
-	c := builder.Build()
-	informers := &informertest.FakeInformers{Scheme: scheme}
-	r := &Reconciler{Requests: &remediationrequest.Requests{Client: c, Live: c}, Kinds: remediationrequest.NewKinds(informers, c, "", remediationrequest.NewMetadata)}
-	for _, k := range []schema.GroupVersionKind{old, kind} {
-		if _, err := r.Kinds.Ready(t.Context(), k); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if n := len(r.Kinds.InUse()); n != 1 {
-		t.Errorf("%d kinds are in use, want one", n)
-	}
-	r.observeOrphans(t.Context(), w)
-	if len(w.orphans) != 1 || w.orphans[0].Name != "orphaned" {
-		t.Errorf("orphans are %v, want orphaned alone", w.orphans)
-	}
-}
 
 // forbiddenKinds are kinds that may not be read.
 type forbiddenKinds struct {
@@ -143,40 +103,23 @@ func (k *askedKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (boo
 // What is not in the cache yet may be ours, made by a reconcile that ended before it could set the conditions: marked unhealthy without
 // it, the machine would look as if its provider had removed what is said of the request.
 func TestAMachineWhoseRequestAppearedIsMarkedUnhealthyTogetherWithIt(t *testing.T) {
-	for name, row := range map[string]struct {
-		change func(*unstructured.Unstructured)
-		want   string
-	}{
-		"it is our own": {func(*unstructured.Unstructured) {}, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason},
-		"it is that of another one": {func(req *unstructured.Unstructured) {
-			req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "other"})
-		}, clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason},
-	} {
-		t.Run(name, func(t *testing.T) {
-			w := aCheck(a("m", health.Unhealthy)).external()
-			req, err := w.requestFor(w.Targets[0].Machine)
-			if err != nil {
-				t.Fatal(err)
-			}
-			row.change(req)
-			scheme := runtime.NewScheme()
-			if err := clusterv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
-			c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
-			r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
-			steps := stepsOf(decide(w))
-			if len(steps) != 1 || steps[0].Step != CreateRequest {
-				t.Fatalf("stepsOf() = %+v, want a request made", steps)
-			}
-			_, o := r.carries(t.Context(), w)
-			if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
-				t.Fatalf("act() = %+v, want it said, and another look", o)
-			}
-			if c := ConditionOf(o.saved, clusterv1.MachineExternallyRemediatedCondition); Failed(o.saved) == nil || c == nil || c.Reason != row.want {
-				t.Errorf("said %+v, want that the machine is bad, and of its request %s", o.saved.Status.Conditions, row.want)
-			}
-		})
+	w := aCheck(a("m", health.Unhealthy)).external()
+	req, err := w.requestFor(w.Targets[0].Machine)
+	if err != nil {
+		t.Fatal(err)
+	}
+	scheme := runtime.NewScheme()
+	if err := clusterv1.AddToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).WithObjects(w.Targets[0].Machine, req).Build()
+	r := &Reconciler{Client: c, Clock: clocktesting.NewFakePassiveClock(noon), Requests: &remediationrequest.Requests{Client: c, Live: c}}
+	_, o := r.carries(t.Context(), w)
+	if !o.again || o.saved == nil || o.requested || o.refused != nil || o.err != nil {
+		t.Fatalf("act() = %+v, want it said, and another look", o)
+	}
+	if c := ConditionOf(o.saved, ExternallyRemediated); Failed(o.saved) == nil || c == nil || c.Reason != waitingForRemediation {
+		t.Errorf("said %+v, want that the machine is bad and waits for its request", o.saved.Status.Conditions)
 	}
 }
 
@@ -186,7 +129,7 @@ func TestATemplateThatTheCacheDoesNotShowYetIsTriedBeforeARequestIsMade(t *testi
 	w := aCheck(a("m", health.Unhealthy, func(t *Target) {
 		t.Machine.Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 	})).external()
-	w.remediation.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
+	w.template.Object["spec"] = map[string]any{"template": map[string]any{"apiVersion": "v1", "kind": "Pod"}}
 	p := (&Reconciler{}).decide(t.Context(), w)
 	if d := p.Decisions[0]; d.Step != NoStep || !d.Blocked(TemplateUnusable) || d.Starts() {
 		t.Errorf("the step is %q, blocked by %v; want no request from a template that is of no use", d.Step, d.Blockers)
@@ -215,7 +158,7 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 			r := &Reconciler{Requests: tc.cached, Live: tc.live.Live}
 			r.requested.Of(req.GroupVersionKind().GroupKind()).Note(req)
 			w := aCheck(a("m2", health.Unhealthy)).external()
-			w.Template.Known, w.remediation.kind, w.before.stale = false, req.GroupVersionKind(), tc.stale
+			w.Template.Known, w.requestKind, w.before.stale = false, req.GroupVersionKind(), tc.stale
 			w.before.lost = tc.lost
 			if err := r.observeRequests(t.Context(), w); err != nil {
 				t.Fatal(err)

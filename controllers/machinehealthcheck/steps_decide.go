@@ -40,14 +40,19 @@ const (
 	requestCreationFailed       = clusterv1.MachineExternallyRemediatedRemediationRequestCreationFailedReason
 )
 
-// reasons are those of HealthCheckSucceeded for what was found.
-var reasons = map[health.Reason]string{
-	health.MarkedByHand:     clusterv1.MachineHealthCheckHasRemediateAnnotationReason,
-	health.MachineFailed:    clusterv1.MachineHealthCheckUnhealthyMachineReason,
-	health.MachineCondition: clusterv1.MachineHealthCheckUnhealthyMachineReason,
-	health.NodeDeleted:      clusterv1.MachineHealthCheckNodeDeletedReason,
-	health.NodeStartup:      clusterv1.MachineHealthCheckNodeStartupTimeoutReason,
-	health.NodeCondition:    clusterv1.MachineHealthCheckUnhealthyNodeReason,
+// reasons are those of HealthCheckSucceeded, in both flavours, for what was found; in the order in which findings count.
+var reasons = map[health.Reason]struct {
+	order           int
+	reason, v1beta1 string
+}{
+	health.MarkedByHand: {
+		0, clusterv1.MachineHealthCheckHasRemediateAnnotationReason, clusterv1.HasRemediateMachineAnnotationV1Beta1Reason,
+	},
+	health.MachineFailed:    {1, clusterv1.MachineHealthCheckUnhealthyMachineReason, clusterv1.MachineHasFailureV1Beta1Reason},
+	health.MachineCondition: {2, clusterv1.MachineHealthCheckUnhealthyMachineReason, clusterv1.UnhealthyMachineConditionV1Beta1Reason},
+	health.NodeDeleted:      {3, clusterv1.MachineHealthCheckNodeDeletedReason, clusterv1.NodeNotFoundV1Beta1Reason},
+	health.NodeStartup:      {4, clusterv1.MachineHealthCheckNodeStartupTimeoutReason, clusterv1.NodeStartupTimeoutV1Beta1Reason},
+	health.NodeCondition:    {5, clusterv1.MachineHealthCheckUnhealthyNodeReason, clusterv1.UnhealthyNodeConditionV1Beta1Reason},
 }
 
 // stepFor decides what to do about the machine of decision, and which conditions to set.
@@ -101,7 +106,7 @@ func healthyStep(facts *Facts, decision *Decision) {
 func healthyByThisAlone(facts *Facts, decision *Decision) {
 	target := decision.Target
 	if held := decision.Held(facts.Now); len(held) > 0 && MarkedUnhealthy(target.Machine) {
-		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason].reason, "")
 	}
 	if OwnerOf(target.Machine) != NotAsked && target.unheard() == nil && target.remediatedBy() == nil {
 		decision.remove(OwnerRemediated)
@@ -114,7 +119,7 @@ func unhealthyStep(facts *Facts, plan *Plan, decision *Decision) {
 		return // the conditions of a machine that is being deleted say why; that its node goes is no news
 	}
 	if held := decision.Held(facts.Now); len(held) > 0 {
-		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason], "")
+		decision.set(HealthCheckSucceeded, metav1.ConditionFalse, reasons[held[0].Reason].reason, "")
 	}
 	if outdated(facts, decision) {
 		decision.remove(OwnerRemediated)
@@ -220,22 +225,6 @@ func (decision *Decision) Sets(kind string, status metav1.ConditionStatus) bool 
 // Idle reports whether decision does nothing. Whether a condition is there already is found out when it is written.
 func (decision *Decision) Idle() bool {
 	return decision.Step == NoStep && len(decision.Conditions) == 0
-}
-
-// NotCreated are the conditions of a machine whose request could not be created, and why.
-func NotCreated(why error) []metav1.Condition {
-	return []metav1.Condition{
-		{Type: ExternallyRemediated, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
-		{Type: mendv1.Remediation, Status: metav1.ConditionFalse, Reason: requestCreationFailed, Message: why.Error()},
-	}
-}
-
-// WithRequest is the decision about the machine of decision, as target states it with a request that was not observed when decision was
-// decided on these facts. Marked unhealthy without it, the machine would look as if the provider had removed its report.
-func WithRequest(facts *Facts, decision *Decision, target *Target) *Decision {
-	next := &Decision{Target: target, Verdict: decision.Verdict, InFlight: target.Ownership != ForeignRequest}
-	unhealthyStep(&Facts{Now: facts.Now, Check: facts.Check, Template: facts.Template}, &Plan{}, next)
-	return next
 }
 
 // remediationCondition sets the condition kubemend.io/Remediation of the machine of decision while it is not healthy, and removes it when

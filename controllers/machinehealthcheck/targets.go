@@ -6,30 +6,18 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
-
-// pass is what a reconcile leaves of the targets for the next one: when their conditions turned, and the facts about those that do not
-// change.
-type pass struct {
-	check            types.UID
-	generation       int64
-	at               time.Time
-	targets, skipped []*Target
-}
 
 // place is where the Machine of that name is among targets, which are sorted by name; false if it is not among them.
 func place(targets []*Target, name string) (at int, found bool) {
@@ -136,7 +124,7 @@ func (state *observed) add(machine *clusterv1.Machine) {
 // objects are the very same in the cache: to state them costs ten times as much as to judge them.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
-	gone, before := r.findNodes(ctx, state), &state.before.pass
+	gone, before := r.findNodes(ctx, state), &state.before
 	for _, target := range slices.Concat(state.Targets, state.Skipped) {
 		known := knownOf(state, target, gone)
 		last := find(target.Machine.Name, before.targets, before.skipped)
@@ -144,16 +132,17 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 			last.Health.Node == known && last.OlderCheck == target.OlderCheck {
 			target.Seen, target.Health = last.Seen, last.Health
 		} else {
-			state.stateHealth(target, known)
+			state.stateHealth(target, known, last)
 		}
 	}
 }
 
-// stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks.
-func (state *observed) stateHealth(target *Target, known health.Node) {
+// stateHealth states what the verdict on target depends on, as far as it is a matter of its Machine, its Node and the other checks, given
+// the target of that name in the reconcile before; nil if there was none.
+func (state *observed) stateHealth(target *Target, known health.Node, last *Target) {
 	facts := healthOf(state.Check.Spec.Checks, target.Machine, known, target.Node)
 	target.Health = &facts
-	target.Health.Signals = state.datedSignals(target, target.Health.Signals)
+	target.Health.Signals = state.datedSignals(target, last, target.Health.Signals)
 	target.Health.Lost = target.Seen.Lost
 	target.Health.Other = otherOf(target)
 	if known == health.NodeOther {
@@ -169,17 +158,17 @@ func (state *observed) stateHealth(target *Target, known health.Node) {
 
 // sameRules reports whether the reconcile before had the same rules about conditions.
 func (state *observed) sameRules() bool {
-	return state.before.pass.check == state.Check.UID && state.before.pass.generation == state.Check.Generation
+	return state.before.decided.Check == state.Check.UID && state.before.generation == state.Check.Generation
 }
 
 // datedSignals are signals, the conditions of the target as they are written, each since when it counts given what this process saw of the
 // target before.
-func (state *observed) datedSignals(target *Target, signals []health.Signal) []health.Signal {
+func (state *observed) datedSignals(target, last *Target, signals []health.Signal) []health.Signal {
 	var seen Seen
-	if last := find(target.Machine.Name, state.before.pass.targets, state.before.pass.skipped); last != nil {
+	if last != nil {
 		var at time.Time // of a look with other rules it is not known which conditions it saw
 		if state.sameRules() {
-			at = state.before.pass.at
+			at = state.before.at
 		}
 		if last.Machine.UID == target.Machine.UID {
 			seen = ptr.Deref(last.Seen, Seen{})
@@ -214,7 +203,7 @@ func (state *observed) datedSignals(target *Target, signals []health.Signal) []h
 
 // dateStartup notes for how long the workload cluster was out of reach since the Node of target is awaited.
 func (state *observed) dateStartup(target *Target, seen *Seen) {
-	if state.Link != LinkUp {
+	if state.Link != health.Up {
 		return
 	}
 	if state.outage.Now {
@@ -230,104 +219,77 @@ func (state *observed) dateStartup(target *Target, seen *Seen) {
 	seen.Awaited = awaited
 }
 
-// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
-// machine.
-const byCluster = "kubemend.machinesByCluster"
+// staleCache is how long to wait for a cache that was seen to lag behind the API server.
+const staleCache = time.Second
 
-// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
-// several.
-func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
-	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("cache Machines: %w", err)
+// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
+// cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
+// being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
+func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
+	if state.view.Link != health.Up {
+		return nil
 	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, nil
-	}
-	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
-		machine, ok := obj.(*clusterv1.Machine)
-		if !ok {
-			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
+	gone = map[string]bool{}
+	var missing []string
+	for _, target := range slices.Concat(state.Targets, state.Skipped) {
+		name := target.Machine.Status.NodeRef.Name
+		target.Node, target.OtherNode = state.view.NodeOf(target.Machine)
+		if name == "" {
+			target.Node = nil // Cluster API has not found it yet
+			continue
 		}
-		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index Machines by cluster: %w", err)
-	}
-	return shared.GetIndexer(), nil
-}
-
-// machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
-// machine that has not changed is the same pointer as the last time.
-func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
-	if r.machines == nil {
-		return listMachines(ctx, r.Client, cluster)
-	}
-	objs, err := r.machines.ByIndex(byCluster, cluster.String())
-	if err != nil {
-		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
-	}
-	machines := make([]*clusterv1.Machine, len(objs))
-	for i, obj := range objs {
-		machines[i] = obj.(*clusterv1.Machine)
-	}
-	return machines, nil
-}
-
-// SlimMachine is the transform of the machine cache. It drops what is not read here: managed fields, what `kubectl apply` leaves in an
-// annotation, bootstrap data, addresses, node details. Conditions are kept whole, in both flavours: they are lists that are written back
-// as a whole. So is a failure that is final. Texts that nearly all machines have are in memory once.
-func SlimMachine(obj any) (any, error) {
-	machine, ok := obj.(*clusterv1.Machine)
-	if !ok {
-		return obj, nil
-	}
-	slim := &clusterv1.Machine{TypeMeta: machine.TypeMeta, ObjectMeta: machine.ObjectMeta}
-	slim.ManagedFields = nil
-	delete(slim.Annotations, corev1.LastAppliedConfigAnnotation)
-	slim.Labels = make(map[string]string, len(machine.Labels))
-	for key, value := range machine.Labels {
-		slim.Labels[workload.Interned(key)] = workload.Interned(value)
-	}
-	slim.Spec = clusterv1.MachineSpec{
-		ClusterName: workload.Interned(machine.Spec.ClusterName), ProviderID: machine.Spec.ProviderID,
-		FailureDomain: machine.Spec.FailureDomain, InfrastructureRef: machine.Spec.InfrastructureRef,
-		Deletion: machine.Spec.Deletion, Bootstrap: clusterv1.Bootstrap{ConfigRef: machine.Spec.Bootstrap.ConfigRef},
-	}
-	slim.Status = clusterv1.MachineStatus{
-		NodeRef: machine.Status.NodeRef, FailureDomain: machine.Status.FailureDomain, Initialization: machine.Status.Initialization,
-		Deletion: machine.Status.Deletion, Conditions: slices.Clone(machine.Status.Conditions), // in no more memory than they need
-	}
-	for i := range slim.Status.Conditions {
-		cond := &slim.Status.Conditions[i]
-		cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
-		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
-	}
-	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
-		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
-		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
-		older := slices.Clone(machine.GetV1Beta1Conditions())
-		for i := range older {
-			cond := &older[i]
-			cond.Type, cond.Status = workload.Interned(cond.Type), workload.Interned(cond.Status)
-			cond.Severity = workload.Interned(cond.Severity)
-			cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
-		}
-		slim.SetV1Beta1Conditions(older)
-	}
-	return slim, nil
-}
-
-// SlimMetadata is the transform of caches of metadata and of everything else that is not judged. Of a check it keeps what was applied, by
-// which a field is found that the API server has dropped.
-func SlimMetadata(obj any) (any, error) {
-	if o, ok := obj.(metav1.Object); ok {
-		o.SetManagedFields(nil)
-		if _, check := obj.(*clusterv1.MachineHealthCheck); !check {
-			delete(o.GetAnnotations(), corev1.LastAppliedConfigAnnotation)
+		switch {
+		case target.Node != nil || target.OtherNode != nil || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
+		case state.confirmedGone(target):
+			gone[name] = true
+		default:
+			missing = append(missing, name)
 		}
 	}
-	return obj, nil
+	if len(missing) == 0 {
+		return gone
+	}
+	present, err := r.Clusters.NodesExist(ctx, client.ObjectKeyFromObject(state.Cluster), missing)
+	if err != nil {
+		// The machines concerned stay unknown, and all others are judged all the same.
+		state.Trouble = append(state.Trouble, fmt.Errorf("find out whether nodes %s are gone: %w", strings.Join(missing, ", "), err))
+		return gone
+	}
+	for _, name := range missing {
+		if present[name] {
+			state.lookAgainIn(staleCache)
+		} else {
+			gone[name] = true
+		}
+	}
+	return gone
+}
+
+// confirmedGone reports whether an earlier reconcile confirmed and wrote down that the node of target is gone, and no remediation of it has
+// still to be begun: before it is, what was confirmed long ago, perhaps by another writer, is confirmed again.
+func (state *observed) confirmedGone(target *Target) bool {
+	if failed := Failed(target.Machine); failed == nil || failed.Status != metav1.ConditionFalse ||
+		failed.Reason != clusterv1.MachineHealthCheckNodeDeletedReason {
+		return false
+	}
+	asked := ConditionOf(target.Machine, OwnerRemediated)
+	mayStart := state.Template.External || asked == nil || asked.Status != metav1.ConditionFalse
+	return !mayStart || state.requestOf(target.Machine.Name) != nil
+}
+
+// knownOf is what is known of the node of target, given the names of those that are gone.
+func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
+	name := target.Machine.Status.NodeRef.Name
+	switch {
+	case name == "" && (state.view.Link == health.Up || !state.Initialized()):
+		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
+		return health.NodeAwaited
+	case target.Node != nil:
+		return health.NodePresent
+	case gone[name]:
+		return health.NodeGone
+	case target.OtherNode != nil && !otherOf(target).Twin() && ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
+		return health.NodeOther // what Cluster API says, which finds the node by its provider ID, does not contradict that
+	}
+	return health.NodeUnseen
 }

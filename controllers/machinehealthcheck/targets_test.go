@@ -95,7 +95,7 @@ func (f *fleet) check(now time.Time) *observed {
 	for _, node := range f.nodes.List() {
 		nodes = append(nodes, node.(*corev1.Node))
 	}
-	w.Now, w.view = now, workload.Seen(workload.Up, nodes)
+	w.Now, w.view = now, workload.Seen(health.Up, nodes)
 	w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "a"}
 	w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{
 		{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, TimeoutSeconds: ptr.To[int32](300)},
@@ -122,7 +122,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	for i := range w.Targets {
 		all[w.Targets[i].Machine.Name] = found{w.Targets[i].Health, w.Targets[i].OlderCheck, p.Decisions[i].Verdict}
 		read := *w.Targets[i]
-		w.stateHealth(&read, read.Health.Node)
+		w.stateHealth(&read, read.Health.Node, find(read.Name, w.before.targets, w.before.skipped))
 		if diff := cmp.Diff(read.Health, w.Targets[i].Health); diff != "" {
 			t.Fatal("the facts about " + w.Targets[i].Machine.Name + " are not those of the machine and the node as they were read: " + diff)
 		}
@@ -277,7 +277,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		f.change("a", func(m *clusterv1.Machine) { m.Status.Conditions = []metav1.Condition{{Type: "GPU", Status: "False"}} })
 	}
 	wrote := func() {
-		target := r.memory.checks[check].pass.targets[0]
+		target := r.memory.checks[check].targets[0]
 		target.Machine = statusCopy(target.Machine)
 	}
 	remade := func() {

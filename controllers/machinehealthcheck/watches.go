@@ -14,12 +14,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -287,4 +289,49 @@ func clusterChanges() predicate.Predicate {
 		}
 		return false
 	}}
+}
+
+// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
+// machine.
+const byCluster = "kubemend.machinesByCluster"
+
+// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
+// several.
+func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
+	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
+	if err != nil {
+		return nil, fmt.Errorf("cache Machines: %w", err)
+	}
+	shared, ok := informer.(toolscache.SharedIndexInformer)
+	if !ok {
+		return nil, nil
+	}
+	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
+		machine, ok := obj.(*clusterv1.Machine)
+		if !ok {
+			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
+		}
+		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
+	}})
+	if err != nil {
+		return nil, fmt.Errorf("index Machines by cluster: %w", err)
+	}
+	return shared.GetIndexer(), nil
+}
+
+// machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
+// machine that has not changed is the same pointer as the last time.
+func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
+	if r.machines == nil {
+		return listMachines(ctx, r.Client, cluster)
+	}
+	objs, err := r.machines.ByIndex(byCluster, cluster.String())
+	if err != nil {
+		return nil, fmt.Errorf("list the machines of cluster %s: %w", cluster, err)
+	}
+	machines := make([]*clusterv1.Machine, len(objs))
+	for i, obj := range objs {
+		machines[i] = obj.(*clusterv1.Machine)
+	}
+	return machines, nil
 }

@@ -16,7 +16,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // Reported reports whether the status of check has the numbers of its targets, and is about the check as it is: kubemend does not write it
@@ -38,12 +37,8 @@ func Written(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machines []clusterv1.Machine, now time.Time, clockAhead time.Duration,
 ) *explain.Check {
 	facts := &Facts{
-		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: LinkUp, ClockAhead: clockAhead,
-		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: Template{Known: true},
-	}
-	if ref := check.Spec.Remediation.TemplateRef; ref.IsDefined() {
-		kind := remediationrequest.KindOf(remediationrequest.TemplateKind(ref))
-		facts.Template = Template{External: true, Known: true, Kind: kind.Kind, TemplateKind: ref.Kind, Name: ref.Name}
+		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up, ClockAhead: clockAhead,
+		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
 	}
 	plan := &Plan{Allowed: writtenOr(check, RemediationAllowed), Reach: writtenOr(check, mendv1.WorkloadClusterReachable)}
 	facts.Reach = plan.Reach

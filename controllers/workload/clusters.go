@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/clockerror"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 const (
@@ -28,17 +29,11 @@ const (
 	refusedInterval = 30 * time.Second
 )
 
-// Link is the state of the connection to a workload cluster.
-type Link int
-
+// Unsure, Up and Down are the states of the connection to a workload cluster.
 const (
-	// Unsure means that an answer is awaited: the connection is being made, the nodes are being listed for the
-	// first time, or one probe went unanswered. Nodes cannot be judged, but nothing is lost yet.
-	Unsure Link = iota
-	// Up means that the last probe was answered and the cache is filled.
-	Up
-	// Down means that the cluster failed to answer at least twice.
-	Down
+	Unsure = health.Unsure
+	Up     = health.Up
+	Down   = health.Down
 )
 
 // Clusters gives views of workload clusters. It is safe for concurrent use.
@@ -86,7 +81,7 @@ func NewClusters(cc clustercache.ClusterCache) *Clusters {
 
 // View is a workload cluster as it was read once.
 type View struct {
-	Link Link
+	Link health.Link
 	// Recheck is how long to wait before looking again if no event comes; zero if one will.
 	Recheck time.Duration
 	// Refused is why ClusterCache does not connect to the cluster, if that is because of its kubeconfig.
@@ -106,7 +101,7 @@ type View struct {
 }
 
 // Seen is a view of nodes that are kept elsewhere than in a cache, such as by a user's command. They are not changed.
-func Seen(link Link, nodes []*corev1.Node) View {
+func Seen(link health.Link, nodes []*corev1.Node) View {
 	indexer := toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, toolscache.Indexers{byProviderID: providerIDs})
 	for _, node := range nodes {
 		_ = indexer.Add(node) // each has a key, which is its name
@@ -137,7 +132,7 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 
 // view is the View of whatever cluster answers.
 func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.Time, watches []clustercache.Watcher) (View, error) {
-	health, connected := c.cache.GetHealthCheckingState(ctx, cluster), true
+	probes, connected := c.cache.GetHealthCheckingState(ctx, cluster), true
 	for _, watch := range append(watches, nodeStore{clusters: c, cluster: cluster}) {
 		err := c.cache.Watch(ctx, cluster, watch)
 		if connected = !errors.Is(err, clustercache.ErrClusterNotConnected); !connected {
@@ -151,7 +146,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	if silent {
 		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial
 	}
-	informer, doubt := c.look(cluster, now, connected && health.ConsecutiveFailures == 0 && !rests)
+	informer, doubt := c.look(cluster, now, connected && probes.ConsecutiveFailures == 0 && !rests)
 	if doubt != nil && doubt.answered && c.caughtUp(ctx, cluster, doubt, informer.GetIndexer()) {
 		c.mu.Lock()
 		c.of(cluster).doubt, doubt = nil, nil
@@ -160,7 +155,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	if doubt == nil {
 		return View{Link: Up, nodes: informer.GetIndexer()}, nil
 	}
-	v := doubt.view(now, connected, health)
+	v := doubt.view(now, connected, probes)
 	switch {
 	case silent && connected:
 		v.Link, v.Silent = Down, true

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 func TestADoubtBecomesCertaintyThatTheClusterIsDown(t *testing.T) {
@@ -14,7 +16,7 @@ func TestADoubtBecomesCertaintyThatTheClusterIsDown(t *testing.T) {
 		failures  int
 		answered  bool
 		connected bool
-		link      Link
+		link      health.Link
 		recheck   time.Duration
 	}{
 		"one probe that failed is nothing":                      {time.Second, 1, false, true, Unsure, time.Second / 2},

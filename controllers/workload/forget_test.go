@@ -17,6 +17,8 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // informers is a cache with one informer.
@@ -63,7 +65,7 @@ func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T
 	}
 	go there.Run(there.stop)
 	eventually(t, "it is cached", there.HasSynced)
-	link := func() Link {
+	link := func() health.Link {
 		v, err := c.View(t.Context(), gated, noon.Time)
 		if err != nil {
 			t.Fatal(err)

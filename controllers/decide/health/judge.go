@@ -177,12 +177,15 @@ func later(a, b time.Time) time.Time {
 const longestQuote = 1024
 
 // Quoted is text, cut where it is longer than a finding may quote.
-func Quoted(text string) string {
+func Quoted(text string) string { return Short(text, longestQuote) }
+
+// Short is text, cut where it has more bytes than that.
+func Short(text string, most int) string {
 	const more = "..."
-	if len(text) <= longestQuote {
+	if len(text) <= most {
 		return text
 	}
-	return strings.ToValidUTF8(text[:longestQuote-len(more)], "") + more
+	return strings.ToValidUTF8(text[:most-len(more)], "") + more
 }
 
 func reasonOf(s Source) Reason {

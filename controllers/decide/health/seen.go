@@ -45,6 +45,19 @@ func (s *Signal) same(other Signal) bool {
 	return s.Source == other.Source && s.Type == other.Type && s.Status == other.Status
 }
 
+// Link is the state of the connection to a workload cluster.
+type Link int
+
+const (
+	// Unsure means that an answer is awaited: the connection is being made, the nodes are being listed for the first time, or one probe went
+	// unanswered. Nodes cannot be judged, but nothing is lost yet.
+	Unsure Link = iota
+	// Up means that the last probe was answered and the cache is filled.
+	Up
+	// Down means that the cluster failed to answer at least twice.
+	Down
+)
+
 // Outage is the last time in which a workload cluster was out of reach; zero if it never was.
 type Outage struct {
 	// Ended is when it was reached again. Now says that this is the first look since, and Began since when it had been out of reach, which

@@ -11,6 +11,8 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,9 +24,56 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/spare"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
+
+const (
+	// hostsWithin is how long a reconcile waits for the hosts of its machines.
+	hostsWithin = 5 * time.Second
+	// hostAgain is how soon a host is read again that blocks a remediation. Nothing tells when it does not any more.
+	hostAgain = time.Minute
+)
+
+// observeHosts reads the hosts of the machines about which something depends on them. Where the rights to hosts are not given, or their
+// kinds are not installed, the owner is asked as ever. For what else one cannot be read its machine waits, but not for ever: no owner is
+// to replace a machine on a host that is externally provisioned.
+func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
+	if r.Metal == nil {
+		state.Read.Hosts = true
+		return
+	}
+	asking, done := context.WithTimeout(ctx, hostsWithin)
+	defer done()
+	for _, i := range plan.Open {
+		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
+			read, err := r.hostOf(asking, target)
+			if target.Host = &read; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
+			}
+			if target.Host.External || target.Host.Serviced || target.Host.Paused {
+				state.lookAgainIn(hostAgain)
+			}
+		}
+	}
+}
+
+func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
+	found, err := r.Metal.Of(ctx, target.Machine)
+	if err != nil {
+		if errors.Is(err, explain.ErrUnread) { // the manager may read it
+			err = nil
+		}
+		return Host{}, err
+	}
+	read := Host{Paused: found.Paused}
+	if found.Is == powercycle.HostOurs {
+		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
+	}
+	return read, nil
+}
 
 // HostWatch begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
 type HostWatch interface {
