@@ -64,7 +64,8 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		now, pausedNow := check.Annotations[clusterv1.PausedAnnotation] // whatever its value, also an empty one
 		err := errChanged
 		if check.UID == planned.UID && now == before && pausedNow == paused {
-			err = b.annotate(ctx, machineCheckKind, check, claimMarks[b.verb])
+			marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
+			err = b.annotate(ctx, machineCheckKind, check, marks[b.verb])
 		}
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", b.verb, named, meanwhile(err))
@@ -72,11 +73,4 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	}
 	b.done(named.String() + " " + strings.TrimSuffix(b.verb, "e") + "ed")
 	return nil
-}
-
-// claimMarks are the annotations that the verbs write. The mark that is left of a label would have a later claim by hand taken for the
-// label's.
-var claimMarks = map[string]map[string]any{
-	"claim":   {clusterv1.PausedAnnotation: mendv1.Claim},
-	"release": {clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil},
 }

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -28,9 +27,7 @@ const (
 type claimFacts struct {
 	check *clusterv1.MachineHealthCheck
 	// cluster is nil if there is none.
-	cluster *clusterv1.Cluster
-	// labelled is the object whose label claims the check, such as "Cluster prod"; empty if there is none.
-	labelled string
+	cluster  *clusterv1.Cluster
 	managers []managerlease.Manager
 	// unlisted is why there may be other managers of kubemend; nil if there are none.
 	unlisted error
@@ -39,8 +36,7 @@ type claimFacts struct {
 	coreUnread error
 }
 
-// observeClaim reads what the rules need to know of a check. A Namespace that may not be read counts as one without the label: if it has
-// one, the manager claims the check again.
+// observeClaim reads what the rules need to know of a check.
 func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
 	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
@@ -48,15 +44,6 @@ func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealt
 		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
 	} else if err != nil {
 		facts.cluster = nil
-	}
-	namespace := &metav1.PartialObjectMetadata{}
-	namespace.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Namespace"))
-	_ = b.client.Get(ctx, client.ObjectKey{Name: check.Namespace}, namespace)
-	switch {
-	case facts.cluster != nil && facts.cluster.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
-		facts.labelled = "Cluster " + key.Name
-	case namespace.Labels[mendv1.ClaimLabel] == mendv1.ClaimLabelAct:
-		facts.labelled = "Namespace " + check.Namespace
 	}
 	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
 		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
@@ -144,9 +131,9 @@ func refuseClaim(facts *claimFacts) string {
 
 // refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
 func refuseRelease(facts *claimFacts) string {
-	if facts.labelled != "" {
-		return fmt.Sprintf("%s has the label %s: %s, so kubemend would claim it again at once: remove the label, in Git too",
-			facts.labelled, mendv1.ClaimLabel, mendv1.ClaimLabelAct)
+	if labelled := facts.check.Annotations[mendv1.ClaimedByAnnotation]; labelled != "" {
+		return fmt.Sprintf("the label %s of its %s claims it: remove the label, in Git too, and kubemend releases the check",
+			mendv1.ClaimLabel, labelled)
 	}
 	acts, why := false, ""
 	for _, manager := range facts.managers {

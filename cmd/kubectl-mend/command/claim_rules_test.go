@@ -7,7 +7,6 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -46,6 +45,7 @@ func announcing(edit func(*managerlease.Announcement)) func(*claimFacts) {
 func unlisted(f *claimFacts) { f.managers, f.unlisted = nil, errors.New("forbidden") }
 func unread(f *claimFacts)   { f.managers[0].Unverified = "no rights" }
 func coreGone(f *claimFacts) { f.coreEnded = noon }
+func labelled(f *claimFacts) { f.check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster" }
 func coreUnread(f *claimFacts) {
 	f.coreUnread = errors.New("core is not seen")
 }
@@ -53,9 +53,7 @@ func coreUnread(f *claimFacts) {
 func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 	const claims = "change: kubemend will act on it in place of Cluster API core"
 	const unseen = "refused: it cannot be seen whether a manager of kubemend acts on it: "
-	labelled := func(key string) func(*claimFacts) {
-		return func(f *claimFacts) { f.check.Labels = map[string]string{key: "fleet"} }
-	}
+	byFlux := func(f *claimFacts) { f.check.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"} }
 	for name, tc := range map[string]struct {
 		facts *claimFacts
 		want  string
@@ -76,7 +74,7 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "whether the lease in kubemend-system is"},
 		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Ask as a user who can see it"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
-		"which tool applies the check is named": {claimFactsOf("", labelled("kustomize.toolkit.fluxcd.io/name")), claims + "; Flux (Kustomization fleet) applies the check"},
+		"which tool applies the check is named": {claimFactsOf("", byFlux), claims + "; Flux (Kustomization fleet) applies the check"},
 	} {
 		t.Run(name, func(t *testing.T) { isPlanned(t, false, tc.facts, tc.want) })
 	}
@@ -102,7 +100,8 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
 		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
 		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "whether the lease in kubemend-system is"},
-		"one that a label would claim again at once":   {claimFactsOf("kubemend", func(f *claimFacts) { f.labelled = "Cluster prod" }), "refused: Cluster prod has the label kubemend.io/machine-health-checks: act, so kubemend"},
+		"one that a label would claim again at once": {claimFactsOf("kubemend", labelled),
+			"refused: the label kubemend.io/machine-health-checks of its Cluster claims it: remove the label"},
 		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},
 		"one that may act on all, beside one of its own": {claimFactsOf("kubemend", func(f *claimFacts) {
 			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true, Unverified: "no rights"})
@@ -140,28 +139,6 @@ func TestCoreIsKnownByItsLease(t *testing.T) {
 			b := &byHand{client: clientWith(t, tc.lease), now: tc.now}
 			if ended, err := b.coreEnded(t.Context()); !ended.Equal(tc.ended) || (err == nil) != tc.seen {
 				t.Errorf("it ended %s: %v", ended, err)
-			}
-		})
-	}
-}
-
-func TestALabelThatClaimsIsFoundOnTheClusterAndOnTheNamespace(t *testing.T) {
-	labelled := map[string]string{mendv1.ClaimLabel: mendv1.ClaimLabelAct}
-	for name, tc := range map[string]struct {
-		cluster, namespace map[string]string
-		want               string
-	}{
-		"none":              {nil, nil, ""},
-		"another value":     {map[string]string{mendv1.ClaimLabel: "yes"}, nil, ""},
-		"of the Cluster":    {labelled, labelled, "Cluster prod"},
-		"of the Namespaces": {nil, labelled, "Namespace metal"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "prod", Labels: tc.cluster}}
-			namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "metal", Labels: tc.namespace}}
-			facts, err := (&byHand{client: clientWith(t, cluster, namespace)}).observeClaim(t.Context(), checkPaused(""))
-			if err != nil || facts.labelled != tc.want {
-				t.Errorf("got %+v, %v; want %q", facts, err, tc.want)
 			}
 		})
 	}

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
@@ -87,11 +86,15 @@ Proceed? [y/N] mhc/workers in metal claimed
 	}
 }
 
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 	silent, typing := io.Pipe() // there is no answer
 	defer func() { _ = typing.Close() }()
 	ctx, interrupt := context.WithCancel(t.Context())
-	asked := &looked{told: func(int) { interrupt() }}
+	asked := writer(func(p []byte) (int, error) { interrupt(); return len(p), nil })
 	b := &byHand{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, asks: true}
 	if exit := (Exit{}); !errors.As(b.ask(ctx), &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", exit)
@@ -133,16 +136,6 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 				t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 			}
 		})
-	}
-}
-
-// What a label has claimed is not taken for a claim by hand when it is released.
-func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
-	p := aPlace(t, unclaimed, func(p *place) {
-		p.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster"}
-	})
-	if got, code := p.does("release", "mhc/workers", confirmed); code != Done || len(p.claimed()) > 0 {
-		t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
 	}
 }
 

@@ -56,15 +56,15 @@ type Options struct {
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
-	// polls is how often wait reads, redraws how often --watch prints.
-	polls, redraws time.Duration
+	// polls is how often wait reads.
+	polls time.Duration
 }
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
 	o := &Options{
 		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
-		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second, redraws: 2 * time.Second,
+		Clock: &serverClock{PassiveClock: clock.RealClock{}, warn: streams.ErrOut}, polls: 5 * time.Second,
 	}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)

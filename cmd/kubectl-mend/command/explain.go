@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -37,7 +36,6 @@ var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { 
 
 func (o *Options) explain() *cobra.Command {
 	var cluster, selector string
-	var again bool
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
@@ -49,22 +47,18 @@ func (o *Options) explain() *cobra.Command {
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				found, err := o.explanations(ctx, args, cluster, selector)
-				if err != nil {
-					return err
-				}
-				return o.printExplanations(out, found)
-			})
+			found, err := o.explanations(c.Context(), args, cluster, selector)
+			if err != nil {
+				return err
+			}
+			return o.printExplanations(found)
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
-	addWatch(c, &again)
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
-	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
 }
 
@@ -125,7 +119,7 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 	})
 }
 
-func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
+func (o *Options) printExplanations(found []*page.Explanation) error {
 	list := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}
 	for _, e := range found {
 		list.Items = append(list.Items, *e.Document())
@@ -134,12 +128,12 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 	if len(found) == 1 {
 		document = &list.Items[0]
 	}
-	return o.print(out, document, func() error {
+	return o.print(document, func() error {
 		for i, e := range found {
 			if i > 0 {
-				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
+				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+			if err := e.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 				return err
 			}
 		}

@@ -75,7 +75,7 @@ func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.D
 	objects.Records = records
 	found := history.Of(objects, s)
 	found.ReadErrors = trouble
-	return o.print(o.Out, found, func() error {
+	return o.print(found, func() error {
 		return o.printHistory(found, s, text.Layout{
 			Now: now, Width: text.Width(o.Out), UTC: utc, Wide: o.isWide(), Namespaces: s.Namespace == "", Paint: o.painter(o.Out),
 		})

@@ -112,9 +112,7 @@ func (o *Options) snapshot(ctx context.Context, scope snapshot.Scope) (*snapshot
 	if err != nil {
 		return nil, err
 	}
-	w, err := snapshot.Read(ctx, config, o.Clock, scope)
-	o.sayClock()
-	return w, err
+	return snapshot.Read(ctx, config, o.Clock, scope)
 }
 
 func load(name string) (*snapshot.Snapshot, error) {

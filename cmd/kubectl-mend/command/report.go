@@ -59,7 +59,6 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 	if err != nil {
 		return err
 	}
-	o.sayClock()
 	if q.Now = o.Clock.Now(); since > 0 {
 		q.Since = q.Now.Add(-since)
 	}
@@ -68,7 +67,7 @@ func (o *Options) printReport(ctx context.Context, q report.Question, since time
 		_, _ = fmt.Fprintln(o.ErrOut, notInstalled)
 	}
 	found := report.Of(records, q)
-	return o.print(o.Out, found, func() error {
+	return o.print(found, func() error {
 		if !installed {
 			_, err := fmt.Fprintln(o.Out, notInstalled)
 			return err

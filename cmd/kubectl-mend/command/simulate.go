@@ -53,7 +53,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, answer, func() error {
+			err = o.print(answer, func() error {
 				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
 			})
 			return errors.Join(err, s.verdict(answer))
