@@ -148,7 +148,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 }
 
 // manifest reads a file, or the standard input. What is all in one namespace is looked at there, unless the flags name another one.
-func (o *Options) manifest(name string) (*simulate.Manifest, error) {
+func (o *Options) manifest(name string) (simulate.Manifest, error) {
 	from := o.In
 	if name == "-" {
 		name = "the standard input"

@@ -134,7 +134,7 @@ func (s *fixture) nodesHere(n int) *fixture {
 
 // existing adds the objects of a manifest as they are.
 func (s *fixture) existing(documents string) *fixture {
-	for _, obj := range read(s.t, documents).objects {
+	for _, obj := range read(s.t, documents) {
 		obj.SetCreationTimestamp(at(24 * time.Hour))
 		s.objs = append(s.objs, obj)
 	}
@@ -184,7 +184,7 @@ func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *cli
 	return answer
 }
 
-func read(t testing.TB, manifest string) *Manifest {
+func read(t testing.TB, manifest string) Manifest {
 	t.Helper()
 	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
 	if err != nil {

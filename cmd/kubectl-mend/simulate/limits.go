@@ -45,7 +45,7 @@ func (s *simulation) setLimits() error {
 		}
 	}
 	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
-		if s.simulatesNodes(check) && s.concerns(refOf(nodeCheckKind, check)) {
+		if s.simulates(check) && s.concerns(refOf(nodeCheckKind, check)) {
 			checks = append(checks, check.DeepCopy())
 		}
 	}

@@ -141,7 +141,7 @@ func TestTheChecksOfOneClusterAreSimulated(t *testing.T) {
 		}
 	}
 	ofNodes := &nhcv1.NodeHealthCheck{}
-	if (&Question{Cluster: "c1"}).simulatesNodes(ofNodes) || !(&Question{}).simulatesNodes(ofNodes) {
+	if (&Question{Cluster: "c1"}).simulates(ofNodes) || !(&Question{}).simulates(ofNodes) {
 		t.Error("a NodeHealthCheck is of a Cluster")
 	}
 }
