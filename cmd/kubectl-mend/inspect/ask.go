@@ -20,6 +20,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -99,6 +100,9 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
 			checks = append(checks, explain.Unexplained(ref, err))
 		case check != nil:
+			if labelled := list.Items[i].Annotations[mendv1.ClaimedByAnnotation]; labelled != "" && machinehealthcheck.Claimed(&list.Items[i]) {
+				check.ClaimedBy = "the label " + mendv1.ClaimLabel + " of its " + labelled
+			}
 			checks = append(checks, *check)
 		}
 	}

@@ -28,11 +28,9 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	if err != nil {
 		return nil, err
 	}
-	sources, notes := claimsOf(a, checks)
-	if source := sources[e.Subject]; source != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: source})
+	if e.Checks[0].ClaimedBy != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: e.Checks[0].ClaimedBy})
 	}
-	e.Notes = append(e.Notes, notes...)
 	for _, applier := range explain.AppliersOf(&check) {
 		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier})
 	}

@@ -71,7 +71,6 @@ func moreHosts() map[string]story {
 		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
 	}
 	deferred := "Waiting for remediation: power-cycling the host did not help"
-	noNamespaces := barred(corev1.SchemeGroupVersion.WithKind("Namespace"))
 	return map[string]story{
 		"a host of a healthy machine that is cycled by hand": {aScene(powerCycled(powercycle.PoweringOff, func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) { r.Name = "w1-by-hand" })), machine("w1")},
 		"a host whose workload moves":                        {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
@@ -80,22 +79,17 @@ func moreHosts() map[string]story {
 		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
 			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
 		})), host("rack-w1")},
-		"a machine whose power cycle is over":                    {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
-		"a machine that was power-cycled":                        {aScene(powerCycledBefore), machine("w1")},
-		"a host that is out of service":                          {aScene(powerCycled("", retired, free), powerCycledBefore), host("rack-w1")},
-		"a host of a machine that is out of service":             {aScene(powerCycled("", retired)), host("rack-w1")},
-		"a machine of a cluster that does not answer you":        {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
-		"the status when a cluster does not answer you":          {aScene(noAnswer), nil},
-		"a host of no machine that is held off":                  {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
-		"a check of which a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
-		"the status while a host is power-cycled":                {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check that the label of its Cluster claimed":          {aScene(claimedBy("Cluster"), clusterLabelled("act")), check("workers")},
-		"a check whose label is gone":                            {aScene(claimedBy("Namespace"), namespaceLabelled("")), check("workers")},
-		"a check of which it is not known if the label is there": {aScene(claimedBy("Namespace"), noNamespaces), check("workers")},
-		"a check that is paused though a label claims it":        {aScene(clusterLabelled("act"), func(s *scene) { s.check.Annotations[clusterv1.PausedAnnotation] = "true" }), check("workers")},
-		"a check that a label has not claimed yet":               {aScene(namespaceLabelled("act"), func(s *scene) { s.check.Annotations = nil }), check("workers")},
-		"the status where labels claimed one of two":             {aScene(claimedBy("Cluster"), clusterLabelled("act"), secondCheck, olderCheckPaused("maintenance")), nil},
-		"a check whose remediations the user may not read":       {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
+		"a machine whose power cycle is over":              {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine that was power-cycled":                  {aScene(powerCycledBefore), machine("w1")},
+		"a host that is out of service":                    {aScene(powerCycled("", retired, free), powerCycledBefore), host("rack-w1")},
+		"a host of a machine that is out of service":       {aScene(powerCycled("", retired)), host("rack-w1")},
+		"a machine of a cluster that does not answer you":  {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
+		"the status when a cluster does not answer you":    {aScene(noAnswer), nil},
+		"a host of no machine that is held off":            {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
+		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
+		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
+		"a check that the label of its Cluster claimed":    {aScene(claimedBy("Cluster")), check("workers")},
+		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
 	}
 }
 
@@ -273,21 +267,6 @@ func fenced(name string) func(*scene) {
 // claimedBy marks the claim of the check as one by the label of an object of that kind.
 func claimedBy(kind string) func(*scene) {
 	return func(s *scene) { s.check.Annotations[mendv1.ClaimedByAnnotation] = kind }
-}
-
-func clusterLabelled(value string) func(*scene) {
-	return func(s *scene) { s.cluster.Labels = map[string]string{mendv1.ClaimLabel: value} }
-}
-
-// namespaceLabelled makes the Namespace known, without the label if the value is empty.
-func namespaceLabelled(value string) func(*scene) {
-	return func(s *scene) {
-		is := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
-		if value != "" {
-			is.Labels = map[string]string{mendv1.ClaimLabel: value}
-		}
-		s.others = append(s.others, is)
-	}
 }
 
 func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {

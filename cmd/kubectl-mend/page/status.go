@@ -62,8 +62,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if err := tolerate(&s.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
-	claims, notClaimed := claimsOf(a, checks)
-	s.Notes = append(s.Notes, notClaimed...)
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 		if err := tolerate(&s.Unread, "NodeHealthChecks", err); err != nil {
@@ -79,7 +77,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
-		if c.ClaimedBy = claims[c.Reference]; c.CountedByStatus {
+		if c.CountedByStatus {
 			counted++
 		}
 	}

@@ -177,8 +177,7 @@ type reads map[schema.GroupVersionKind][]question
 func (r *source) readScope(ctx context.Context) {
 	bindings := []question{{Labels: managerBindings}}
 	r.all(ctx, reads{
-		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, namespaceGVK: {{Labels: mendv1.ClaimLabel}},
-		roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
+		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
 	})
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
 		r.AllMachines = true

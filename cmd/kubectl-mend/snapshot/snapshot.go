@@ -6,6 +6,8 @@ package snapshot
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -171,8 +172,8 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		own.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	}
 	if own.GetUID() == "" { // it depends on what was added before, so that two runs can be compared
-		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version)
-		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version))
+		own.SetUID(types.UID(hex.EncodeToString(sum[:16])))
 	}
 	k.objects[client.ObjectKeyFromObject(own)] = own
 	return nil
@@ -240,19 +241,4 @@ func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 
 func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record
-// from before they were read does not know them.
-func (s *Snapshot) NamespaceLabels(name string) (labels map[string]string, known bool) {
-	if namespace := One[corev1.Namespace](s, client.ObjectKey{Name: name}); namespace != nil {
-		return namespace.GetLabels(), true
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if k := s.kinds[namespaceGVK.GroupKind()]; k != nil {
-		asked, why := k.answer("")
-		return nil, asked && why == nil
-	}
-	return nil, false
 }
