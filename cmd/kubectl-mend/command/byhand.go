@@ -61,7 +61,7 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	}
 	b.now, b.asks = o.timeAt(c.Context(), b.client), text.IsTerminal(o.In)
 	b.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-		return snapshot.New().WorkloadReader(ctx, b.client, cluster)
+		return snapshot.WorkloadReader(ctx, b.client, cluster)
 	}
 	return nil
 }

@@ -128,7 +128,7 @@ func (p *place) server() client.Client {
 	for _, o := range p.objects {
 		typed = append(typed, o.DeepCopyObject().(client.Object))
 	}
-	inner := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
+	inner := fake.NewClientBuilder().WithScheme(snapshot.Scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).
 		WithRESTMapper(p.mapper()).WithObjects(typed...).Build()
 	return interceptor.NewClient(inner, interceptor.Funcs{
 		Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
@@ -313,7 +313,7 @@ func (p *place) told() []string {
 func running(pods ...*corev1.Pod) client.WithWatch {
 	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "db"}}
 	budget.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}}
-	b := fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(budget).
+	b := fake.NewClientBuilder().WithScheme(snapshot.Scheme).WithObjects(budget).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} })
 	for _, pod := range pods {
 		pod.Namespace, pod.Spec.NodeName = "shop", cmp.Or(pod.Spec.NodeName, "node-w1")

@@ -27,7 +27,7 @@ import (
 func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	scheme := snapshot.New().Scheme()
+	scheme := snapshot.Scheme
 	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 }
 

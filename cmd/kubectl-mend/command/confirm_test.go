@@ -22,7 +22,7 @@ func replaced(kept string, found types.UID) func(*place) {
 	return func(p *place) {
 		p.objects[len(p.objects)-3].SetAnnotations(map[string]string{mendv1.WorkloadClusterAnnotation: kept})
 		system := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: metav1.NamespaceSystem, UID: found}}
-		p.workload = fake.NewClientBuilder().WithScheme(snapshot.New().Scheme()).WithObjects(system).Build()
+		p.workload = fake.NewClientBuilder().WithScheme(snapshot.Scheme).WithObjects(system).Build()
 		if found == "" {
 			p.unreached = errors.New("refused")
 		}

@@ -35,7 +35,7 @@ func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (s
 	reader, where := client.Reader(management), "the management cluster; --cluster reads a workload cluster"
 	if cluster != "" {
 		where = "Cluster " + cluster
-		reader, err = snapshot.New().WorkloadReader(ctx, management, client.ObjectKey{Namespace: namespace, Name: cluster})
+		reader, err = snapshot.WorkloadReader(ctx, management, client.ObjectKey{Namespace: namespace, Name: cluster})
 		if err != nil {
 			return subject{}, fmt.Errorf("reach Cluster %s: %w", cluster, err)
 		}

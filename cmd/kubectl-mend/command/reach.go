@@ -61,7 +61,7 @@ func (o *Options) client() (client.Client, error) {
 	}
 	config.QPS, config.Burst = 50, 100
 	config.WarningHandler = rest.NewWarningWriter(o.ErrOut, rest.WarningWriterOptions{Deduplicate: true})
-	c, err := client.New(config, client.Options{Scheme: snapshot.New().Scheme()})
+	c, err := client.New(config, client.Options{Scheme: snapshot.Scheme})
 	if err != nil {
 		return nil, fmt.Errorf("reach the management cluster: %w", err)
 	}

@@ -28,11 +28,9 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	if err != nil {
 		return nil, err
 	}
-	if e.Checks[0].ClaimedBy != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: e.Checks[0].ClaimedBy})
-	}
+	e.fact("claimed by", e.Checks[0].ClaimedBy)
 	for _, applier := range explain.AppliersOf(&check) {
-		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier})
+		e.fact("applied by", applier)
 	}
 	return e, nil
 }
@@ -53,9 +51,7 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	}
 	c := &checks[0]
 	e := explanation(a, c.Reference)
-	if c.Cluster != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "cluster", Value: c.Cluster})
-	}
+	e.fact("cluster", c.Cluster)
 	follow(ctx, a, c)
 	e.Checks = []explain.Check{about(*c, remarkable(c))}
 	e.answer(c.Answer())

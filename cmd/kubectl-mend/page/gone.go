@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -29,13 +30,12 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	s := facts.Story()
 	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name})
 	e.Gone = true
-	e.Facts = []explain.Fact{{Name: "exists", Value: "no"}, {Name: "cluster", Value: subject.Cluster}}
+	e.fact("exists", "no")
+	e.fact("cluster", subject.Cluster)
 	if subject.Owner.Name != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "owner", Value: subject.Owner.Kind + " " + subject.Owner.Name})
+		e.fact("owner", subject.Owner.Kind+" "+subject.Owner.Name)
 	}
-	if !began.IsZero() {
-		e.Facts = append(e.Facts, explain.Fact{Name: "remediation", Value: "since " + began.UTC().Format(time.RFC3339)})
-	}
+	e.since("remediation", cliv1.Moment(began))
 	e.Capacity = []Capacity{{Story: s}}
 	e.answer(goneAnswer(&s))
 	if e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo; e.Next == e.Todo {

@@ -37,7 +37,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	if err != nil {
 		return nil, err
 	}
-	e.Facts = append(e.Facts, hostFacts(h, unknown)...)
+	e.hostFacts(h, unknown)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)
@@ -89,14 +89,9 @@ func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.
 	e := explanation(a, found[0].Reference)
 	e.Remediations, e.Next = found, cmp.Or(found[0].Next, explain.NothingNext)
 	e.answer(found[0].Answer())
-	facts := []explain.Fact{
-		{Name: "machine", Value: ptr.Deref(found[0].Machine, explain.Ref{}).Name}, {Name: "node", Value: found[0].Node}, {Name: "host", Value: found[0].Host},
-		{Name: "requested", Value: found[0].Requested},
-	}
-	for _, f := range facts {
-		if f.Value != "" {
-			e.Facts = append(e.Facts, f)
-		}
-	}
+	e.fact("machine", ptr.Deref(found[0].Machine, explain.Ref{}).Name)
+	e.fact("node", found[0].Node)
+	e.fact("host", found[0].Host)
+	e.fact("requested", found[0].Requested)
 	return e, nil
 }

@@ -42,7 +42,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
 	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name})
-	e.Facts = machineFacts(m)
+	e.machineFacts(m)
 	checks, err := a.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return e.selects(check, m) })
 	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	for _, c := range checks {
 		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
-	e.Facts = append(e.Facts, writtenOn(m, e.Checks)...)
+	e.writtenOn(m)
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
 			return nil, err
@@ -102,7 +102,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 		}
 	}
 	if last != nil {
-		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: lastRemediation(last)})
+		e.fact("last remediated", lastRemediation(last))
 	}
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
@@ -112,7 +112,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 			if rem.StateSince != nil {
 				value += " since " + rem.StateSince.UTC().Format(time.RFC3339)
 			}
-			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
+			e.fact("ended", value)
 		}
 		return over
 	})

@@ -29,12 +29,13 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 		key := client.ObjectKeyFromObject(c)
 		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
 			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
-		unselected, notReady := a.Snapshot.Unselected(key), []string(nil)
-		if !a.Snapshot.Counted(key) {
+		var notReady []string
+		unselected, counted := a.Snapshot.Counted(key)
+		if !counted {
 			unselected, notReady = unattended(a, key, checks, healthy)
 		}
 		var parts []string
-		if len(checks) == 0 && (unselected > 0 || a.Snapshot.Counted(key)) { // else NodeHealthChecks may select all
+		if len(checks) == 0 && (unselected > 0 || counted) { // else NodeHealthChecks may select all
 			parts = append(parts, "it has no MachineHealthCheck")
 		}
 		if unselected > 0 {

@@ -64,7 +64,7 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 }
 
 // known has the kinds of checks, and of templates of which more is known than that they are some.
-var known = snapshot.New().Scheme()
+var known = snapshot.Scheme
 
 // decode takes no field that the kind of an object does not have. A template may be of any kind.
 func decode(tree *unstructured.Unstructured) (client.Object, error) {

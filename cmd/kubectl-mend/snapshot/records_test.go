@@ -63,7 +63,7 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 	about, w := recordOf("a", "prod", 1), New()
 	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
 	put(t, w, old, about, recordOf("b", "prod", 2))
-	read, err := Read(t.Context(), serve(t, w), clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"})
+	read, err := sourceOf(w, clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"}).read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,7 +75,7 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 // recorded are the machines of the records that are read of w within a scope, in order.
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()
-	read, err := Read(t.Context(), serve(t, w), clock.RealClock{}, scope)
+	read, err := sourceOf(w, clock.RealClock{}, scope).read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,8 +54,8 @@ type Snapshot struct {
 	missing []Missing
 }
 
-// scheme has the kinds that are known by their types.
-var scheme = func() *runtime.Scheme {
+// Scheme has the kinds that are known by their types.
+var Scheme = func() *runtime.Scheme {
 	known := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), clusterv1.AddToScheme(known),
 		controlplanev1.AddToScheme(known), infrav1.AddToScheme(known), infrav1beta1.AddToScheme(known), nhcv1.AddToScheme(known),
@@ -84,15 +84,13 @@ func empty() *Snapshot {
 	}
 }
 
-// Scheme is that of all kinds that are known by their types.
-func (s *Snapshot) Scheme() *runtime.Scheme { return scheme }
-
-// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them.
-func (s *Snapshot) Counted(cluster client.ObjectKey) bool {
+// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them, and how many of them no
+// MachineHealthCheck selects.
+func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, counted := s.counted[cluster]
-	return counted
+	unselected, counted = s.counted[cluster]
+	return unselected, counted
 }
 
 // SetCounted says that not all machines of a cluster were read, and how many there are that no MachineHealthCheck selects.
@@ -100,13 +98,6 @@ func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counted[cluster] = unselected
-}
-
-// Unselected is how many machines no MachineHealthCheck selects of a cluster whose machines were not read.
-func (s *Snapshot) Unselected(cluster client.ObjectKey) int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.counted[cluster]
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
@@ -130,7 +121,7 @@ func (s *Snapshot) Add(objs ...client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, obj := range objs {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
+		gvk, err := apiutil.GVKForObject(obj, Scheme)
 		if err != nil {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
@@ -152,7 +143,7 @@ func guessPlural(gvk schema.GroupVersionKind) string {
 
 // keep stores own itself, which belongs to the snapshot from then on, as its type if that is known. The lock is held.
 func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
-	if known := scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
+	if known := Scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
 		converted, err := convert(own, gvk, !known)
 		if err != nil {
 			return err
@@ -194,7 +185,7 @@ func All[T any, P interface {
 	*T
 	client.Object
 }](s *Snapshot, namespace string) []P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
 	var objs []P
 	for _, obj := range s.Objects(gvk, namespace) {
 		if typed, ok := obj.(P); ok {
@@ -209,7 +200,7 @@ func One[T any, P interface {
 	*T
 	client.Object
 }](s *Snapshot, key client.ObjectKey) P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if k := s.kinds[gvk.GroupKind()]; k != nil {
