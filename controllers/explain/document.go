@@ -18,9 +18,11 @@ var States = map[health.State]cliv1.State{
 // Document is c for programs. Its phase is about all targets of the check: one that has only some of them has it already.
 func (c *Check) Document() cliv1.Check {
 	document := c.Check
-	document.Phase, document.Population, document.Next = cmp.Or(c.Phase, c.Answer().Phase()), c.population(), c.Next.Document()
+	document.Phase, document.Population = cmp.Or(c.Phase, c.Answer().Phase()), c.population()
 	for i := range c.Targets {
-		document.Targets = append(document.Targets, c.targetDocument(&c.Targets[i]))
+		target, answer := c.Targets[i].Target, c.AnswerOn(&c.Targets[i])
+		target.Phase, target.Reason = answer.Phase(), answer.Reason
+		document.Targets = append(document.Targets, target)
 	}
 	return document
 }
@@ -48,28 +50,6 @@ func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	if limits.InFlight != budget.Unlimited && c.Kind != "NodeHealthCheck" {
 		c.Limits.MaxInFlight = &limits.InFlight
 	}
-}
-
-func (c *Check) targetDocument(t *Target) cliv1.Target {
-	document, answer := t.Target, c.AnswerOn(t)
-	document.Phase, document.Reason, document.Next = answer.Phase(), answer.Reason, t.Next.Document()
-	for i := range t.Findings {
-		document.Findings = append(document.Findings, t.Findings[i].Finding)
-	}
-	for i := range t.Blockers {
-		document.Blockers = append(document.Blockers, t.Blockers[i].Document())
-	}
-	return document
-}
-
-// Document is r for programs.
-func (r *Remediation) Document() cliv1.HostRemediation {
-	document := r.HostRemediation
-	document.Phase, document.Next = r.Answer().Phase(), r.Next.Document()
-	for i := range r.Blockers {
-		document.Blockers = append(document.Blockers, r.Blockers[i].Document())
-	}
-	return document
 }
 
 // Group are the names of targets that are counted alike.

@@ -22,6 +22,8 @@ type (
 	Blocker = rule.Blocker
 	// Step is what is done next.
 	Step = rule.Step
+	// Finding is a rule that a target matches.
+	Finding = cliv1.Finding
 	// Mode is who acts on a check.
 	Mode = cliv1.Mode
 )
@@ -52,15 +54,6 @@ func NoSuch(kind, namespace, name string) Missing {
 	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
 }
 
-// Finding is a finding of the API, with what pages say of it.
-type Finding struct {
-	cliv1.Finding
-	// Observed is what is observed, whether the timeout has expired or not.
-	Observed string `json:"-"`
-	// Signal is the condition that it is about; zero if it is about none.
-	Signal health.Signal `json:"-"`
-}
-
 // Check is a check of the API, with what pages and answers need besides.
 type Check struct {
 	cliv1.Check
@@ -70,18 +63,13 @@ type Check struct {
 	Counts budget.Population
 	// Targets are all that the check selects, sorted by name, with those that it skips.
 	Targets []Target
-	// Next is the next thing that happens when its time comes; zero if there is none.
-	Next Step
 }
 
 // Target is a target of the API, with what pages and answers need besides.
 type Target struct {
 	cliv1.Target
 	// Class is where the limits count the target; empty if they do not.
-	Class    budget.Class
-	Findings []Finding
-	// Blockers are all that keep the action from starting, in the order in which the controller asks.
-	Blockers []Blocker
+	Class budget.Class
 	// Remediator is what a remediation that begins is made of: a kind of requests, or the owner of a machine.
 	Remediator string
 	// OwnerAsked reports that the owner was asked to replace the machine. Owner is its name, OwnerReason what it reports.
@@ -90,17 +78,16 @@ type Target struct {
 	OwnerReason string
 	// Cycle is the power cycle that remediates the target, if there is one that was read and has not requested owner remediation.
 	Cycle *Remediation
-	// Next is the next thing that happens to the target.
-	Next Step
 }
 
 // Findings are those of a verdict at now.
 func Findings(verdict health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(verdict.Findings))
 	for _, f := range verdict.Findings {
-		finding := Finding{Observed: f.Observed(), Signal: f.Signal, Finding: cliv1.Finding{
+		finding := Finding{
 			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now), SinceMessage: f.Late.Since(),
-		}}
+			Observed: f.Observed(), Unless: unless(&f),
+		}
 		if finding.Expired {
 			finding.Message = f.Text()
 			if f.Other.Name != "" {

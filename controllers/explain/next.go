@@ -5,7 +5,7 @@ import "github.com/kubemend/kubemend/controllers/decide/budget"
 // CountsThen is that a pending target counts as unhealthy when its timeout expires.
 func CountsThen(target *Target) string {
 	if first := firstToExpire(target.Findings); first != nil {
-		return "it counts as unhealthy unless " + first.unless()
+		return "it counts as unhealthy unless " + first.Unless
 	}
 	return "it counts as unhealthy if nothing changes"
 }

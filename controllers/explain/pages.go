@@ -49,7 +49,7 @@ func (c *Check) NotJudged() Answer {
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
 // Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
-func (f *Finding) Timing(at Moment) (since, expires string) {
+func Timing(f *Finding, at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
 		return "", "counts at once"
 	}

@@ -132,7 +132,9 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 		}
 	}
 	s.source = &source{Scope: scope, snapshot: s, client: c}
-	s.source.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) { return WorkloadReader(ctx, c, cluster) }
+	s.source.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+		return WorkloadReader(ctx, c, cluster)
+	}
 	return s.source, nil
 }
 
