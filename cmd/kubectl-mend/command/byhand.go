@@ -69,7 +69,6 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 // complete makes c a command that does something about the one object that it names, of one of these kinds.
 func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Context, named subject) error, kinds ...kind) *cobra.Command {
 	c.Use = b.verb + " (KIND NAME | KIND/NAME)"
-	c.ValidArgsFunction = cobra.NoFileCompletions
 	c.RunE = func(c *cobra.Command, args []string) error {
 		named, err := parseOne(args, kinds...)
 		if err != nil {

@@ -1,4 +1,4 @@
-// Package command is the command line of kubectl mend: one file for each command.
+// Package command is the command line of kubectl mend: one file for each command, or for two that read the same.
 //
 // A command reads flags and a cluster, calls the functions of the controllers and prints their plans. It decides nothing.
 package command
@@ -107,7 +107,7 @@ func (o *Options) root(version string) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
 		verb := add(o)
-		verb.DisableFlagsInUseLine = true // the template adds [options]
+		verb.DisableFlagsInUseLine, verb.ValidArgsFunction = true, cobra.NoFileCompletions // the template adds [options]
 		root.AddCommand(verb)
 	}
 	return root

@@ -44,7 +44,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail 3 --for 20m\n"+
 			"  %[1]s simulate --fail zone=b --set maxUnhealthy=40%%\n"+
 			"  %[1]s simulate -f check.yaml --from record.json --at-most 0", o.Name),
-		Args: s.args, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: s.args,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err

@@ -24,9 +24,8 @@ func (o *Options) status() *cobra.Command {
 		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
 			"how much of the limit is used, and what happens next. Below them: what no check sees to, which hosts are out of service, whether a " +
 			"manager runs, and which kinds it does not serve.",
-		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3", o.Name),
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3", o.Name),
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			layout.NotOK = o.allNamespaces && !all
 			return o.printStatus(c.Context(), scope, layout)
