@@ -70,7 +70,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
-		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
+		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()),
+		Hosts:    snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,

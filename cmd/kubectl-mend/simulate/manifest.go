@@ -118,8 +118,8 @@ func refOf(kind string, obj client.Object) explain.Ref {
 	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
-// apply puts the manifest into the snapshot as it would be in the cluster, and makes the kinds of templates known with those of the requests
-// made from them. Whether an API server would let it in is not asked: kubectl apply --dry-run=server answers that.
+// apply puts the manifest into the snapshot as it would be in the cluster, and makes the kinds of templates known with those of the
+// requests made from them. Whether an API server would let it in is not asked: kubectl apply --dry-run=server answers that.
 func (s *simulation) apply() error {
 	for _, obj := range s.Manifest {
 		key := client.ObjectKeyFromObject(obj)
