@@ -113,7 +113,7 @@ func (o *Options) print(found runtime.Object, person func() error) error {
 		}
 		return nil
 	}
-	out := io.Writer(o.Out)
+	out := o.Out
 	if slices.Contains(raw, o.output.format) || !text.IsTerminal(out) {
 		out = text.Raw(out)
 	}

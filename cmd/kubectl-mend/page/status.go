@@ -241,19 +241,19 @@ func (p *page) notBack(indent, heading string, missing *cliv1.MissingCapacity) {
 		return
 	}
 	oldest := missing.Oldest
-	text := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
+	says := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
 	if n := missing.Remediations; n > 1 {
-		text = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
+		says = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
 	}
 	switch {
 	case oldest.Reason == records.Unread:
-		text += "; what it waits for is not known yet"
+		says += "; what it waits for is not known yet"
 	case oldest.Message == "":
-		text += ": " + oldest.Reason
+		says += ": " + oldest.Reason
 	default:
-		text += ": " + oldest.Reason + ": " + oldest.Message
+		says += ": " + oldest.Reason + ": " + oldest.Message
 	}
-	p.line(indent, p.Paint.Waits(heading)+": "+text+".")
+	p.line(indent, p.Paint.Waits(heading)+": "+says+".")
 }
 
 func anyMissing(missing *cliv1.MissingCapacity) bool {

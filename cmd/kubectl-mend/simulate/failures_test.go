@@ -200,8 +200,8 @@ spec:
 }
 
 // definition adds a CustomResourceDefinition of which no more is known than its labels.
-func (s *fixture) definition(name string, labels map[string]string) *fixture {
-	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels}}
+func (s *fixture) definition(name string, labelled map[string]string) *fixture {
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelled}}
 	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
 	s.objs = append(s.objs, crd)
 	return s
