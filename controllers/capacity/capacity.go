@@ -81,7 +81,7 @@ func (s *Story) Document() cliv1.Capacity {
 	document := cliv1.Capacity{
 		Machine: s.Old, About: s.Machine, Stage: s.Stage, Reason: s.Reason,
 		Since: cliv1.Moment(s.Since), Deadline: cliv1.Moment(s.Deadline), Overdue: s.Overdue, Hosts: s.Hosts, Unread: s.Unread,
-		Next: s.Next.Document(), Todo: s.Todo.Document(), Message: s.Message,
+		Next: s.Next, Todo: s.Todo, Message: s.Message,
 	}
 	if s.Owner.Name != "" {
 		document.Owner = new(s.Owner)

@@ -193,7 +193,10 @@ func (r *Reconciler) report(ctx context.Context, facts Facts, plan Plan, done Ac
 			"Released, since neither %s nor %s has the label %s: Cluster API core acts on this MachineHealthCheck from now on",
 			facts.object(byCluster), facts.object(byNamespace), claimLabel)
 	case plan.Action == Refuse:
-		event = recorder.Warning(mendv1.EventCheckNotClaimed, "Claim", "%s", Missing(facts))
+		event = recorder.Warning(mendv1.EventCheckNotClaimed, "Claim",
+			"Not claimed, although %s has the label %s: the annotation %s is %q, which pauses the check for all controllers. "+
+				"Remove it, and the check is claimed",
+			facts.object(plan.By), claimLabel, clusterv1.PausedAnnotation, facts.Check.Annotations[clusterv1.PausedAnnotation])
 	default:
 		return
 	}

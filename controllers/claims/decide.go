@@ -100,36 +100,6 @@ func (f Facts) object(kind string) string {
 	return "Cluster " + f.Check.Spec.ClusterName
 }
 
-// Source says which label claimed a check; empty if none did.
-func Source(f Facts) string {
-	mark, marked := f.Check.Annotations[mendv1.ClaimedByAnnotation]
-	if !marked || f.Check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim {
-		return ""
-	}
-	switch plan := Decide(f); {
-	case plan.By != "":
-		return fmt.Sprintf("the label %s on %s", claimLabel, f.object(plan.By))
-	case plan.Action == Release:
-		return fmt.Sprintf("the label %s, which neither %s nor %s has any more: the manager that acts on the check releases it",
-			claimLabel, f.object(byCluster), f.object(byNamespace))
-	}
-	return fmt.Sprintf("the label %s on %s; whether it still has the label is not known", claimLabel, f.object(mark))
-}
-
-// Missing says why a check is not claimed although a label asks for that; empty if none does, or if it is.
-func Missing(f Facts) string {
-	switch plan := Decide(f); plan.Action {
-	case Refuse:
-		return fmt.Sprintf("Not claimed, although %s has the label %s: the annotation %s is %q, "+
-			"which pauses the check for all controllers. Remove it, and the "+
-			"check is claimed", f.object(plan.By), claimLabel, clusterv1.PausedAnnotation, f.Check.Annotations[clusterv1.PausedAnnotation])
-	case Claim:
-		return fmt.Sprintf("Not claimed yet, although %s has the label %s: the manager that acts on the check claims it when it runs",
-			f.object(plan.By), claimLabel)
-	}
-	return ""
-}
-
 // InvalidLabel says what is wrong with the label of an object; empty if nothing is.
 func InvalidLabel(object string, labels map[string]string) string {
 	value, labelled := labels[mendv1.ClaimLabel]

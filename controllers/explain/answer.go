@@ -284,7 +284,7 @@ func (c *Check) blocked(a *Answer, blockers []Blocker) {
 func (c *Check) awaited(t *Target, state AnswerState) Answer {
 	a := Answer{State: state}
 	if first := firstToExpire(t.Findings); first != nil {
-		a.Reason, a.Implied, a.Expires, a.Unless = first.Reason, true, first.Expires.Time, first.unless()
+		a.Reason, a.Implied, a.Expires, a.Unless = first.Reason, true, first.Expires.Time, first.Unless
 		return a
 	}
 	switch {
@@ -310,10 +310,10 @@ func firstToExpire(findings []Finding) *Finding {
 }
 
 // unless is what keeps f from counting, as a clause.
-func (f *Finding) unless() string {
+func unless(f *health.Finding) string {
 	text := "it recovers"
 	switch {
-	case f.Reason == string(health.NodeStartup):
+	case f.Reason == health.NodeStartup:
 		text = "its node appears"
 	case f.Signal.Type == "Ready":
 		text = "Ready"

@@ -33,27 +33,27 @@ func checkOf(mode Mode, reason string, most int, away *cliv1.NodesUnknown, healt
 }
 
 // inState is a remediation in a state.
-func inState(state powercycle.State, reason string, remediation Remediation) Remediation {
+func inState(state powercycle.State, reason string, remediation cliv1.HostRemediation) Remediation {
 	remediation.State, remediation.Reason = string(state), reason
-	return remediation
+	return Remediation{HostRemediation: remediation}
 }
 
 // blocked is an unhealthy target with these blockers.
 func blocked(all ...Blocker) Target {
-	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy}, Blockers: all}
+	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, Blockers: all}}
 }
 
 // pending is a target that counts as unhealthy at that moment.
 func pending(expires time.Time) Target {
-	return Target{Target: cliv1.Target{State: cliv1.StatePending}, Findings: []Finding{{
-		Finding: cliv1.Finding{Reason: string(health.NodeCondition), Expires: cliv1.Moment(expires)}, Signal: health.Signal{Type: "Ready"},
+	return Target{Target: cliv1.Target{State: cliv1.StatePending, Findings: []Finding{
+		{Reason: string(health.NodeCondition), Expires: cliv1.Moment(expires), Unless: "Ready"},
 	}}}
 }
 
 // cycled is a target whose host is power-cycled, and that step of it.
 func cycled(state powercycle.State, reason powercycle.Reason, blockers ...Blocker) Target {
 	return Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}}, Cycle: &Remediation{
-		HostRemediation: cliv1.HostRemediation{Reference: request, State: string(state), Reason: string(reason)}, Blockers: blockers,
+		HostRemediation: cliv1.HostRemediation{Reference: request, State: string(state), Reason: string(reason), Blockers: blockers},
 	}}
 }
 
@@ -104,7 +104,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 			limited, cycled(powercycle.Failed, powercycle.HostGoneReason), cliv1.Blocked, "HostGone",
 		},
 		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (NoneFollows)": {limited, Target{
-			Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}}, Next: Step{Reason: "NoneFollows", Manual: true},
+			Target: cliv1.Target{State: cliv1.StateUnhealthy, InFlight: true, Requests: []Ref{request}, Next: Step{Reason: "NoneFollows", Manual: true}},
 		}, cliv1.Blocked, "NoneFollows"},
 		"UNHEALTHY, BEING REMEDIATED: HostRemediation ns/m": { // a user has requested it
 			limited, blocked(Blocker{Reason: RemediationUnderWay, Object: request}), cliv1.Remediating, RemediationUnderWay,
@@ -120,15 +120,15 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		}, cliv1.Healthy, "MachineHealthy"},
 		"PENDING: unhealthy at 12:00:00 unless Ready": {limited, pending(noon), cliv1.Pending, "NodeCondition"},
 		"STARTING: unhealthy at 12:00:00 unless its node appears": {
-			limited, Target{Target: cliv1.Target{State: cliv1.StateStarting}, Findings: []Finding{{
-				Finding: cliv1.Finding{Reason: string(health.NodeStartup), Expires: cliv1.Moment(noon)},
+			limited, Target{Target: cliv1.Target{State: cliv1.StateStarting, Findings: []Finding{
+				{Reason: string(health.NodeStartup), Expires: cliv1.Moment(noon), Unless: "its node appears"},
 			}}}, cliv1.Pending, "NodeStartup",
 		},
 		"UNKNOWN: AwaitsClusterAPI": {Check{Check: cliv1.Check{Mode: Paused}}, Target{
-			Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}},
+			Target: cliv1.Target{State: cliv1.StateUnknown, Blockers: []Blocker{{Reason: NotActing}, {Reason: AwaitsClusterAPI}}},
 		}, cliv1.Unknown, AwaitsClusterAPI},
 		"UNKNOWN: Unreachable since 12:00:00": {Check{Check: cliv1.Check{Mode: Acting, NodesUnknown: away}}, Target{
-			Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}},
+			Target: cliv1.Target{State: cliv1.StateUnknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}},
 		}, cliv1.Unknown, mendv1.UnreachableReason},
 		"UNHEALTHY, NOT REMEDIATED: Unreachable since 12:00:00": {Check{Check: cliv1.Check{Mode: Acting, NodesUnknown: away}}, blocked(tooMany),
 			cliv1.Blocked, mendv1.UnreachableReason},
@@ -157,7 +157,7 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 	moving := cycled(powercycle.MovingWorkload, powercycle.WorkloadMovingReason)
 	starts := Target{Target: cliv1.Target{State: cliv1.StateUnhealthy, StartsNow: true}, Remediator: "MachineSet md"}
 	template := Blocker{Reason: mendv1.TemplateNotFoundReason, Detail: "RebootTemplate t"}
-	unread := Target{Target: cliv1.Target{State: cliv1.StateUnknown}, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}}
+	unread := Target{Target: cliv1.Target{State: cliv1.StateUnknown, Blockers: []Blocker{{Reason: mendv1.UnreachableReason}}}}
 	const tooManyReason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	for want, tc := range map[string]struct {
 		check  Check
@@ -217,16 +217,16 @@ func TestTheAnswerAboutARemediationIsItsStateAndItsReason(t *testing.T) {
 		phase cliv1.Phase
 	}{
 		"IN PROGRESS: step power off (attempt 1 of 2)": {
-			inState(powercycle.PoweringOff, "PoweringOff", Remediation{HostRemediation: cliv1.HostRemediation{Attempt: 1, Attempts: 2}}), cliv1.Remediating,
+			inState(powercycle.PoweringOff, "PoweringOff", cliv1.HostRemediation{Attempt: 1, Attempts: 2}), cliv1.Remediating,
 		},
 		"IN PROGRESS: step power off": {
-			inState(powercycle.PoweringOff, "AwaitingReceipt", Remediation{Blockers: []Blocker{{}}}), cliv1.Remediating,
+			inState(powercycle.PoweringOff, "AwaitingReceipt", cliv1.HostRemediation{Blockers: []Blocker{{}}}), cliv1.Remediating,
 		},
-		"BLOCKED: PowerOnFailed":    {inState(powercycle.PoweringOn, "PowerOnFailed", Remediation{Blockers: []Blocker{{}}}), cliv1.Blocked},
-		"BLOCKED: HostUnmanaged":    {inState(powercycle.Pending, "HostUnmanaged", Remediation{Next: Step{Manual: true}}), cliv1.Blocked},
-		"SUCCEEDED: MachineHealthy": {inState(powercycle.Succeeded, "MachineHealthy", Remediation{}), cliv1.Healthy},
-		"FAILED: HostGone":          {inState(powercycle.Failed, "HostGone", Remediation{Next: Step{Manual: true}}), cliv1.Blocked},
-		"OWNER REQUESTED":           {inState(powercycle.OwnerRequested, "OwnerRequested", Remediation{Next: Step{Manual: true}}), cliv1.Remediating},
+		"BLOCKED: PowerOnFailed":    {inState(powercycle.PoweringOn, "PowerOnFailed", cliv1.HostRemediation{Blockers: []Blocker{{}}}), cliv1.Blocked},
+		"BLOCKED: HostUnmanaged":    {inState(powercycle.Pending, "HostUnmanaged", cliv1.HostRemediation{Next: Step{Manual: true}}), cliv1.Blocked},
+		"SUCCEEDED: MachineHealthy": {inState(powercycle.Succeeded, "MachineHealthy", cliv1.HostRemediation{}), cliv1.Healthy},
+		"FAILED: HostGone":          {inState(powercycle.Failed, "HostGone", cliv1.HostRemediation{Next: Step{Manual: true}}), cliv1.Blocked},
+		"OWNER REQUESTED":           {inState(powercycle.OwnerRequested, "OwnerRequested", cliv1.HostRemediation{Next: Step{Manual: true}}), cliv1.Remediating},
 	} {
 		a := tc.given.Answer()
 		if got := a.Text(plainly); got != want || a.Phase() != tc.phase || a.Reason != tc.given.Reason {

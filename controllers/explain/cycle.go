@@ -18,8 +18,6 @@ type Remediation struct {
 	Requested string
 	// Conditions are those of the remediation, which say when each step was done.
 	Conditions []metav1.Condition
-	Blockers   []Blocker
-	Next       Step
 }
 
 // InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.

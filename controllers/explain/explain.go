@@ -3,8 +3,10 @@
 package explain
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -22,6 +24,8 @@ type (
 	Blocker = rule.Blocker
 	// Step is what is done next.
 	Step = rule.Step
+	// Finding is a rule that a target matches.
+	Finding = cliv1.Finding
 	// Mode is who acts on a check.
 	Mode = cliv1.Mode
 )
@@ -52,15 +56,6 @@ func NoSuch(kind, namespace, name string) Missing {
 	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
 }
 
-// Finding is a finding of the API, with what pages say of it.
-type Finding struct {
-	cliv1.Finding
-	// Observed is what is observed, whether the timeout has expired or not.
-	Observed string `json:"-"`
-	// Signal is the condition that it is about; zero if it is about none.
-	Signal health.Signal `json:"-"`
-}
-
 // Check is a check of the API, with what pages and answers need besides.
 type Check struct {
 	cliv1.Check
@@ -70,18 +65,13 @@ type Check struct {
 	Counts budget.Population
 	// Targets are all that the check selects, sorted by name, with those that it skips.
 	Targets []Target
-	// Next is the next thing that happens when its time comes; zero if there is none.
-	Next Step
 }
 
 // Target is a target of the API, with what pages and answers need besides.
 type Target struct {
 	cliv1.Target
 	// Class is where the limits count the target; empty if they do not.
-	Class    budget.Class
-	Findings []Finding
-	// Blockers are all that keep the action from starting, in the order in which the controller asks.
-	Blockers []Blocker
+	Class budget.Class
 	// Remediator is what a remediation that begins is made of: a kind of requests, or the owner of a machine.
 	Remediator string
 	// OwnerAsked reports that the owner was asked to replace the machine. Owner is its name, OwnerReason what it reports.
@@ -90,17 +80,16 @@ type Target struct {
 	OwnerReason string
 	// Cycle is the power cycle that remediates the target, if there is one that was read and has not requested owner remediation.
 	Cycle *Remediation
-	// Next is the next thing that happens to the target.
-	Next Step
 }
 
 // Findings are those of a verdict at now.
 func Findings(verdict health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(verdict.Findings))
 	for _, f := range verdict.Findings {
-		finding := Finding{Observed: f.Observed(), Signal: f.Signal, Finding: cliv1.Finding{
+		finding := Finding{
 			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now), SinceMessage: f.Late.Since(),
-		}}
+			Observed: f.Observed(), Unless: unless(&f),
+		}
 		if finding.Expired {
 			finding.Message = f.Text()
 			if f.Other.Name != "" {
@@ -154,4 +143,59 @@ func Sooner(a, b Step) Step {
 	default:
 		return a
 	}
+}
+
+// States are the verdicts as documents have them.
+var States = map[health.State]cliv1.State{
+	health.Healthy: cliv1.StateHealthy, health.Starting: cliv1.StateStarting, health.Pending: cliv1.StatePending,
+	health.Unhealthy: cliv1.StateUnhealthy, health.Unknown: cliv1.StateUnknown,
+}
+
+// Document is c for programs. Its phase is about all targets of the check: one that has only some of them has it already.
+func (c *Check) Document() cliv1.Check {
+	document := c.Check
+	document.Phase, document.Population = cmp.Or(c.Phase, c.Answer().Phase()), c.population()
+	for i := range c.Targets {
+		target, answer := c.Targets[i].Target, c.AnswerOn(&c.Targets[i])
+		target.Phase, target.Reason = answer.Phase(), answer.Reason
+		document.Targets = append(document.Targets, target)
+	}
+	return document
+}
+
+// population is nil if the targets could not be counted.
+func (c *Check) population() *cliv1.Population {
+	p := c.Counts
+	if c.NodesNotReadable() || c.Mode == Unknown || p.Total() == 0 && c.ModeMessage != "" {
+		return nil
+	}
+	return &cliv1.Population{
+		Total: p.Total(), NotHealthy: p.NotHealthy(), Healthy: p.Healthy, Unhealthy: p.Unhealthy, Pending: p.Pending, Starting: p.Starting,
+		Recovering: p.Recovering, Deleting: p.Deleting, Unknown: p.Unknown, Unread: p.Unread, Remediating: p.InFlight, Waiting: p.Waiting,
+	}
+}
+
+// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of
+// remediations may be in progress.
+func (c *Check) SetLimits(limits budget.Limits, remaining int) {
+	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
+	if !c.limitInvalid() {
+		most := max(limits.AtMost, 0)
+		c.Limits.AtMost = &most
+	}
+	if limits.InFlight != budget.Unlimited && c.Kind != "NodeHealthCheck" {
+		c.Limits.MaxInFlight = &limits.InFlight
+	}
+}
+
+// Group are the names of targets that are counted alike.
+func Group(class budget.Class, names []string) cliv1.Group {
+	field, _, _ := strings.Cut(string(class), " ") // of a class that is more than a word, the field is another one
+	switch class {
+	case budget.Deleting:
+		field = "deleting"
+	case budget.Unread:
+		field = "unread"
+	}
+	return cliv1.Group{Class: field, Names: names}
 }

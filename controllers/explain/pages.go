@@ -2,14 +2,18 @@ package explain
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // Moment renders a moment, such as "11:47:00 (in 5m)".
@@ -49,7 +53,7 @@ func (c *Check) NotJudged() Answer {
 func CouldNotBeRead(what string) string { return "Could not be read: " + what }
 
 // Timing is since when f counts its timeout, and when that expires; since is empty if it has none.
-func (f *Finding) Timing(at Moment) (since, expires string) {
+func Timing(f *Finding, at Moment) (since, expires string) {
 	if f.Expires.IsZero() {
 		return "", "counts at once"
 	}
@@ -89,4 +93,136 @@ func (c *Check) Remarks() []string {
 		remarks = append(remarks, FlawText(flaw))
 	}
 	return remarks
+}
+
+// CountsThen is that a pending target counts as unhealthy when its timeout expires.
+func CountsThen(target *Target) string {
+	if first := firstToExpire(target.Findings); first != nil {
+		return "it counts as unhealthy unless " + first.Unless
+	}
+	return "it counts as unhealthy if nothing changes"
+}
+
+// StillBlocked is that a rule blocks a remediation also when the timeout has expired, or that it is not known what happens then.
+func StillBlocked(blocker *Blocker) string {
+	if blocker.Reason == MissingPermission {
+		return "; the action then is not known with your rights"
+	}
+	text := "; its remediation is still blocked then by " + named(blocker)
+	if blocker.EndsWhen != "" {
+		text += ", until " + blocker.EndsWhen
+	}
+	return text
+}
+
+// Ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
+func Ended(blocker *Blocker) Step {
+	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
+		text := "repair what the unhealthy ones have in common"
+		if blocker.EndsWhen != "" { // what a manager wrote on a Machine does not have it
+			text += "; remediation resumes when " + blocker.EndsWhen
+		}
+		return Step{Reason: blocker.Reason, Manual: true, Text: text}
+	}
+	return Step{Reason: blocker.Reason, Text: Resumes(blocker)}
+}
+
+// Resumes is when a blocker ends, as far as that can be said, else what it is.
+func Resumes(blocker *Blocker) string {
+	if blocker.EndsWhen != "" {
+		return "blocked. Resumes when " + blocker.EndsWhen
+	}
+	return "blocked by " + named(blocker)
+}
+
+// named is the reason of a blocker, with its numbers or name.
+func named(blocker *Blocker) string {
+	if blocker.Detail == "" {
+		return blocker.Name()
+	}
+	return blocker.Reason + " (" + blocker.Detail + ")"
+}
+
+// Are is the verb for n things.
+func Are(n int) string {
+	if n == 1 {
+		return "is"
+	}
+	return "are"
+}
+
+// Count is how many things there are.
+func Count(n int, thing string) string {
+	if n != 1 {
+		thing += "s"
+	}
+	return fmt.Sprintf("%d %s", n, thing)
+}
+
+// Number is Count with the verb.
+func Number(n int, thing string) string { return Count(n, thing) + " " + Are(n) }
+
+// Clause is a sentence as it goes on in another one: without the capital at its beginning, if it begins with a word that is not a name.
+func Clause(sentence string) string {
+	first, _, _ := strings.Cut(sentence, " ")
+	if slices.Contains(openings, first) {
+		return strings.ToLower(sentence[:1]) + sentence[1:]
+	}
+	return sentence
+}
+
+// joined are those of the texts that are not empty.
+func joined(separator string, texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
+}
+
+// openings are the words, other than names, that sentences of holds begin with.
+var openings = []string{"A", "An", "As", "How", "It", "No", "Remediation", "The", "There", "Whether"}
+
+// Brief is a duration as people write it: 10m, not 10m0s.
+func Brief(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+// Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted,
+// and then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read
+// matches nothing.
+func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
+	all := make([]metav1.LabelSelector, 0, 1+len(selector.MatchExpressions))
+	all = append(all, metav1.LabelSelector{MatchLabels: selector.MatchLabels})
+	for _, expression := range selector.MatchExpressions { // Kubernetes sorts them; people find them in their order
+		all = append(all, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{expression}})
+	}
+	var failed []string
+	for i := range all {
+		parsed, err := metav1.LabelSelectorAsSelector(&all[i])
+		if err != nil {
+			return "the selector is invalid: " + err.Error()
+		}
+		requirements, _ := parsed.Requirements()
+		for j := range requirements {
+			if r := &requirements[j]; !r.Matches(labels.Set(is)) {
+				failed = append(failed, failing(r, is))
+			}
+		}
+	}
+	return strings.Join(failed, "; ")
+}
+
+// failing is the requirement that fails on the labels, and what these have.
+func failing(r *labels.Requirement, is map[string]string) string {
+	had, has := is[r.Key()]
+	switch {
+	case r.Operator() == selection.DoesNotExist:
+		return "has label " + r.Key() + ", which it must not have"
+	case !has:
+		return "has no label " + r.Key() + ": needs " + r.String()
+	}
+	return fmt.Sprintf("label %s is %q: needs %s", r.Key(), had, r)
 }

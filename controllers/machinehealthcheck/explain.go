@@ -148,9 +148,10 @@ func idleNext(facts *Facts, plan *Plan) explain.Step {
 
 func machineTarget(facts *Facts, d *Decision) explain.Target {
 	machine, verdict, namespace := d.Target, d.Verdict, facts.Check.Namespace
-	target := explain.Target{Class: d.Class(), Findings: explain.Findings(verdict, facts.Now), Owner: "its owner", Target: cliv1.Target{
+	target := explain.Target{Class: d.Class(), Owner: "its owner", Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Machine", Namespace: namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: explain.States[verdict.State], Ignored: explain.IgnoredFindings(verdict), StartsNow: d.Starts(),
+		State: explain.States[verdict.State], Findings: explain.Findings(verdict, facts.Now),
+		Ignored: explain.IgnoredFindings(verdict), StartsNow: d.Starts(),
 		InFlight: d.InFlight, Message: remediatorsReport(facts, machine),
 		Action: &cliv1.Action{Kind: cliv1.RequestOwnerRemediation, Message: facts.Action(machine.Machine)},
 	}}
@@ -198,14 +199,12 @@ func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
 
 func leftAlone(facts *Facts, machine *Target) explain.Target {
 	annotations := LeftAloneBy(machine.Machine)
-	target := explain.Target{
-		Target: cliv1.Target{
-			Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-			State: cliv1.StateSkipped,
-		},
+	target := explain.Target{Target: cliv1.Target{
+		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
+		State: cliv1.StateSkipped,
 		Next: explain.Step{Reason: explain.Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
-	}
+	}}
 	if len(annotations) > 0 {
 		target.Skipped = explain.MachineAnnotated(annotations[0])
 	}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -110,9 +109,9 @@ func failures(machine *clusterv1.Machine) []explain.Finding {
 	var findings []explain.Finding
 	for text := range strings.SplitSeq(strings.TrimSpace(strings.TrimPrefix(cond.Message, healthCheckFailedBegin)), "\n") {
 		text = oneLine(strings.TrimPrefix(strings.TrimSpace(text), "* "))
-		findings = append(findings, explain.Finding{Observed: text, Finding: cliv1.Finding{
-			Reason: cond.Reason, Since: &cond.LastTransitionTime, Expired: true, Message: text,
-		}})
+		findings = append(findings, explain.Finding{
+			Reason: cond.Reason, Since: &cond.LastTransitionTime, Expired: true, Message: text, Observed: text,
+		})
 	}
 	return findings
 }

@@ -74,8 +74,9 @@ func nodeLimit(f *Facts) string {
 func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	n, d := &f.Nodes[i], &p.Decisions[i]
 	requests, since := underway(n)
-	target := explain.Target{Class: d.Class, Findings: explain.Findings(d.Verdict, f.Now), Target: cliv1.Target{
+	target := explain.Target{Class: d.Class, Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Node", Name: n.Name}, Node: n.Name, State: explain.States[d.Verdict.State], StartsNow: d.Starts(),
+		Findings: explain.Findings(d.Verdict, f.Now),
 		Requests: requests, InFlight: d.InFlight, InFlightSince: cliv1.Moment(since), Message: p.Report(f, i),
 		Action: &cliv1.Action{Kind: cliv1.NoAction, Message: d.Action(f)},
 	}}
@@ -92,9 +93,7 @@ func nodeTarget(f *Facts, p *Plan, i int) explain.Target {
 	case !n.Exists(): // it is not judged any more
 		deleted := health.Finding{Reason: health.NodeDeleted, Node: n.Name}.Text()
 		target.State = cliv1.StateUnknown
-		target.Findings = []explain.Finding{{
-			Finding: cliv1.Finding{Reason: string(health.NodeDeleted), Message: deleted, Expired: true}, Observed: deleted,
-		}}
+		target.Findings = []explain.Finding{{Reason: string(health.NodeDeleted), Message: deleted, Expired: true, Observed: deleted}}
 	case d.Left:
 		target.State, target.Skipped = cliv1.StateSkipped, TerminatingText
 	}

@@ -245,7 +245,7 @@ func TestWhyANodeIsNotSelected(t *testing.T) {
 func TestWhatComesDueSaysWhatStillBlocksIt(t *testing.T) {
 	d := &Decision{Verdict: health.Verdict{Recheck: epoch}}
 	for until, blocked := range map[time.Time]bool{{}: true, epoch: false, epoch.Add(1): true} {
-		target := &explain.Target{Target: cliv1.Target{Action: &cliv1.Action{}}, Blockers: []explain.Blocker{{Until: until}}}
+		target := &explain.Target{Target: cliv1.Target{Action: &cliv1.Action{}, Blockers: []explain.Blocker{{Until: until}}}}
 		if text := comesDue(d, target).Text; strings.Contains(text, "still blocked") != blocked {
 			t.Errorf("a blocker until %s: %q", until, text)
 		}

@@ -114,7 +114,7 @@ var _ = Describe("While no manager runs", Serial, func() {
 
 		e := explained(ctx, "mhc/"+claimed.Name)
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Message).To(HavePrefix("Start the manager of kubemend"))
+		Expect(e.Next.Text).To(HavePrefix("Start the manager of kubemend"))
 
 		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
 		Expect(no.code).To(Equal(refused))

@@ -29,7 +29,7 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		silence(lost)
 
 		Eventually(func() cliv1.State { return targetOf(explained(ctx, "machine/"+lost)).State }).Should(Equal(cliv1.StatePending))
-		Expect(explained(ctx, "machine/"+lost).Next.Message).To(HaveSuffix("kubemend asks its owner, MachineSet " + owner + ", to remediate it"))
+		Expect(explained(ctx, "machine/"+lost).Next.Text).To(HaveSuffix("kubemend asks its owner, MachineSet " + owner + ", to remediate it"))
 		Eventually(message(ctx, "machine/"+lost)).Should(HavePrefix("UNHEALTHY, REMEDIATION BLOCKED: MachineSet " + owner))
 		resume(ctx)
 		replaced(ctx, before, lost)

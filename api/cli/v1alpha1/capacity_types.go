@@ -33,8 +33,8 @@ type Capacity struct {
 	// Unread are the kinds that could not be read.
 	Unread []string `json:"unread,omitempty"`
 	// Next is what comes next, Todo what a user can do.
-	Next *Step `json:"next,omitempty"`
-	Todo *Step `json:"todo,omitempty"`
+	Next Step `json:"next,omitzero"`
+	Todo Step `json:"todo,omitzero"`
 	// Message is what is waited for, for people.
 	Message string `json:"message"`
 }

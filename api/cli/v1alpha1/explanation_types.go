@@ -36,7 +36,7 @@ type Explanation struct {
 	Notes []string `json:"notes,omitempty"`
 	Next  Step     `json:"next"`
 	// Todo is what a user has to do while Next goes on by itself.
-	Todo *Step `json:"todo,omitempty"`
+	Todo Step `json:"todo,omitzero"`
 }
 
 // ExplanationList is the document of several explanations, in the order of the arguments.

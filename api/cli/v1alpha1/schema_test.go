@@ -28,6 +28,7 @@ var kinds = []string{"Explanation", "ExplanationList", "Status", "History", "Sim
 // foreign are the types of other packages, as JSON has them.
 var foreign = map[string]property{
 	"metav1.Time":      {Type: "string", Format: "date-time"},
+	"time.Time":        {Type: "string", Format: "date-time"},
 	"metav1.Duration":  {Type: "string", Description: "A duration as Go spells it, such as 5m0s."},
 	"metav1.Condition": {Type: "object", Description: "A condition of the Kubernetes API."},
 	"string":           {Type: "string"}, "bool": {Type: "boolean"}, "int": {Type: "integer"}, "int32": {Type: "integer"},
@@ -136,6 +137,7 @@ func (s *source) object(name string) property {
 		field, options, _ := strings.Cut(tag, ",")
 		kind := spelled(f.Type)
 		switch {
+		case field == "-":
 		case kind == "metav1.TypeMeta":
 			add("apiVersion", property{Type: "string", Const: GroupVersion.String()}, true)
 			add("kind", property{Type: "string", Const: name}, true)
@@ -150,7 +152,7 @@ func (s *source) object(name string) property {
 			if text := sentence(f.Doc); text != "" {
 				is.Description = text
 			}
-			add(field, is, !strings.Contains(options, "omitempty"))
+			add(field, is, options == "")
 		}
 	}
 	return p

@@ -1,6 +1,14 @@
 package v1alpha1
 
-import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+)
 
 // Phase is the answer in a word.
 type Phase string
@@ -96,35 +104,85 @@ type Action struct {
 }
 
 // Step is the next thing that happens, or what a user has to do.
+//
+// +kubebuilder:object:generate=false
 type Step struct {
 	// Reason says what happens, or which blocker has to be ended.
 	Reason string `json:"reason"`
-	// Time is when it happens at the latest; absent if it does not depend on time.
-	Time *metav1.Time `json:"time,omitempty"`
-	// NotBefore is before when it certainly does not happen.
-	NotBefore *metav1.Time `json:"notBefore,omitempty"`
+	// When it happens at the latest; absent if it does not depend on time.
+	At time.Time `json:"time,omitzero"`
+	// NotBefore is before when it certainly does not happen; absent if that is not known.
+	NotBefore time.Time `json:"notBefore,omitzero"`
 	// Target is the target of a check that it happens to.
 	Target string `json:"target,omitempty"`
 	// Manual reports that a user has to do it.
 	Manual bool `json:"manual"`
-	// Message is the step for people.
-	Message string `json:"message"`
+	// The step for people.
+	Text string `json:"message"`
+}
+
+// MarshalJSON has times as those of conditions are, and the name of a target without its kind.
+func (s Step) MarshalJSON() ([]byte, error) {
+	type document Step
+	d := document(s)
+	d.At, d.NotBefore = s.At.UTC().Truncate(time.Second), s.NotBefore.UTC().Truncate(time.Second)
+	d.Target = s.Target[strings.Index(s.Target, " ")+1:]
+	return json.Marshal(d)
+}
+
+// DeepCopyInto copies a step, which shares nothing.
+func (s *Step) DeepCopyInto(out *Step) { *out = *s }
+
+// Same reports whether s is another, of any target of the same check.
+func (s Step) Same(other Step) bool {
+	_, after, named := strings.Cut(other.Text, ": ")
+	return s == other || s.At.Equal(other.At) && s.Manual == other.Manual && named && after == s.Text
 }
 
 // Blocker is one thing that keeps a remediation from starting, or from going on.
+//
+// +kubebuilder:object:generate=false
 type Blocker struct {
 	// Reason is that of the condition or event that reports the blocker, where there is one.
 	Reason string `json:"reason"`
 	// Cause is the reason of the decision, where conditions and events have one Reason for several; absent if it is Reason.
 	Cause string `json:"cause,omitempty"`
 	// Object is what blocks, if that is one object: an older check, a request.
-	Object *Reference `json:"object,omitempty"`
-	// Until is when time alone ends the blocker.
-	Until *metav1.Time `json:"until,omitempty"`
+	Object Reference `json:"object,omitzero"`
+	// Until is when time alone ends the blocker; absent if it does not.
+	Until time.Time `json:"until,omitzero"`
 	// Fix is what a user has to do to end it, for people; absent if it ends without that.
 	Fix string `json:"fix,omitempty"`
-	// Message is the blocker for people.
-	Message string `json:"message"`
+	// The blocker for people: one sentence or more, without a full stop at its end. It holds no age: it is the same as long as the facts are.
+	Text string `json:"message"`
+
+	// Brief is Text without what changes with other machines or hosts, for a condition of the machine; empty if Text has nothing of that.
+	Brief string `json:"-"`
+	// EndsWhen is what else ends the blocker, as a clause that follows "until"; empty if Text implies it.
+	EndsWhen string `json:"-"`
+	// Next is what happens at Until, as a clause; empty if that is nothing more than that the blocker ends.
+	Next string `json:"-"`
+	// Detail are the numbers or the name that belong to Reason, for the first line of a page.
+	Detail string `json:"-"`
+}
+
+// MarshalJSON has the time as that of a condition is.
+func (b Blocker) MarshalJSON() ([]byte, error) {
+	type document Blocker
+	d := document(b)
+	d.Until = b.Until.UTC().Truncate(time.Second)
+	return json.Marshal(d)
+}
+
+// DeepCopyInto copies a blocker, which shares nothing.
+func (b *Blocker) DeepCopyInto(out *Blocker) { *out = *b }
+
+// Name is the reason, with its cause where that is one of many with the same event.
+func (b *Blocker) Name() string {
+	if b.Reason == nhcv1.EventRemediationSkipped && b.Cause != "" {
+		return b.Reason + " (" + b.Cause + ")"
+	}
+	return b.Reason
 }
 
 // Finding is a rule that a target matches.
@@ -140,6 +198,10 @@ type Finding struct {
 	SinceMessage string `json:"sinceMessage,omitempty"`
 	// Message is the finding for people.
 	Message string `json:"message"`
+
+	// Observed is what is observed, whether the timeout has expired or not; Unless is what keeps the finding from counting, as a clause.
+	Observed string `json:"-"`
+	Unless   string `json:"-"`
 }
 
 // IgnoredFinding is a rule that matches and does not count, since it may be out of date.
@@ -226,7 +288,7 @@ type Check struct {
 	Targets []Target `json:"targets,omitempty"`
 	// ReadErrors are what could not be read.
 	ReadErrors []string `json:"readErrors,omitempty"`
-	Next       *Step    `json:"next,omitempty"`
+	Next       Step     `json:"next,omitzero"`
 	// Message is that of the condition RemediationAllowed.
 	Message string `json:"message,omitempty"`
 }
@@ -266,7 +328,7 @@ type Target struct {
 	Blockers []Blocker `json:"blockers,omitempty"`
 	// Requests are the remediation requests that exist, also those of other makers.
 	Requests []Reference `json:"requests,omitempty"`
-	Next     *Step       `json:"next,omitempty"`
+	Next     Step        `json:"next,omitzero"`
 	// Written is the condition of the Machine by which the manager says how it is; absent if the target was judged here.
 	Written *metav1.Condition `json:"written,omitempty"`
 	// Message is what the remediator reports.
@@ -295,7 +357,7 @@ type HostRemediation struct {
 	Blockers []Blocker    `json:"blockers,omitempty"`
 	// Evidence are the steps that were done, or given up, in the order in which the manager wrote that, for people.
 	Evidence []string `json:"evidence,omitempty"`
-	Next     *Step    `json:"next,omitempty"`
+	Next     Step     `json:"next,omitzero"`
 	// Message is the step for people.
 	Message string `json:"message"`
 }

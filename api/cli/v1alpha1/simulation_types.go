@@ -22,8 +22,6 @@ type Simulation struct {
 	Limits []SimulatedLimit `json:"limits"`
 	// Assumptions are what is assumed of all but the checks, for people.
 	Assumptions []string `json:"assumptions"`
-	// Manifest are notes about the manifest, for people.
-	Manifest []string `json:"manifest,omitempty"`
 }
 
 // SimulatedStart is a remediation that starts in a simulation.

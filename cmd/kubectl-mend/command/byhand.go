@@ -61,7 +61,7 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 	}
 	b.now, b.asks = o.timeAt(c.Context(), b.client), text.IsTerminal(o.In)
 	b.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
-		return snapshot.New().WorkloadReader(ctx, b.client, cluster)
+		return snapshot.WorkloadReader(ctx, b.client, cluster)
 	}
 	return nil
 }
@@ -69,7 +69,6 @@ func (b *byHand) begin(c *cobra.Command, o *Options) error {
 // complete makes c a command that does something about the one object that it names, of one of these kinds.
 func (b *byHand) complete(o *Options, c *cobra.Command, do func(ctx context.Context, named subject) error, kinds ...kind) *cobra.Command {
 	c.Use = b.verb + " (KIND NAME | KIND/NAME)"
-	c.ValidArgsFunction = cobra.NoFileCompletions
 	c.RunE = func(c *cobra.Command, args []string) error {
 		named, err := parseOne(args, kinds...)
 		if err != nil {

@@ -29,7 +29,7 @@ func (o *Options) check() *cobra.Command {
 			"a manager that runs and serves its kinds, workload clusters that can be reached, and your rights to read. " +
 			"The exit code is 1 if something is missing.",
 		Example: fmt.Sprintf("  %[1]s check -A", o.Name),
-		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			missing, err := o.missing(c.Context())
 			if err != nil {
@@ -125,4 +125,32 @@ func missingManagers(managers []managerlease.Manager) []string {
 		missing = append(missing, because+". "+fix)
 	}
 	return missing
+}
+
+func (o *Options) versions() *cobra.Command {
+	var clientOnly bool
+	c := &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version of this program, and of each manager that has announced itself",
+		Example: fmt.Sprintf("  %[1]s version\n  %[1]s version --client", o.Name),
+		Args:    noArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			_, _ = fmt.Fprintf(o.Out, "Client Version: %s\n", o.version)
+			if clientOnly {
+				return nil
+			}
+			reader, err := o.client()
+			if err != nil {
+				return err
+			}
+			now := o.timeAt(c.Context(), reader)
+			managers, err := managerlease.Of(c.Context(), reader, now)
+			if err != nil {
+				return err
+			}
+			return page.PrintManagers(o.Out, managers, text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)})
+		},
+	}
+	c.Flags().BoolVar(&clientOnly, "client", false, "Print the version of this program only, and ask no cluster.")
+	return c
 }

@@ -4,13 +4,19 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	cmdutil "k8s.io/kubectl/pkg/cmd/util"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 func (o *Options) claim() *cobra.Command {
@@ -64,7 +70,8 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		now, pausedNow := check.Annotations[clusterv1.PausedAnnotation] // whatever its value, also an empty one
 		err := errChanged
 		if check.UID == planned.UID && now == before && pausedNow == paused {
-			err = b.annotate(ctx, machineCheckKind, check, claimMarks[b.verb])
+			marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
+			err = b.annotate(ctx, machineCheckKind, check, marks[b.verb])
 		}
 		if err != nil {
 			return fmt.Errorf("%s %s: %w", b.verb, named, meanwhile(err))
@@ -74,9 +81,147 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	return nil
 }
 
-// claimMarks are the annotations that the verbs write. The mark that is left of a label would have a later claim by hand taken for the
-// label's.
-var claimMarks = map[string]map[string]any{
-	"claim":   {clusterv1.PausedAnnotation: mendv1.Claim},
-	"release": {clusterv1.PausedAnnotation: nil, mendv1.ClaimedByAnnotation: nil},
+// The lease by which the replicas of Cluster API core agree who acts (Cluster API, core/main.go), where clusterctl puts core.
+const (
+	coreLeaseName = "controller-leader-election-capi"
+	coreNamespace = "capi-system"
+)
+
+// claimFacts are what the rules see of a check, and of the controllers that could act on it.
+type claimFacts struct {
+	check *clusterv1.MachineHealthCheck
+	// cluster is nil if there is none.
+	cluster  *clusterv1.Cluster
+	managers []managerlease.Manager
+	// unlisted is why there may be other managers of kubemend; nil if there are none.
+	unlisted error
+	// coreEnded is when the lease of Cluster API core ended, zero while it runs; coreUnread is why that is not known.
+	coreEnded  time.Time
+	coreUnread error
+}
+
+// observeClaim reads what the rules need to know of a check.
+func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
+	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
+	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	if err := b.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
+	} else if err != nil {
+		facts.cluster = nil
+	}
+	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
+		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
+			facts.managers = []managerlease.Manager{*one}
+		}
+	}
+	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
+	return facts, nil
+}
+
+// coreEnded is when the lease of Cluster API core ended, zero while it runs. It counts only in the namespace where clusterctl installs
+// core: a tenant can create one anywhere else.
+func (b *byHand) coreEnded(ctx context.Context) (time.Time, error) {
+	lease, key := &coordinationv1.Lease{}, client.ObjectKey{Namespace: coreNamespace, Name: coreLeaseName}
+	if err := b.client.Get(ctx, key, lease); err != nil {
+		return time.Time{}, fmt.Errorf("read the lease %s: %w", key, err)
+	}
+	ends := ptr.Deref(lease.Spec.RenewTime, metav1.MicroTime{}).Time
+	if ptr.Deref(lease.Spec.HolderIdentity, "") != "" { // not given back
+		ends = ends.Add(time.Duration(ptr.Deref(lease.Spec.LeaseDurationSeconds, 0)) * time.Second)
+	}
+	if b.now.Before(ends) {
+		return time.Time{}, nil
+	}
+	return ends, nil
+}
+
+// planClaim is what becomes of a check. It is left as it is where it cannot be seen which controllers would act on it then.
+func planClaim(facts *claimFacts, release bool) plan {
+	value, paused := facts.check.Annotations[clusterv1.PausedAnnotation]
+	claimed := paused && value == mendv1.Claim
+	switch {
+	case !facts.check.DeletionTimestamp.IsZero():
+		return plan{refuses, "it is being deleted"}
+	case paused && !claimed:
+		return plan{refuses, fmt.Sprintf("it is paused: %s is %q, so neither Cluster API core nor kubemend acts on it. "+
+			"Who paused it has to remove the annotation first", clusterv1.PausedAnnotation, value)}
+	case release && !claimed:
+		return plan{staysSo, "is not claimed"}
+	case !release && claimed:
+		return plan{staysSo, "is claimed already"}
+	}
+	says, refuse := "kubemend will act on it in place of Cluster API core", refuseClaim
+	if release {
+		says, refuse = "Cluster API core will act on it in place of kubemend", refuseRelease
+	}
+	if refused := refuse(facts); refused != "" {
+		return plan{refuses, refused}
+	}
+	if appliers := explain.AppliersOf(facts.check); len(appliers) > 0 {
+		says += fmt.Sprintf("; %s applies the check: see docs/gitops.md", strings.Join(appliers, " and "))
+	}
+	return plan{changes, says}
+}
+
+// unseen is what it refuses that a controller cannot be seen, and what a user can do who knows about it.
+func unseen(what, why string) string {
+	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
+		what, why, clusterv1.PausedAnnotation)
+}
+
+// refuseClaim refuses to claim a check on which no controller would act then.
+func refuseClaim(facts *claimFacts) string {
+	why := ""
+	offs := make([]managerlease.Off, 0, len(facts.managers))
+	for _, manager := range facts.managers {
+		off := manager.StandsOff(facts.check, facts.cluster)
+		switch {
+		case off.Reason == "":
+			return ""
+		case off.Unknown():
+			why = off.Because
+		}
+		offs = append(offs, off)
+	}
+	if facts.unlisted != nil {
+		why = facts.unlisted.Error()
+	}
+	if why != "" {
+		return unseen("a manager of kubemend acts on it", why)
+	}
+	refused, _ := explain.NoManagerActs(facts.managers, offs)
+	return explain.Clause(refused)
+}
+
+// refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
+func refuseRelease(facts *claimFacts) string {
+	if labelled := facts.check.Annotations[mendv1.ClaimedByAnnotation]; labelled != "" {
+		return fmt.Sprintf("the label %s of its %s claims it: remove the label, in Git too, and kubemend releases the check",
+			mendv1.ClaimLabel, labelled)
+	}
+	acts, why := false, ""
+	for _, manager := range facts.managers {
+		off := manager.StandsOff(facts.check, facts.cluster)
+		switch {
+		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
+			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
+				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
+		case off.Reason == "":
+			acts = true
+		case off.Unknown():
+			why = off.Because
+		}
+	}
+	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
+		why = facts.unlisted.Error()
+	}
+	switch {
+	case !facts.coreEnded.IsZero():
+		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
+	case facts.coreUnread != nil:
+		return unseen("Cluster API core runs", facts.coreUnread.Error())
+	case why != "":
+		return unseen("a manager of kubemend acts on checks that are not claimed as well", why)
+	}
+	return ""
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strings"
 	"testing"
+	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -28,7 +29,7 @@ import (
 func clientWith(t *testing.T, objects ...client.Object) client.WithWatch {
 	t.Helper()
 	byName := func(o client.Object) []string { return []string{o.GetName()} }
-	scheme := snapshot.New().Scheme()
+	scheme := snapshot.Scheme
 	return fake.NewClientBuilder().WithScheme(scheme).WithIndex(&coordinationv1.Lease{}, "metadata.name", byName).WithObjects(objects...).Build()
 }
 
@@ -87,11 +88,15 @@ Proceed? [y/N] mhc/workers in metal claimed
 	}
 }
 
+type writer func([]byte) (int, error)
+
+func (w writer) Write(p []byte) (int, error) { return w(p) }
+
 func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 	silent, typing := io.Pipe() // there is no answer
 	defer func() { _ = typing.Close() }()
 	ctx, interrupt := context.WithCancel(t.Context())
-	asked := &looked{told: func(int) { interrupt() }}
+	asked := writer(func(p []byte) (int, error) { interrupt(); return len(p), nil })
 	b := &byHand{IOStreams: genericiooptions.IOStreams{In: silent, Out: asked, ErrOut: asked}, asks: true}
 	if exit := (Exit{}); !errors.As(b.ask(ctx), &exit) || exit.Code != Refused {
 		t.Errorf("it ends with %v", exit)
@@ -136,16 +141,6 @@ func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
 	}
 }
 
-// What a label has claimed is not taken for a claim by hand when it is released.
-func TestWhatALabelClaimedIsReleasedWithoutATrace(t *testing.T) {
-	p := aPlace(t, unclaimed, func(p *place) {
-		p.check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster"}
-	})
-	if got, code := p.does("release", "mhc/workers", confirmed); code != Done || len(p.claimed()) > 0 {
-		t.Errorf("code %d, annotations %v, printed\n%s", code, p.claimed(), got)
-	}
-}
-
 // docs/cli/claim.md shows what is printed at 100 columns.
 func TestClaimsAreDocumented(t *testing.T) {
 	const path = "../../../docs/cli/claim.md"
@@ -158,4 +153,133 @@ func TestClaimsAreDocumented(t *testing.T) {
 	released, _ := p.prints("release", "mhc/workers", confirmed)
 	page := withExample(t, contentOf(t, path), "claim mhc/workers", claimed)
 	golden.Compare(t, path, withExample(t, page, "release mhc/workers", released))
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// checkPaused is a check of Cluster prod, paused by that value of the annotation if it is not empty.
+func checkPaused(value string) *clusterv1.MachineHealthCheck {
+	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
+	if check.Spec.ClusterName = "prod"; value != "" {
+		check.Annotations = map[string]string{clusterv1.PausedAnnotation: value}
+	}
+	return check
+}
+
+// claimFactsOf are those of a check that can be claimed, and released if it is paused as "kubemend".
+func claimFactsOf(paused string, edits ...func(*claimFacts)) *claimFacts {
+	facts := &claimFacts{check: checkPaused(paused), cluster: &clusterv1.Cluster{}}
+	facts.managers = []managerlease.Manager{{
+		Namespace: "kubemend-system", Holder: "pod", Alive: true, Announcement: &managerlease.Announcement{Version: "v1", Unclaimed: "observe"},
+	}}
+	for _, edit := range edits {
+		edit(facts)
+	}
+	return facts
+}
+
+func announcing(edit func(*managerlease.Announcement)) func(*claimFacts) {
+	return func(f *claimFacts) { edit(f.managers[0].Announcement) }
+}
+
+func unlisted(f *claimFacts) { f.managers, f.unlisted = nil, errors.New("forbidden") }
+func unread(f *claimFacts)   { f.managers[0].Unverified = "no rights" }
+func coreGone(f *claimFacts) { f.coreEnded = noon }
+func labelled(f *claimFacts) { f.check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster" }
+func coreUnread(f *claimFacts) {
+	f.coreUnread = errors.New("core is not seen")
+}
+
+func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
+	const claims = "change: kubemend will act on it in place of Cluster API core"
+	const unseen = "refused: it cannot be seen whether a manager of kubemend acts on it: "
+	byFlux := func(f *claimFacts) { f.check.Labels = map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"} }
+	for name, tc := range map[string]struct {
+		facts *claimFacts
+		want  string
+	}{
+		"with a manager that acts on it, it is":      {claimFactsOf(""), claims},
+		"whatever is known of core":                  {claimFactsOf("", coreGone), claims},
+		"one that is claimed already stays":          {claimFactsOf("kubemend", unlisted), "stays: is claimed already"},
+		"a pause of another user is not overwritten": {claimFactsOf("true"), `refused: it is paused: cluster.x-k8s.io/paused is "true"`},
+		"one that is being deleted is not": {claimFactsOf("", func(f *claimFacts) { f.check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }),
+			"refused: it is being deleted"},
+		"where none has announced itself it is not": {claimFactsOf("", func(f *claimFacts) { f.managers = nil }),
+			"refused: no manager of kubemend has announced itself"},
+		"with one that is gone it is not": {claimFactsOf("", func(f *claimFacts) { f.managers[0].Alive, f.managers[0].Gone = false, noon }),
+			"refused: no manager of kubemend would act on it: the one in kubemend-system is gone since 2026-01-01T12:00:00Z"},
+		"nor with one of another shard": {claimFactsOf("", announcing(func(a *managerlease.Announcement) { a.WatchFilter = "b" })),
+			"refused: no manager of kubemend would act on it: the one in kubemend-system watches only objects with the label"},
+		"the right one of several is enough":    {claimFactsOf("", func(f *claimFacts) { f.managers = append([]managerlease.Manager{{Namespace: "a"}}, f.managers...) }), claims},
+		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "whether the lease in kubemend-system is"},
+		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Ask as a user who can see it"},
+		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
+		"which tool applies the check is named": {claimFactsOf("", byFlux), claims + "; Flux (Kustomization fleet) applies the check"},
+	} {
+		t.Run(name, func(t *testing.T) { isPlanned(t, false, tc.facts, tc.want) })
+	}
+}
+
+func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
+	const releases = "change: Cluster API core will act on it in place of kubemend"
+	const others = "refused: it cannot be seen whether a manager of kubemend acts on checks that are not claimed as well: "
+	const unseenCore = "refused: it cannot be seen whether Cluster API core runs: "
+	actsOnAll := announcing(func(a *managerlease.Announcement) { a.Unclaimed = "act" })
+	for name, tc := range map[string]struct {
+		facts *claimFacts
+		want  string
+	}{
+		"with a core that runs it is":                  {claimFactsOf("kubemend"), releases},
+		"also without a manager of kubemend":           {claimFactsOf("kubemend", func(f *claimFacts) { f.managers = nil }), releases},
+		"one that is not claimed stays":                {claimFactsOf(""), "stays: is not claimed"},
+		"a pause of another user is not removed":       {claimFactsOf("true"), "refused: it is paused"},
+		"without core it is not":                       {claimFactsOf("kubemend", coreGone, unlisted), "refused: Cluster API core has not run since 2026-01-01T12:00:00Z"},
+		"a core that may not be looked for":            {claimFactsOf("kubemend", coreUnread), unseenCore + "core is not seen"},
+		"where kubemend acts on all it is not":         {claimFactsOf("kubemend", actsOnAll), "refused: kubemend's manager in kubemend-system acts on checks that are not claimed as well"},
+		"nor where core may not be looked for besides": {claimFactsOf("kubemend", actsOnAll, coreUnread), "refused: kubemend's manager in kubemend-system acts on checks"},
+		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
+		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
+		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "whether the lease in kubemend-system is"},
+		"one that a label would claim again at once": {claimFactsOf("kubemend", labelled),
+			"refused: the label kubemend.io/machine-health-checks of its Cluster claims it: remove the label"},
+		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},
+		"one that may act on all, beside one of its own": {claimFactsOf("kubemend", func(f *claimFacts) {
+			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true, Unverified: "no rights"})
+		}), others},
+	} {
+		t.Run(name, func(t *testing.T) { isPlanned(t, true, tc.facts, tc.want) })
+	}
+}
+
+// isPlanned compares the beginning of what is planned.
+func isPlanned(t *testing.T, release bool, facts *claimFacts, want string) {
+	t.Helper()
+	decided := planClaim(facts, release)
+	got := map[outcome]string{changes: "change: ", staysSo: "stays: ", refuses: "refused: "}[decided.outcome] + decided.text
+	if !strings.HasPrefix(got, want) {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestCoreIsKnownByItsLease(t *testing.T) {
+	given := lease("capi-system", coreLeaseName, nil)
+	given.Spec.HolderIdentity = nil
+	for name, tc := range map[string]struct {
+		lease *coordinationv1.Lease
+		now   time.Time
+		ended time.Time
+		seen  bool
+	}{
+		"one that was renewed is of a core that runs":  {lease("capi-system", coreLeaseName, nil), noon.Add(59 * time.Second), time.Time{}, true},
+		"one that a tenant can write is not looked at": {lease("elsewhere", coreLeaseName, nil), noon, time.Time{}, false},
+		"one that ran out is of a core that is gone":   {lease("capi-system", coreLeaseName, nil), noon.Add(time.Minute), noon.Add(time.Minute), true},
+		"one that was given back as well":              {given, noon.Add(time.Second), noon, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &byHand{client: clientWith(t, tc.lease), now: tc.now}
+			if ended, err := b.coreEnded(t.Context()); !ended.Equal(tc.ended) || (err == nil) != tc.seen {
+				t.Errorf("it ended %s: %v", ended, err)
+			}
+		})
+	}
 }

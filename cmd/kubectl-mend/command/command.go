@@ -1,4 +1,4 @@
-// Package command is the command line of kubectl mend: one file for each command.
+// Package command is the command line of kubectl mend: one file for each command, or for two that read the same.
 //
 // A command reads flags and a cluster, calls the functions of the controllers and prints their plans. It decides nothing.
 package command
@@ -56,15 +56,15 @@ type Options struct {
 
 	// read reads a cluster, in place of snapshot.Read; for tests.
 	read func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error)
-	// polls is how often wait reads, redraws how often --watch prints.
-	polls, redraws time.Duration
+	// polls is how often wait reads.
+	polls time.Duration
 }
 
 // New returns the command line of a program that was called by name.
 func New(streams genericiooptions.IOStreams, name, version string) *cobra.Command {
 	o := &Options{
 		IOStreams: streams, Name: name, Config: genericclioptions.NewConfigFlags(true),
-		Clock: &serverClock{PassiveClock: clock.RealClock{}}, polls: 5 * time.Second, redraws: 2 * time.Second,
+		Clock: &serverClock{PassiveClock: clock.RealClock{}, warn: streams.ErrOut}, polls: 5 * time.Second,
 	}
 	o.Config.ClusterName = nil // here --cluster is a Cluster of Cluster API, not an entry of the kubeconfig
 	return o.root(version)
@@ -107,7 +107,7 @@ func (o *Options) root(version string) *cobra.Command {
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return Exit{Misused, err} })
 	for _, add := range commands {
 		verb := add(o)
-		verb.DisableFlagsInUseLine = true // the template adds [options]
+		verb.DisableFlagsInUseLine, verb.ValidArgsFunction = true, cobra.NoFileCompletions // the template adds [options]
 		root.AddCommand(verb)
 	}
 	return root

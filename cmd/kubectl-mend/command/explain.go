@@ -2,13 +2,14 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -37,34 +38,28 @@ var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { 
 
 func (o *Options) explain() *cobra.Command {
 	var cluster, selector string
-	var again bool
 	c := &cobra.Command{
 		Use:   "explain (KIND NAME... | KIND/NAME... | KINDS -l SELECTOR)",
 		Short: "Explain why a machine is or is not being remediated, and what happens next",
-		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that blocks the " +
-			"action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have to do.\n\n" +
-			"Of a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits for. " +
-			"Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
+		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that " +
+			"blocks the action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have " +
+			"to do.\n\nOf a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits " +
+			"for. Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
-		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(c *cobra.Command, args []string) error {
-			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				found, err := o.explanations(ctx, args, cluster, selector)
-				if err != nil {
-					return err
-				}
-				return o.printExplanations(out, found)
-			})
+			found, err := o.explanations(c.Context(), args, cluster, selector)
+			if err != nil {
+				return err
+			}
+			return o.printExplanations(found)
 		},
 	}
 	c.Flags().StringVar(&cluster, "cluster", "",
 		"Name of the Cluster that the node is of, where several have one of that name, or that the pod is of.")
 	c.Flags().StringVarP(&selector, "selector", "l", "", "Explain all objects of the kind whose labels match.")
-	addWatch(c, &again)
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
-	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
 }
 
@@ -125,7 +120,7 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 	})
 }
 
-func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) error {
+func (o *Options) printExplanations(found []*page.Explanation) error {
 	list := &cliv1.ExplanationList{TypeMeta: cliv1.TypeOf("ExplanationList")}
 	for _, e := range found {
 		list.Items = append(list.Items, *e.Document())
@@ -134,12 +129,12 @@ func (o *Options) printExplanations(out io.Writer, found []*page.Explanation) er
 	if len(found) == 1 {
 		document = &list.Items[0]
 	}
-	return o.print(out, document, func() error {
+	return o.print(document, func() error {
 		for i, e := range found {
 			if i > 0 {
-				_, _ = fmt.Fprint(out, "\n\n") // as kubectl describe does
+				_, _ = fmt.Fprint(o.Out, "\n\n") // as kubectl describe does
 			}
-			if err := e.Print(out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
+			if err := e.Print(o.Out, text.Layout{Width: o.width(), Paint: o.painter(o.Out), Wide: o.isWide()}); err != nil {
 				return err
 			}
 		}
@@ -302,9 +297,42 @@ func belongings(ctx context.Context, reader client.Reader, k kind, key client.Ob
 	return cluster, machine
 }
 
-func standing(d *cliv1.Explanation) string {
-	if d.Reason == "" {
-		return string(d.Phase)
+// nodeOf is the node that a pod runs on: of the management cluster, or of the workload cluster of a Cluster in namespace. There the pod
+// needs a namespace of its own, since --namespace is that of the Cluster.
+func (o *Options) nodeOf(ctx context.Context, pod, namespace, cluster string) (subject, error) {
+	key := client.ObjectKey{Namespace: namespace, Name: pod}
+	in, name, qualified := strings.Cut(pod, "/")
+	if qualified {
+		key = client.ObjectKey{Namespace: in, Name: name}
 	}
-	return fmt.Sprintf("%s (%s)", d.Phase, d.Reason)
+	switch {
+	case o.from != "":
+		return subject{}, Exit{Misused, errors.New("--from: a record has no pods: name the node, as node/NAME")}
+	case !qualified && (cluster != "" || namespace == ""):
+		return subject{}, Exit{Misused, fmt.Errorf("pod/%[1]s: name its namespace too, as pod/NAMESPACE/%[1]s", pod)}
+	case cluster != "" && namespace == "":
+		return subject{}, Exit{Misused, fmt.Errorf("say with -n in which namespace Cluster %s is", cluster)}
+	}
+	management, err := o.client()
+	if err != nil {
+		return subject{}, err
+	}
+	reader, where := client.Reader(management), "the management cluster; --cluster reads a workload cluster"
+	if cluster != "" {
+		where = "Cluster " + cluster
+		reader, err = snapshot.WorkloadReader(ctx, management, client.ObjectKey{Namespace: namespace, Name: cluster})
+		if err != nil {
+			return subject{}, fmt.Errorf("reach Cluster %s: %w", cluster, err)
+		}
+	}
+	found := &corev1.Pod{}
+	switch err := reader.Get(ctx, key, found); {
+	case client.IgnoreNotFound(err) != nil:
+		return subject{}, fmt.Errorf("read Pod %s: %w", key, err)
+	case err != nil:
+		return subject{}, fmt.Errorf("there is no Pod %s in %s", key, where)
+	case found.Spec.NodeName == "":
+		return subject{}, fmt.Errorf("the Pod %s is on no node", key)
+	}
+	return subject{kind: nodeKind, name: found.Spec.NodeName}, nil
 }

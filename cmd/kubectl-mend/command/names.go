@@ -89,8 +89,12 @@ func (s subject) key() client.ObjectKey {
 	return client.ObjectKey{Namespace: s.namespace, Name: s.name}
 }
 
-// parseAll takes arguments apart as kubectl does: TYPE/NAME, each for itself, or TYPE NAME...
-func parseAll(args []string, expected ...kind) ([]subject, error) {
+// parseSome takes the arguments of a command apart that is about one object or several, as kubectl does: TYPE/NAME, each for itself, or
+// TYPE NAME...
+func parseSome(args []string, expected ...kind) ([]subject, error) {
+	if len(args) == 0 {
+		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
+	}
 	if len(args) > 1 && !strings.Contains(args[0], "/") {
 		called, names := args[0], args[1:]
 		args = make([]string, 0, len(names))
@@ -111,14 +115,6 @@ func parseAll(args []string, expected ...kind) ([]subject, error) {
 		named = append(named, subject{kind: k, name: name})
 	}
 	return named, nil
-}
-
-// parseSome takes the arguments of a command apart that is about one object or several.
-func parseSome(args []string, expected ...kind) ([]subject, error) {
-	if len(args) == 0 {
-		return nil, Exit{Misused, fmt.Errorf("expected %s", spelled(expected, "/NAME"))}
-	}
-	return parseAll(args, expected...)
 }
 
 // parseOne takes the arguments of a command apart that is about one object.

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -19,12 +20,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericiooptions"
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -225,8 +226,7 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var errOut bytes.Buffer
-			c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here)}
-			o := &Options{IOStreams: genericiooptions.IOStreams{ErrOut: &errOut}, Clock: c}
+			c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here), warn: &errOut}
 			ask := func(date string) {
 				answered := roundTrip(func(*http.Request) (*http.Response, error) {
 					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
@@ -242,14 +242,11 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 				_ = response.Body.Close()
 				t.Error("the error is lost")
 			}
-			if !o.Clock.Now().Equal(here) {
+			if !c.Now().Equal(here) {
 				t.Error("before the first answer it is another time already")
 			}
 			ask(tc.date)
-			for range 2 {
-				o.sayClock()
-			}
-			if got := o.Clock.Now(); !got.Equal(tc.want) {
+			if got := c.Now(); !got.Equal(tc.want) {
 				t.Errorf("it is %s, want %s", got, tc.want)
 			}
 			if got := errOut.String(); !strings.HasPrefix(got, tc.says) || strings.Count(got, "warning") != strings.Count(tc.says, "warning") {
@@ -257,10 +254,75 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 			}
 			if tc.says != "" {
 				ask("Thu, 01 Jan 2026 12:30:00 GMT")
-				if got := o.Clock.Now(); !got.Equal(tc.want) {
+				if got := c.Now(); !got.Equal(tc.want) {
 					t.Errorf("in the middle of it the time becomes %s", got)
 				}
 			}
 		})
+	}
+}
+
+func TestObjectsAreExplainedByTheirLabels(t *testing.T) {
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for line, says := range map[string]string{
+		"machines -l cluster.x-k8s.io/cluster-name=c1 -o jsonpath={.items[*].subject.name}": "w1 w2",
+		"mhc -l no=where":      "no MachineHealthCheck has labels that match no=where",
+		"machine/w1 -l a=b":    `"machine/w1": with --selector, expected one kind and no name`,
+		"nodes -l a=b":         `"nodes": with --selector, expected one kind and no name: machine, host, mhc`,
+		"machines -l a==b==c,": "--selector: ",
+	} {
+		_, out, problems := mended(t, strings.Fields("explain --from ../../../docs/cli/samples/three-of-five.json "+line)...)
+		if !strings.Contains(out+problems, says) {
+			t.Errorf("%s:\n%s%s", line, out, problems)
+		}
+	}
+}
+
+func TestWhatIsMissingIsFound(t *testing.T) {
+	kinds := func(installed ...string) []string {
+		return missingKinds(func(crd string) bool { return slices.Contains(installed, crd) })
+	}
+	manager := func(edit func(*managerlease.Manager)) []string {
+		announced := &managerlease.Announcement{Version: "v1", Kinds: []managerlease.Kind{{CRD: crdgate.OwnCRD, Because: "why"}}}
+		m := managerlease.Manager{Namespace: "a", Alive: true, Announcement: announced}
+		edit(&m)
+		return missingManagers([]managerlease.Manager{m})
+	}
+	serves := func(reason string) func(*managerlease.Manager) {
+		return func(m *managerlease.Manager) { m.Announcement.Kinds[0].Reason = reason }
+	}
+	for name, tc := range map[string]struct {
+		missing []string
+		says    string // empty if nothing is missing
+	}{
+		"all kinds":                        {kinds(crdgate.MachineCheckCRD, crdgate.RecordCRD, crdgate.HostCRD, crdgate.OwnCRD, certificateCRD), ""},
+		"NodeHealthChecks alone":           {kinds(crdgate.NodeCheckCRD, crdgate.RecordCRD), ""},
+		"no kind of checks":                {kinds(crdgate.RecordCRD), "the kind machinehealthchecks.cluster.x-k8s.io or nodehealthchecks.remediation.medik8s.io is not installed"},
+		"no records":                       {kinds(crdgate.NodeCheckCRD), "the kind remediationrecords.kubemend.io is not installed"},
+		"hosts that nobody power-cycles":   {kinds(crdgate.NodeCheckCRD, crdgate.RecordCRD, crdgate.HostCRD), "no host can be power-cycled"},
+		"no cert-manager":                  {kinds(crdgate.MachineCheckCRD, crdgate.RecordCRD), "certificates.cert-manager.io is not installed"},
+		"a manager that serves its kinds":  {manager(serves("")), ""},
+		"one whose flags leave a kind out": {manager(serves(crdgate.OffReason)), ""},
+		"one that may not serve a kind":    {manager(serves(crdgate.ForbiddenReason)), "does not serve hostremediations.kubemend.io: why"},
+		"one that is gone":                 {manager(func(m *managerlease.Manager) { m.Alive, m.Gone = false, noon }), "has not run since"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.says == "" && len(tc.missing) > 0 || tc.says != "" && (len(tc.missing) != 1 || !strings.Contains(tc.missing[0], tc.says)) {
+				t.Errorf("missing: %v, want %q", tc.missing, tc.says)
+			}
+		})
+	}
+}
+
+func TestWhatIsMissingIsListed(t *testing.T) {
+	rights := granted(t)
+	_, mend := guarded(t, rights)
+	if code, said := mend("check", "-A"); code != Failed || strings.Count(said, "missing  ") != 1 ||
+		!strings.HasPrefix(said, "missing  The kind certificates.cert-manager.io is not installed") {
+		t.Errorf("code %d:\n%s", code, said)
+	}
+	delete(rights, right{"list", "metal3.io", "baremetalhosts"})
+	if code, said := mend("check", "-A"); code != Failed || !strings.Contains(said, "missing  You cannot read BareMetalHosts in all namespaces: forbidden") {
+		t.Errorf("code %d:\n%s", code, said)
 	}
 }

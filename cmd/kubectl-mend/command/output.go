@@ -105,15 +105,16 @@ func (o *Options) width() int {
 	return text.Width(o.Out)
 }
 
-// print writes what a command has found to out: as the flags say, or for a person.
-func (o *Options) print(out io.Writer, found runtime.Object, person func() error) error {
+// print writes what a command has found: as the flags say, or for a person.
+func (o *Options) print(found runtime.Object, person func() error) error {
 	if o.output.printer == nil {
 		if err := person(); err != nil {
 			return fmt.Errorf("print: %w", err)
 		}
 		return nil
 	}
-	if slices.Contains(raw, o.output.format) || !text.IsTerminal(text.Raw(out)) {
+	out := o.Out
+	if slices.Contains(raw, o.output.format) || !text.IsTerminal(out) {
 		out = text.Raw(out)
 	}
 	if err := o.output.printer.PrintObj(found, out); err != nil {

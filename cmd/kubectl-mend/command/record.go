@@ -30,7 +30,7 @@ kubemend does not read.
 
 What you may not read is left out and reported.`,
 		Example: fmt.Sprintf("  %[1]s record -A -o fleet.json\n  %[1]s record --cluster edge-3 -n metal > edge-3.json", o.Name),
-		Args:    noArgs, ValidArgsFunction: cobra.NoFileCompletions,
+		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return o.writeRecord(cmd.Context(), snapshot.Scope{Cluster: cluster, Everything: true}, file)
 		},

@@ -4,13 +4,19 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
@@ -18,9 +24,11 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
@@ -193,6 +201,9 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 	without := func(group, resource string) func(map[string]string, map[right]string) {
 		return func(_ map[string]string, rights map[right]string) { delete(rights, right{"list", group, resource}) }
 	}
+	uninstalled := func(objects map[string]string, _ map[right]string) {
+		delete(objects, "kubemend.io/v1alpha1/remediationrecords")
+	}
 	for name, tc := range map[string]struct {
 		edit              func(map[string]string, map[right]string)
 		line              string
@@ -204,14 +215,13 @@ func TestAReportIsOfTheRecordsThatCanBeRead(t *testing.T) {
 		"of another cluster":             {all, "report -n x --cluster y -o jsonpath={.total.remediations}", Done, "0", ""},
 		"from before":                    {all, "report -n x --since 10m -o jsonpath={.total.remediations}", Done, "0", ""},
 		"records that may not be read":   {without("kubemend.io", "remediationrecords"), "report -n x", Failed, "", "cannot list resource \"remediationrecords\""},
-		"records that are not installed": {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x", Done, "RemediationRecords are not installed, so no remediation was recorded.\n", ""},
-		"the same for programs":          {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "report -n x -o json", Done, "Report", "RemediationRecords are not installed"},
+		"records that are not installed": {uninstalled, "report -n x", Done, ": 0.", "RemediationRecords are not installed"},
 		"a history of what is gone":      {all, "history machine/gone -n x", Done, "remediation decided for MachineHealthCheck c1-workers: Ready=Unknown", ""},
 		"a history of another machine":   {all, "history machine/other -n x", Done, "", "No RemediationRecord and no event was found"},
 		"a history by its node":          {all, "history node node-of-gone -n x", Done, "RemediationDecided", ""},
 		"a history from before":          {all, "history machine/gone -n x --since 10m", Done, "", "no event was found since "},
 		"a history without records":      {without("kubemend.io", "remediationrecords"), "history -n x --since 0", Done, "", "done without: RemediationRecords: "},
-		"a history, where none can be":   {func(o map[string]string, _ map[right]string) { delete(o, "kubemend.io/v1alpha1/remediationrecords") }, "history -n x --since 0", Done, "", "no event was found."},
+		"a history, where none can be":   {uninstalled, "history -n x --since 0", Done, "", "no event was found."},
 		"a history as YAML":              {all, "history machine/gone -n x -o yaml", Done, "kind: History", ""},
 		"a history for programs":         {all, `history machine/gone -n x -o jsonpath={.items[0].source}={.items[0].record.name}`, Done, "Record=gone-1", ""},
 	} {
@@ -243,5 +253,54 @@ func TestAReportIsOfARecording(t *testing.T) {
 	}
 	if code, out, problems := mend("history machine/gone --from " + file); code != Done || !strings.Contains(out, "RemediationDecided") || !strings.Contains(out, "WaitingForVolumeDetach") {
 		t.Errorf("code %d, printed\n%s%s", code, out, problems)
+	}
+}
+
+func told(name, namespace string, about corev1.ObjectReference, reason string) *eventsv1.Event {
+	return &eventsv1.Event{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, EventTime: metav1.NewMicroTime(noon), Regarding: about,
+		Reason: reason, Note: "it is so", ReportingController: "kubemend",
+	}
+}
+
+func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
+	objs := clientWith(t, told("a", "metal", corev1.ObjectReference{Kind: "Machine", Namespace: "metal", Name: "m-1"}, "Marked"),
+		told("b", "default", corev1.ObjectReference{Kind: "NodeHealthCheck", Name: "all"}, "Skipped"),
+		told("c", "default", corev1.ObjectReference{Kind: "Machine", Namespace: "default", Name: "m-2"}, "Elsewhere"))
+	c := interceptor.NewClient(objs, interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, machines := list.(*clusterv1.MachineList); machines {
+			return apierrors.NewForbidden(clusterv1.GroupVersion.WithResource("machines").GroupResource(), "", errors.New("not you"))
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	objects, trouble, err := observeHistory(t.Context(), c, "metal")
+	if err != nil || len(trouble) != 1 || !strings.HasPrefix(trouble[0], "Machines: ") {
+		t.Errorf("the trouble is %q, want that of the one kind that may not be read", trouble)
+	}
+	var got []string
+	for _, e := range history.Of(objects, history.Scope{Namespace: "metal"}).Items {
+		got = append(got, e.Object.Kind+" "+e.Object.Name+" "+e.Reason)
+	}
+	slices.Sort(got)
+	if diff := cmp.Diff([]string{"Machine m-1 Marked", "NodeHealthCheck all Skipped"}, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {
+	without := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		if _, machines := list.(*clusterv1.MachineList); machines { // without Cluster API
+			return &meta.NoKindMatchError{}
+		}
+		return c.List(ctx, list, opts...)
+	}})
+	if _, trouble, err := observeHistory(t.Context(), without, "metal"); err != nil || len(trouble) > 0 {
+		t.Errorf("where there is nothing: %q, %v", trouble, err)
+	}
+	down := interceptor.NewClient(clientWith(t), interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+		return errors.New("the line is down")
+	}})
+	if _, _, err := observeHistory(t.Context(), down, "metal"); err == nil || err.Error() != "nothing could be read: Machines: the line is down" {
+		t.Errorf("where nothing answers: %v", err)
 	}
 }

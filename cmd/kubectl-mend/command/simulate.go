@@ -44,7 +44,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 		Example: fmt.Sprintf("  %[1]s simulate -f check.yaml\n  %[1]s simulate -f check.yaml --fail 3 --for 20m\n"+
 			"  %[1]s simulate --fail zone=b --set maxUnhealthy=40%%\n"+
 			"  %[1]s simulate -f check.yaml --from record.json --at-most 0", o.Name),
-		Args: s.args, ValidArgsFunction: cobra.NoFileCompletions,
+		Args: s.args,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if err := s.check(); err != nil {
 				return err
@@ -53,7 +53,7 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 			if err != nil {
 				return err
 			}
-			err = o.print(o.Out, answer, func() error {
+			err = o.print(answer, func() error {
 				return simulate.Print(o.Out, answer, text.Layout{Width: o.width(), Paint: o.painter(o.Out)})
 			})
 			return errors.Join(err, s.verdict(answer))
@@ -148,7 +148,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 }
 
 // manifest reads a file, or the standard input. What is all in one namespace is looked at there, unless the flags name another one.
-func (o *Options) manifest(name string) (*simulate.Manifest, error) {
+func (o *Options) manifest(name string) (simulate.Manifest, error) {
 	from := o.In
 	if name == "-" {
 		name = "the standard input"

@@ -91,7 +91,6 @@ func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 		"as many as may":                       {check, "1", WouldStart, ""},
 		"more than may":                        {check, "0", Refused, "--at-most allows 0"},
 		"any number":                           {check, "-1", WouldStart, ""},
-		"a manifest that would not be let in":  {strings.Replace(check, "clusterName: c1", "clusterName: \"\"", 1), "0", Failed, "spec.clusterName is missing"},
 		"a field that the kind does not have":  {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
 		"a check whose cluster does not exist": {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
 		"a check that is paused": {

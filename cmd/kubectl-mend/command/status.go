@@ -3,7 +3,6 @@ package command
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -16,39 +15,34 @@ import (
 )
 
 func (o *Options) status() *cobra.Command {
-	var all, again bool
+	var all bool
 	scope := snapshot.Scope{Restless: true}
 	var layout text.Layout
 	c := &cobra.Command{
 		Use:   "status",
 		Short: "List all checks: which controller acts, how many targets are healthy, how much of the limit is used, what is next",
-		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being remediated, " +
-			"how much of the limit is used, and what happens next. Below them: what no check sees to, which hosts are out of service, whether a " +
-			"manager runs, and which kinds it does not serve.",
-		Example:           fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3 --watch", o.Name),
-		Args:              noArgs,
-		ValidArgsFunction: cobra.NoFileCompletions,
+		Long: "List all checks, one row each: which controller acts, how many targets are healthy, pending, unhealthy, unknown and being " +
+			"remediated, how much of the limit is used, and what happens next. Below them: what no check sees to, which hosts are out of service, " +
+			"whether a manager runs, and which kinds it does not serve.",
+		Example: fmt.Sprintf("  %[1]s status -A\n  %[1]s status --cluster edge-3", o.Name),
+		Args:    noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			layout.NotOK = o.allNamespaces && !all
-			return o.watch(c.Context(), again, func(ctx context.Context, out io.Writer) error {
-				return o.printStatus(ctx, out, scope, layout)
-			})
+			return o.printStatus(c.Context(), scope, layout)
 		},
 	}
 	c.Flags().StringVar(&scope.Cluster, "cluster", "",
 		"Name of the Cluster whose checks are listed. If empty, those of all Clusters of the namespace.")
 	c.Flags().BoolVar(&all, "all", false, "List also checks that are OK, which --all-namespaces leaves out otherwise: "+
 		"those that a controller acts on, with all targets healthy.")
-	addWatch(c, &again)
 	c.Flags().BoolVar(&scope.Judge, "full", false,
 		"Read and judge the machines and nodes also where a manager acts, in place of printing what it has written.")
 	o.addOutput(c, wide)
 	o.addSourceFlags(c)
-	c.MarkFlagsMutuallyExclusive("watch", "from")
 	return c
 }
 
-func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot.Scope, layout text.Layout) error {
+func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout text.Layout) error {
 	namespace, err := o.namespace()
 	if err != nil {
 		return err
@@ -64,9 +58,9 @@ func (o *Options) printStatus(ctx context.Context, out io.Writer, scope snapshot
 	if err != nil {
 		return err
 	}
-	return o.print(out, s.Document(), func() error {
+	return o.print(s.Document(), func() error {
 		layout.Width, layout.Paint, layout.Wide, layout.Namespaces = text.Width(o.Out), o.painter(o.Out), o.isWide(), namespace == ""
-		return s.Print(out, layout)
+		return s.Print(o.Out, layout)
 	})
 }
 

@@ -3,7 +3,6 @@ package command
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/url"
 	"strings"
 	"syscall"
@@ -147,78 +146,5 @@ func TestAnInterruptEndsAWait(t *testing.T) {
 	root.SetArgs([]string{"wait", "machine/m", "-n", "ns", "--for=healthy", "--timeout=1h"})
 	if code := Run(ctx, root, o.IOStreams); code != Failed || !strings.Contains(errOut.String(), "interrupted while waiting for healthy on machine/m") {
 		t.Errorf("exit code %d: %s", code, errOut)
-	}
-}
-
-// looked is a writer that tells of each page that is written to it.
-type looked struct {
-	bytes.Buffer
-	pages int
-	told  func(pages int)
-}
-
-func (l *looked) Write(page []byte) (int, error) {
-	l.pages++
-	defer l.told(l.pages)
-	return l.Buffer.Write(page)
-}
-
-// The second of three reads fails.
-func TestPagesAreWatchedUntilTheyAreInterrupted(t *testing.T) {
-	for line, says := range map[string]string{"status": "There are no checks", "explain machine/m -n ns": "NOT CHECKED"} {
-		t.Run(line, func(t *testing.T) {
-			o, _, errOut := recorder(t, &snapshot.Scope{})
-			read, reads := o.read, 0
-			o.read = func(ctx context.Context, scope snapshot.Scope) (*snapshot.Snapshot, error) {
-				reads++
-				if reads == 2 {
-					return nil, errors.New("the line is down")
-				}
-				return read(ctx, scope)
-			}
-			ctx, interrupt := context.WithCancel(t.Context())
-			out := &looked{told: func(pages int) {
-				if pages == 3 {
-					interrupt()
-				}
-			}}
-			o.Out, o.redraws = out, time.Millisecond
-			root := o.root("dev")
-			root.SetArgs(append(strings.Fields(line), "--watch"))
-			if code := Run(ctx, root, o.IOStreams); code != Done {
-				t.Fatalf("exit code %d: %s", code, errOut)
-			}
-			if out.pages != 3 || reads != 3 {
-				t.Errorf("%d pages were drawn after %d looks", out.pages, reads)
-			}
-			if got := strings.Count(out.String(), "error: the line is down"); got != 1 {
-				t.Errorf("what went wrong once is said %d times:\n%s", got, out)
-			}
-			if got := strings.Count(out.String(), says); got != 2 {
-				t.Errorf("the status is there %d times:\n%s", got, out)
-			}
-			if strings.Contains(out.String(), clearScreen) {
-				t.Error("what is no terminal is cleared")
-			}
-		})
-	}
-}
-
-func TestAWatchThatCannotBeginEnds(t *testing.T) {
-	o, out, errOut := recorder(t, &snapshot.Scope{})
-	o.read = func(context.Context, snapshot.Scope) (*snapshot.Snapshot, error) {
-		return nil, errors.New("the line is down")
-	}
-	if code := run(t, o, "status", "--watch"); code != Failed || out.Len() > 0 || errOut.String() != "error: the line is down\n" {
-		t.Errorf("exit code %d: %s%s", code, out, errOut)
-	}
-	for line, says := range map[string]string{
-		"status --watch --from=x":       "[from watch] were all set",
-		"explain machine/m -w --from=x": "[from watch] were all set",
-	} {
-		errOut.Reset()
-		if code := run(t, o, strings.Fields(line)...); code != Misused || !strings.Contains(errOut.String(), says) {
-			t.Errorf("%s: exit code %d: %s", line, code, errOut)
-		}
 	}
 }

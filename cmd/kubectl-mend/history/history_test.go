@@ -5,12 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -206,4 +208,143 @@ func TestARecordConcernsAScopeUntilItEnds(t *testing.T) {
 	if !(Scope{Since: at(100000)}).Concerns(r) || a(machineKind, "workers-b").Concerns(r) {
 		t.Error("of an open record without a replacement")
 	}
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func at(seconds int) time.Time { return noon.Add(time.Duration(seconds) * time.Second) }
+
+func stamp(seconds int) *metav1.Time { return new(metav1.NewTime(at(seconds))) }
+
+// regarding names an object whose UID is its kind and name.
+func regarding(kind, name string) corev1.ObjectReference {
+	ref := corev1.ObjectReference{Kind: kind, Namespace: "metal", Name: name, UID: types.UID(kind + " " + name)}
+	if kind == nodeKind || kind == nodeCheckKind {
+		ref.Namespace = "default"
+	}
+	return ref
+}
+
+func told(seconds int, about corev1.ObjectReference, reason, note string, edits ...func(*eventsv1.Event)) eventsv1.Event {
+	e := eventsv1.Event{
+		EventTime: metav1.NewMicroTime(at(seconds).Add(time.Second / 2)), Regarding: about, Reason: reason, Note: note, Type: corev1.EventTypeNormal,
+		ReportingController: "kubemend",
+	}
+	for _, edit := range edits {
+		edit(&e)
+	}
+	return e
+}
+
+func warning(e *eventsv1.Event) { e.Type = corev1.EventTypeWarning }
+
+func about(o corev1.ObjectReference) func(*eventsv1.Event) {
+	return func(e *eventsv1.Event) { e.Related = &o }
+}
+
+func seen(times int32, last int) func(*eventsv1.Event) {
+	return func(e *eventsv1.Event) {
+		e.Series = &eventsv1.EventSeries{Count: times, LastObservedTime: metav1.NewMicroTime(at(last))}
+	}
+}
+
+// old makes it an event of client-go's older recorder.
+func old(component string, times int32, last int) func(*eventsv1.Event) {
+	return func(e *eventsv1.Event) {
+		e.DeprecatedFirstTimestamp, e.DeprecatedLastTimestamp = metav1.NewTime(e.EventTime.Truncate(time.Second)), *stamp(last)
+		e.EventTime, e.ReportingController = metav1.MicroTime{}, ""
+		e.DeprecatedSource.Component, e.DeprecatedCount = component, times
+	}
+}
+
+func ref(kind, name string) *mendv1.RecordRef {
+	r := &mendv1.RecordRef{Kind: kind, Namespace: "metal", Name: name, UID: kind + " " + name}
+	if kind == nodeKind {
+		r.Namespace = ""
+	}
+	return r
+}
+
+func step(seconds int, reason, message string, object *mendv1.RecordRef) mendv1.RecordStep {
+	return mendv1.RecordStep{Time: metav1.NewMicroTime(stamp(seconds).Time), Reason: reason, Message: message, Object: object}
+}
+
+// cycled is the record of a power cycle, as the controller of records writes it.
+func cycled() *mendv1.RemediationRecord {
+	request := ref("HostRemediation", "workers-a")
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-a-1b2c"}}
+	r.Spec = mendv1.RemediationRecordSpec{
+		Remediator: mendv1.RemediatedByRequest, Cause: "Ready=Unknown", UnhealthySince: stamp(-300), Due: stamp(0), Decided: *stamp(0),
+		Target:    mendv1.RecordTarget{ClusterName: "prod", Machine: ref(machineKind, "workers-a"), Node: ref(nodeKind, "workers-a"), Host: ref(hostKind, "host-0")},
+		Requester: mendv1.RecordRequester{Check: ref(machineCheckKind, "workers")},
+	}
+	r.Status = mendv1.RemediationRecordStatus{
+		Begun: stamp(0), BegunBy: "kubemend", CapacityBack: stamp(150), Ended: stamp(150), Outcome: mendv1.RecordHealed, Requests: []mendv1.RecordRef{*request},
+		Steps: []mendv1.RecordStep{
+			step(0, "RequestCreated", "HostRemediation workers-a was created for Machine workers-a", request),
+			step(0, "RemediationInProgress", "HostRemediation workers-a has not ended", request),
+			step(0, "RemediatorActs", "A remediator has begun to act on HostRemediation workers-a", request),
+			step(1, "PoweringOff", "HostRemediation workers-a waits for the host to be off", request),
+			step(6, "MovingWorkload", "HostRemediation workers-a waits for the workload to leave the node of the host, which is off", request),
+			step(16, "Booting", "HostRemediation workers-a waits for the machine to be healthy after its host was powered on", request),
+			step(150, "Healed", "Machine workers-a is healthy again", nil),
+		},
+	}
+	return r
+}
+
+// replacing is the record of a machine that its owner has replaced, on the host of which another one runs by now.
+func replacing() *mendv1.RemediationRecord {
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers-old-3f2a"}}
+	r.Spec = mendv1.RemediationRecordSpec{
+		Remediator: mendv1.RemediatedByOwner, Cause: "Ready=Unknown", UnhealthySince: stamp(0), Due: stamp(300), Decided: *stamp(301),
+		Target:    mendv1.RecordTarget{ClusterName: "prod", Machine: ref(machineKind, "workers-old"), Node: ref(nodeKind, "node-old"), Host: ref(hostKind, "host-1")},
+		Requester: mendv1.RecordRequester{Check: ref(machineCheckKind, "workers")},
+	}
+	r.Status = mendv1.RemediationRecordStatus{
+		Begun: stamp(301), CapacityBack: stamp(700), Ended: stamp(701), Outcome: mendv1.RecordReplaced,
+		Replacement: &mendv1.RecordReplacement{Machine: *ref(machineKind, "workers-b")},
+		Steps: []mendv1.RecordStep{
+			step(301, "OwnerRequested", "The owner of Machine workers-old was asked to replace it", nil),
+			step(330, "Draining", "Machine is deleting: draining, 2 pods are left", nil),
+			step(395, "OwnerCreates", "MachineDeployment workers makes another one", &mendv1.RecordRef{Kind: "MachineDeployment", Name: "workers"}),
+			step(400, "ReplacementFound", "Machine workers-b comes in place of Machine workers-old", ref(machineKind, "workers-b")),
+			step(701, "Replaced", "Another Machine is healthy in place of Machine workers-old", nil),
+		},
+	}
+	return r
+}
+
+// metal is a cluster in which one worker was power-cycled, another one was replaced, and a third one is healthy.
+func metal() *Objects {
+	machine, check := regarding(machineKind, "workers-a"), regarding(machineCheckKind, "workers")
+	request, host, node, former := regarding("HostRemediation", "workers-a"), regarding(hostKind, "host-0"), regarding(nodeKind, "workers-a"), regarding(machineKind, "workers-old")
+	const restricted = "Remediation is not allowed, the number of not started or unhealthy machines exceeds maxUnhealthy (total: 3, unhealthy: 2, maxUnhealthy: 40%)"
+	o := &Objects{Records: []*mendv1.RemediationRecord{cycled(), replacing()}, Events: []eventsv1.Event{
+		told(-300, node, "NodeNotReady", "Node workers-a status is now: NodeNotReady", old("node-controller", 1, -300)),
+		told(0, machine, "MachineMarkedUnhealthy", "Machine metal/workers-a has been marked as unhealthy by metal/workers: Condition Ready on Node is Unknown for more than 5m0s", about(check)),
+		told(0, check, "RemediationStarted", "Requested a HostRemediation for workers-a", about(machine)),
+		told(1, request, "PowerOffRequested", "Attempt 1 of 2: The host is asked to power off", about(request)),
+		told(1, host, "PowerOffRequested", "Attempt 1 of 2: The host is asked to power off", about(request)),
+		told(3, host, "PowerOff", "Host powered off", old("metal3-baremetal-controller", 1, 3)),
+		told(5, request, "Fenced", "Attempt 1 of 2: The host is off; the node is fenced, so that its workload can start elsewhere", about(request)),
+		told(13, request, "PowerOnRequested", "Attempt 1 of 2: The workload has moved; the host is asked to power on", about(request)),
+		told(15, request, "PoweredOn", "Attempt 1 of 2: The host is on; the fence is removed from the node", about(request)),
+		told(149, machine, "MachineHealthy", "Machine metal/workers-a is healthy again", about(check)),
+		told(149, check, "RemediationEnded", "Healthy again: workers-a", about(machine)),
+		told(150, check, "CapacityBack", "The capacity of Machine workers-a is back after 2m30s: Machine workers-a is healthy again", about(machine)),
+		told(150, machine, "CapacityBack", "The capacity of Machine workers-a is back after 2m30s: Machine workers-a is healthy again"),
+		told(300, former, "MachineMarkedUnhealthy", "Machine metal/workers-old has been marked as unhealthy by metal/workers", about(check)),
+		told(302, former, "OwnerRequested", "MachineSet workers was asked to replace the machine"),
+		told(330, former, "FailedDrainNode", "error draining Machine's node \"node-old\": context deadline exceeded", warning, old("machine-controller", 7, 390)),
+		told(600, check, "RemediationRestricted", restricted, warning, seen(2, 660)),
+		told(5, regarding("Pod", "workers-a"), "Started", "Started container", old("kubelet", 1, 5)),
+		told(6, node, "NodeHasSufficientMemory", "no matter", old("kubelet", 1, 6)),
+	}}
+	for _, name := range []string{"workers-a", "workers-b", "workers-c"} {
+		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: name, UID: regarding(machineKind, name).UID}}
+		m.Spec.ClusterName, m.Status.NodeRef.Name = "prod", name
+		o.Machines = append(o.Machines, m)
+	}
+	return o
 }

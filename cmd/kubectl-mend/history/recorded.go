@@ -78,7 +78,8 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 		}
 		entries = append(entries, cliv1.HistoryEntry{
 			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
-			Message: step.Message, Source: cliv1.SourceRecord, Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
+			Message: step.Message, Source: cliv1.SourceRecord,
+			Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
 		})
 	}
 	return entries

@@ -20,6 +20,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -69,7 +70,8 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
-		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()), Hosts: snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
+		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()),
+		Hosts:    snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
 	}
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
@@ -99,6 +101,9 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
 			checks = append(checks, explain.Unexplained(ref, err))
 		case check != nil:
+			if labelled := list.Items[i].Annotations[mendv1.ClaimedByAnnotation]; labelled != "" && machinehealthcheck.Claimed(&list.Items[i]) {
+				check.ClaimedBy = "the label " + mendv1.ClaimLabel + " of its " + labelled
+			}
 			checks = append(checks, *check)
 		}
 	}
@@ -185,4 +190,24 @@ func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthChe
 // cluster is the Cluster of a name; an empty one if there is none.
 func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
 	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
+}
+
+// unreadByYou replaces the blockers of nodes whose Machine the user may not read: the manager may, and its decision is not known.
+func unreadByYou(c *explain.Check) {
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		for j := range t.Blockers {
+			if t.Blockers[j].Cause != string(nodehealthcheck.MachineUnread) {
+				continue
+			}
+			t.Blockers[j] = explain.Blocker{
+				Reason: explain.MissingPermission, Cause: explain.MachineUnread, Detail: "its Machine",
+				Text: "What its Machine says could not be read with your rights, and the manager may read it",
+				Fix:  "Ask as a user who may read the Machine, its Cluster and its MachineHealthChecks",
+			}
+			if len(t.Blockers) == 1 && !t.InFlight {
+				t.Next = explain.Step{Reason: t.Blockers[j].Reason, Text: t.Blockers[j].Fix, Manual: true}
+			}
+		}
+	}
 }

@@ -123,7 +123,9 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	case a.Managers.Unknown != "":
 		return explained, nil
 	}
-	because, person := explain.NoManagerActs(a.Managers.All, a.Managers.offs(rem.Unwrapped(), cluster))
+	because, person := explain.NoManagerActs(a.Managers.All, a.Managers.offs(func(is *managerlease.Manager) managerlease.Off {
+		return is.StandsOff(rem.Unwrapped(), cluster)
+	}))
 	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
 	return explained, nil

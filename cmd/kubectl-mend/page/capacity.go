@@ -49,9 +49,7 @@ func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
 	if len(e.Capacity) == 1 && e.Capacity[0].Made != "" {
 		return
 	}
-	if value := a.Predecessor(m).Predecessor(); value != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "replaces", Value: value})
-	}
+	e.fact("replaces", a.Predecessor(m).Predecessor())
 }
 
 // begun is when the owner of m was asked to replace it, or its deletion began.

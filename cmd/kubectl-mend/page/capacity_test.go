@@ -295,7 +295,7 @@ func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := e.Document(); len(d.Capacity) != 0 || d.Todo == nil || d.Todo.Reason != "EndHook" {
+	if d := e.Document(); len(d.Capacity) != 0 || d.Todo.Reason != "EndHook" {
 		t.Errorf("%+v, to do %+v", d.Capacity, d.Todo)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -28,13 +30,9 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 	if err != nil {
 		return nil, err
 	}
-	sources, notes := claimsOf(a, checks)
-	if source := sources[e.Subject]; source != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "claimed by", Value: source})
-	}
-	e.Notes = append(e.Notes, notes...)
+	e.fact("claimed by", e.Checks[0].ClaimedBy)
 	for _, applier := range explain.AppliersOf(&check) {
-		e.Facts = append(e.Facts, explain.Fact{Name: "applied by", Value: applier})
+		e.fact("applied by", applier)
 	}
 	return e, nil
 }
@@ -55,9 +53,7 @@ func explained(ctx context.Context, a *inspect.Asker, checks []explain.Check, er
 	}
 	c := &checks[0]
 	e := explanation(a, c.Reference)
-	if c.Cluster != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: "cluster", Value: c.Cluster})
-	}
+	e.fact("cluster", c.Cluster)
 	follow(ctx, a, c)
 	e.Checks = []explain.Check{about(*c, remarkable(c))}
 	e.answer(c.Answer())
@@ -73,4 +69,27 @@ func remarkable(c *explain.Check) func(explain.Target) bool {
 		}
 		return t.State != cliv1.StateHealthy || t.Skipped != "" || t.InFlight || len(t.Blockers) > 0
 	}
+}
+
+// follow completes the next step of c with those of the remediations in flight: the requests of its targets have deadlines of their own,
+// which a check does not know. It is the next step of a target that has none with a time or for a user. What the user may not read the
+// notes report.
+func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
+	for i := range c.Targets {
+		t := &c.Targets[i]
+		if !t.InFlight {
+			continue
+		}
+		for _, request := range t.Requests {
+			cycles, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
+			if err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
+				c.ReadErrors = append(c.ReadErrors, fmt.Sprintf("explain %s: %s", request, err))
+			}
+			t.CycledBy(cycles)
+		}
+		if t.Cycle != nil && t.Next.At.IsZero() && !t.Next.Manual {
+			t.Next = cmp.Or(t.Cycle.Next, t.Next)
+		}
+	}
+	c.FollowTargets()
 }

@@ -34,8 +34,6 @@ type Explanation struct {
 	Owners []Owner
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
 	Capacity []Capacity
-	// Next is the next thing that happens, Todo what a person has to do while it goes on by itself.
-	Next, Todo explain.Step
 }
 
 // explanation is one of subject with nothing in it but what could not be read so far.
@@ -48,7 +46,6 @@ func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
-	d.Next, d.Todo = *e.Next.Document(), e.Todo.Document()
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}
@@ -61,7 +58,9 @@ func (e *Explanation) Document() *cliv1.Explanation {
 		}
 	}
 	for i := range e.Remediations {
-		d.Remediations = append(d.Remediations, e.Remediations[i].Document())
+		rem := e.Remediations[i].HostRemediation
+		rem.Phase = e.Remediations[i].Answer().Phase()
+		d.Remediations = append(d.Remediations, rem)
 	}
 	return &d
 }

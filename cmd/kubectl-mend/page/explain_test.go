@@ -10,14 +10,18 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -300,4 +304,326 @@ func byTemplate(s *scene) {
 	s.check.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 		APIVersion: "infrastructure.cluster.x-k8s.io/v1beta1", Kind: "Metal3RemediationTemplate", Name: "reboot",
 	}
+}
+
+// moreMachines are stories of machines: of several findings, of what their owners say, and of checks that are not what they seem.
+func moreMachines() map[string]story {
+	clusterGoes := func(s *scene) { goes(&s.cluster.ObjectMeta) }
+	checkGoes := func(s *scene) { goes(&s.check.ObjectMeta) }
+	return map[string]story{
+		"a machine with two findings, one of which is not due": {aScene(silent(6*time.Minute, "w1"), fullDisk("w1", time.Minute)), machine("w1")},
+		"a machine of a control plane that cannot replace it":  {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "CannotBeRemediated", "* KubeadmControlPlane default/cp has 1 replica")), machine("w1")},
+		"a machine that its owner deletes":                     {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "MachineDeleting", "Machine is deleting")), machine("w1")},
+		"a machine that no check selects whose node is silent": {aScene(nodeReadySaid("w1"), selectsNothing), machine("w1")},
+		"a machine whose check does not look at its node":      {aScene(nodeReadySaid("w1"), looksAtNoNode), machine("w1")},
+		"a machine whose owner is paused": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""),
+			func(s *scene) { s.set.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }), machine("w1")},
+		"a machine of an owner of another provider": {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "K3sControlPlane", "cp"),
+			askedOwner("w1", "WaitingForRemediation", "")), machine("w1")},
+		"a machine without an owner":                          {aScene(silent(6*time.Minute, "w1"), ownedBy("w1", "", "")), machine("w1")},
+		"a machine whose older check is paused":               {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance")), machine("w1")},
+		"a machine of a cluster that does not exist":          {aScene(func(s *scene) { s.check.Spec.ClusterName, s.machines["w1"].Spec.ClusterName = "c9", "c9" }), machine("w1")},
+		"a machine of a cluster that is being deleted":        {aScene(silent(6*time.Minute, "w1"), clusterGoes), machine("w1")},
+		"a machine of a check that is being deleted":          {aScene(silent(6*time.Minute, "w1"), checkGoes), machine("w1")},
+		"a machine whose checks the user may not read":        {aScene(silent(6*time.Minute, "w1"), machineChecksBarred), machine("w1")},
+		"a machine that has been given all the time":          {aScene(awaiting("w1"), func(s *scene) { s.check.Spec.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0) }), machine("w1")},
+		"a node of whose name the management cluster has one": {aScene(silent(2*time.Minute, "w1"), ownNodes(time.Minute), func(s *scene) { s.machines["w1"].Status.NodeRef.Name = "n1" }), node("n1")},
+	}
+}
+
+// moreHosts are stories of the power of hosts.
+func moreHosts() map[string]story {
+	retired := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
+	}
+	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Name, r.Finalizers = "w1-by-hand", nil
+		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Touched: true,
+			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded}})
+		says(r, powercycle.MachineHealthyReason, powercycle.Cycle{})
+	}
+	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
+	ownerRequested := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		r.Finalizers = nil
+		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
+		remembers(r, powercycle.Memory{State: powercycle.OwnerRequested, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
+			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner}})
+		says(r, powercycle.OwnerRequestedReason, powercycle.Cycle{})
+	}
+	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
+		says(r, powercycle.WorkloadMovingReason, powercycle.Cycle{Left: []string{"Pod default/database-0"}, LeftCount: 1})
+		h.Status.PoweredOn, h.Annotations = false, map[string]string{held("rem-w1"): ""}
+	}
+	deferred := "Waiting for remediation: power-cycling the host did not help"
+	return map[string]story{
+		"a host of a healthy machine that is cycled by hand": {aScene(powerCycled(powercycle.PoweringOff, func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) { r.Name = "w1-by-hand" })), machine("w1")},
+		"a host whose workload moves":                        {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.MovingWorkload, moving), fenced("w1")), machine("w1")},
+		"a host whose owner is to remediate it":              {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), askedOwner("w1", "WaitingForRemediation", deferred)), machine("w1")},
+		"a host whose owner puts its remediation off":        {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.OwnerRequested, ownerRequested), ownedBy("w1", "KubeadmControlPlane", "cp"), askedOwner("w1", "RemediationDeferred", "* KubeadmControlPlane default/cp can't remediate while there are control plane Machines deleting")), machine("w1")},
+		"a host that is kept off by an unknown remediation and by hand": {aScene(powerCycled("", func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) {
+			h.Annotations = map[string]string{held("gone"): "", "reboot.metal3.io/by-hand": "", infrav1.RebootAnnotation: ""}
+		})), host("rack-w1")},
+		"a machine whose power cycle is over":              {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.Succeeded, byHand)), machine("w1")},
+		"a machine that was power-cycled":                  {aScene(powerCycledBefore), machine("w1")},
+		"a host that is out of service":                    {aScene(powerCycled("", retired, free), powerCycledBefore), host("rack-w1")},
+		"a host of a machine that is out of service":       {aScene(powerCycled("", retired)), host("rack-w1")},
+		"a machine of a cluster that does not answer you":  {aScene(silent(6*time.Minute, "w1"), noAnswer), machine("w1")},
+		"the status when a cluster does not answer you":    {aScene(noAnswer), nil},
+		"a host of no machine that is held off":            {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
+		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
+		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
+		"a check that the label of its Cluster claimed":    {aScene(claimedBy("Cluster")), check("workers")},
+		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
+	}
+}
+
+// moreChecks are stories of checks as a whole.
+func moreChecks() map[string]story {
+	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
+	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
+	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
+	smallLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "10%" }
+	badWait := func(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
+	barredNodes := barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))
+	return map[string]story{
+		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
+		"a check that is short-circuited by the unhealthy":            {aScene(tooMany...), check("workers")},
+		"a machine within its time whose check waits for spare hosts": {aScene(silent(2*time.Minute, "w1"), waitsForSpare(0)), machine("w1")},
+		"a check of a cluster out of the user's sight that says what blocks it": {
+			aScene(tooManySaid, func(s *scene) { s.unseen = `secrets "c1-kubeconfig" is forbidden` }), check("workers"),
+		},
+		"a machine that waits for a spare host":                      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(0)), machine("w1")},
+		"a machine that waits for a spare host of which one is free": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(1), hostless("w2")), machine("w1")},
+		"a machine on a host that is externally provisioned": {aScene(silent(6*time.Minute, "w1"), hosted(func(h *bmov1alpha1.BareMetalHost) {
+			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+		})), machine("w1")},
+		"a check of which one machine has a spare host":      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
+		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
+		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
+		"a check whose limit allows none":                    {aScene(smallLimit), check("workers")},
+		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
+		"a check of which a field was dropped":               {aScene(fieldDropped), check("workers")},
+		"the status of a check of which a rule is never met": {aScene(neverMet), nil},
+		"a machine that the other of two checks remediates": {aScene(silent(6*time.Minute, "w1"), secondCheck, byTemplate, requestedForW1, reported,
+			wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+		"the status of checks that do nothing": {aScene(secondCheck, selectsNothing), nil},
+		"a healthy machine and no manager":     {aScene(managerGone), machine("w1")},
+		"a check that cannot be explained":     {aScene(barred(clusterv1.GroupVersion.WithKind("Machine"))), check("workers")},
+		"the status of machines that no check selects": {aScene(silent(time.Minute, "w1"), func(s *scene) {
+			s.machines["w1"].Labels["pool"], s.machines["w2"].Labels["pool"] = "gpu", "gpu"
+			s.others = append(s.others, aHost("h1", "a", bmov1alpha1.StateAvailable, func(h *bmov1alpha1.BareMetalHost) {
+				h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: ""}
+			}))
+		}), nil},
+		"the status of a check that does not look at nodes": {aScene(nodeReadySaid("w1"), looksAtNoNode), nil},
+		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
+		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
+		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},
+		"the status when there is no cluster":               {aScene(func(s *scene) { s.check.Spec.ClusterName = "c9" }), nil},
+	}
+}
+
+// hosted puts w1 on a host of that kind.
+func hosted(edit func(*bmov1alpha1.BareMetalHost)) func(*scene) {
+	return func(s *scene) {
+		s.onHost(s.machines["w1"])
+		for _, obj := range s.others {
+			if h, host := obj.(*bmov1alpha1.BareMetalHost); host {
+				edit(h)
+			}
+		}
+	}
+}
+
+// neverMet gives a rule of the check a status that no condition has.
+func neverMet(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions[1].Status = "false" }
+
+// fieldDropped has the manager say so of the check.
+func fieldDropped(s *scene) {
+	s.check.Status.Conditions = append(s.check.Status.Conditions, metav1.Condition{
+		Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: mendv1.FieldDroppedReason, LastTransitionTime: at(time.Hour),
+		Message: "The field \"unhealthyNodeConditions\", which was applied in spec, does not exist in cluster.x-k8s.io/v1beta2: the API server has dropped it",
+	})
+}
+
+// requestedForW1 has the check have made a request from its template.
+func requestedForW1(s *scene) {
+	template, req := &unstructured.Unstructured{}, &unstructured.Unstructured{}
+	for _, obj := range []*unstructured.Unstructured{template, req} {
+		obj.SetAPIVersion("infrastructure.cluster.x-k8s.io/v1beta1")
+		obj.SetNamespace("default")
+	}
+	template.SetKind("Metal3RemediationTemplate")
+	template.SetName("reboot")
+	template.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{}}}
+	req.SetKind("Metal3Remediation")
+	req.SetName("w1")
+	req.SetUID("request")
+	req.SetLabels(map[string]string{mendv1.MadeByUIDLabel: "check"})
+	req.SetAnnotations(map[string]string{mendv1.MadeByAnnotation: "workers"})
+	req.SetCreationTimestamp(at(time.Minute))
+	req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "w1", UID: "w1"}})
+	s.others = append(s.others, template, req)
+}
+
+// selectsNothing gives the check a selector that no machine matches.
+func selectsNothing(s *scene) {
+	s.check.Spec.Selector.MatchLabels = map[string]string{"nodepool": "nodepool-0"}
+}
+
+// nodeReadySaid makes a worker's node silent, and Cluster API say so.
+func nodeReadySaid(name string) func(*scene) {
+	return func(s *scene) {
+		silent(time.Minute, name)(s)
+		s.said(name, clusterv1.MachineNodeReadyCondition, metav1.ConditionUnknown, "NodeReadyUnknown", "", time.Minute)
+	}
+}
+
+// managerGone ends the lease of the manager.
+func managerGone(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// looksAtNoNode takes the rules about nodes from the check.
+func looksAtNoNode(s *scene) { s.check.Spec.Checks.UnhealthyNodeConditions = nil }
+
+// noAnswer is a workload cluster that does not answer the user.
+func noAnswer(s *scene) { s.unseen = "no answer came in time" }
+
+// powerCycledBefore is the record of a power cycle of w1 that has healed it.
+func powerCycledBefore(s *scene) {
+	begun, ended := at(40*time.Minute), at(39*time.Minute)
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "w1-x7k2p"}}
+	r.Spec.Target.Machine, r.Spec.Target.Host = &mendv1.RecordRef{Kind: "Machine", Name: "w1"}, &mendv1.RecordRef{Kind: "BareMetalHost", Name: "rack-w1"}
+	r.Status = mendv1.RemediationRecordStatus{Begun: &begun, Ended: &ended, Outcome: mendv1.RecordHealed,
+		Requests: []mendv1.RecordRef{{Kind: "HostRemediation", Name: "w1"}}}
+	s.others = append(s.others, r)
+}
+
+// fullDisk gives a worker's node another bad condition, with a timeout of two minutes.
+func fullDisk(name string, ago time.Duration) func(*scene) {
+	return func(s *scene) {
+		s.check.Spec.Checks.UnhealthyNodeConditions = append(s.check.Spec.Checks.UnhealthyNodeConditions,
+			clusterv1.UnhealthyNodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, TimeoutSeconds: ptr.To[int32](120)})
+		s.nodes[name].Status.Conditions = append(s.nodes[name].Status.Conditions,
+			corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: corev1.ConditionTrue, Reason: "KubeletHasDiskPressure", LastTransitionTime: at(ago)})
+	}
+}
+
+// ownedBy gives a worker another owner, or none.
+func ownedBy(worker, kind, name string) func(*scene) {
+	return func(s *scene) {
+		owners := &s.machines[worker].OwnerReferences
+		if (*owners)[0].Kind, (*owners)[0].Name = kind, name; kind == "" {
+			*owners = nil
+		}
+	}
+}
+
+// olderCheckPaused gives the older one of two checks that value of the annotation, or takes it away.
+func olderCheckPaused(value string) func(*scene) {
+	return func(s *scene) {
+		for _, o := range s.others {
+			if older, is := o.(*clusterv1.MachineHealthCheck); is && value == "" {
+				older.Annotations = nil
+			} else if is {
+				older.Annotations[clusterv1.PausedAnnotation] = value
+			}
+		}
+	}
+}
+
+// goes deletes an object, which a finalizer keeps.
+func goes(o *metav1.ObjectMeta) {
+	o.DeletionTimestamp, o.Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
+}
+
+var machineChecksBarred = barred(clusterv1.GroupVersion.WithKind("MachineHealthCheck"))
+
+// fenced gives a worker's node the fence of its remediation.
+func fenced(name string) func(*scene) {
+	return func(s *scene) {
+		n := s.nodes[name]
+		n.Spec.Taints = []corev1.Taint{{Key: infrav1.OutOfServiceTaintKey, Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}}
+		n.Annotations = map[string]string{fence.FencedByAnnotation: "rem-" + name}
+	}
+}
+
+// claimedBy marks the claim of the check as one by the label of an object of that kind.
+func claimedBy(kind string) func(*scene) {
+	return func(s *scene) { s.check.Annotations[mendv1.ClaimedByAnnotation] = kind }
+}
+
+func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Host(ctx, a, client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func remediation(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Remediation(ctx, a, "HostRemediation", client.ObjectKey{Namespace: "default", Name: name})
+	}
+}
+
+func node(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Node(ctx, a, "default", "", name)
+	}
+}
+
+func nodeCheck(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {
+	return func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return NodeHealthCheck(ctx, a, name)
+	}
+}
+
+// ownNodes gives the management cluster five nodes, the first of them silent for that long, and a check of them with a template.
+func ownNodes(ago time.Duration, edits ...func(*nhcv1.NodeHealthCheck, []*corev1.Node)) func(*scene) {
+	return func(s *scene) {
+		check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "own-nodes", UID: "own-nodes"}}
+		check.Spec.UnhealthyConditions = []nhcv1.UnhealthyCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 5 * time.Minute}},
+		}
+		check.Spec.RemediationTemplate = &corev1.ObjectReference{
+			APIVersion: "remediation.example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot",
+		}
+		template := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+		template.SetAPIVersion("remediation.example.com/v1")
+		template.SetKind("RebootTemplate")
+		template.SetNamespace("templates")
+		template.SetName("reboot")
+		var nodes []*corev1.Node
+		for i := 1; i <= 5; i++ {
+			n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("n%d", i), Labels: map[string]string{"pool": "own"}}}
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: at(time.Hour)}}
+			nodes = append(nodes, n)
+			s.others = append(s.others, n)
+		}
+		nodes[0].Status.Conditions[0] = corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(ago),
+		}
+		for _, edit := range edits {
+			edit(check, nodes)
+		}
+		s.others = append(s.others, check, template)
+		s.kinds = append(s.kinds, template.GroupVersionKind(), template.GroupVersionKind().GroupVersion().WithKind("Reboot"))
+	}
+}
+
+// cooling is a storm that cools down.
+func cooling(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Spec.StormCooldownDuration = &metav1.Duration{Duration: 10 * time.Minute}
+	for _, kind := range []string{nhcv1.StormActiveCondition, nhcv1.StormCooldownActiveCondition} {
+		check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
+			Type: kind, Status: metav1.ConditionTrue, Reason: nhcv1.ThresholdReason, LastTransitionTime: at(4 * time.Minute),
+		})
+	}
+}
+
+// leased is a node that somebody else works on.
+func leased(s *scene) {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "node-n1"}}
+	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = ptr.To("node-maintenance"), ptr.To[int32](3600)
+	lease.Spec.RenewTime = &metav1.MicroTime{Time: noon.Add(-10 * time.Minute)}
+	s.others = append(s.others, lease)
 }

@@ -24,41 +24,50 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
+// fact adds a fact about the subject, if it is known.
+func (e *Explanation) fact(name, value string) {
+	if value != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: name, Value: value})
+	}
+}
+
+// since adds since when something is so about the subject, if it is.
+func (e *Explanation) since(name string, at *metav1.Time) {
+	if !at.IsZero() {
+		e.fact(name, "since "+at.UTC().Format(time.RFC3339))
+	}
+}
+
 // machineFacts are what m belongs to.
-func machineFacts(m *clusterv1.Machine) []explain.Fact {
+func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 	owner, infrastructure := ptr.Deref(metav1.GetControllerOf(m), metav1.OwnerReference{}), m.Spec.InfrastructureRef
-	facts := []explain.Fact{
-		{Name: "cluster", Value: m.Spec.ClusterName}, {Name: "node", Value: m.Status.NodeRef.Name},
-		{Name: "owner", Value: strings.TrimSpace(owner.Kind + " " + owner.Name)},
-		{Name: "infrastructure", Value: strings.TrimSpace(infrastructure.Kind + " " + infrastructure.Name)},
-	}
-	if !m.DeletionTimestamp.IsZero() {
-		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + m.DeletionTimestamp.UTC().Format(time.RFC3339)})
-	}
-	facts = append(facts, explain.Attributions(m)...)
-	return slices.DeleteFunc(facts, func(f explain.Fact) bool { return f.Value == "" && f.Name != "cluster" })
+	e.fact("cluster", m.Spec.ClusterName)
+	e.fact("node", m.Status.NodeRef.Name)
+	e.fact("owner", strings.TrimSpace(owner.Kind+" "+owner.Name))
+	e.fact("infrastructure", strings.TrimSpace(infrastructure.Kind+" "+infrastructure.Name))
+	e.since("being deleted", m.DeletionTimestamp)
+	e.Facts = append(e.Facts, explain.Attributions(m)...)
 }
 
 var onOff = map[bool]string{true: "on", false: "off"}
 
 // hostFacts are what h reports of its power. Unknown are the UIDs of remediations that act on the power and do not exist.
-func hostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) []explain.Fact {
-	facts := []explain.Fact{{Name: "power", Value: onOff[h.Status.PoweredOn]}, {Name: "desired power", Value: onOff[h.Spec.Online]}}
+func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, unknown []types.UID) {
+	e.fact("power", onOff[h.Status.PoweredOn])
+	e.fact("desired power", onOff[h.Spec.Online])
 	marks := hosts.AllMarks(h)
 	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
 		if uid, marked := marks[name]; marked && slices.Contains(unknown, uid) {
-			facts = append(facts, explain.Fact{Name: powerEffect(name), Value: name + ", of a remediation that does not exist"})
+			e.fact(powerEffect(name), name+", of a remediation that does not exist")
 		} else if strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
-			facts = append(facts, explain.Fact{Name: powerEffect(name), Value: name})
+			e.fact(powerEffect(name), name)
 		}
 	}
 	if hosts.Unhealthy(h) {
-		facts = append(facts, explain.Fact{Name: "out of service", Value: "it is marked unhealthy, and no machine is put on it"})
+		e.fact("out of service", "it is marked unhealthy, and no machine is put on it")
 	}
-	if h.Status.ErrorMessage != "" {
-		facts = append(facts, explain.Fact{Name: "error", Value: h.Status.ErrorMessage})
-	}
-	return append(facts, explain.Attributions(h)...)
+	e.fact("error", h.Status.ErrorMessage)
+	e.Facts = append(e.Facts, explain.Attributions(h)...)
 }
 
 // powerEffect is what an annotation does to the power of its host: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
@@ -74,13 +83,11 @@ func powerEffect(annotation string) string {
 }
 
 // writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
-func writtenOn(m *clusterv1.Machine, checks []explain.Check) []explain.Fact {
+func (e *Explanation) writtenOn(m *clusterv1.Machine) {
 	cond := conditions.Get(m, mendv1.Remediation)
-	if cond == nil || !slices.ContainsFunc(checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
-		return nil
+	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
+		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
 	}
-	at := func(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-	return []explain.Fact{{Name: "written by the manager", Value: told(cond, at)}}
 }
 
 // told is a condition in one line.
@@ -106,21 +113,13 @@ func lastRemediation(r *mendv1.RemediationRecord) string {
 }
 
 // ownerFacts are what is known of an owner of machines, or of a Cluster.
-func ownerFacts(obj client.Object, phase string, paused bool) []explain.Fact {
-	var facts []explain.Fact
-	if cluster := obj.GetLabels()[clusterv1.ClusterNameLabel]; cluster != "" {
-		facts = append(facts, explain.Fact{Name: "cluster", Value: cluster})
-	}
-	if phase != "" {
-		facts = append(facts, explain.Fact{Name: "phase", Value: phase})
-	}
+func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
+	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
+	e.fact("phase", phase)
 	if paused {
-		facts = append(facts, explain.Fact{Name: "paused", Value: "yes"})
+		e.fact("paused", "yes")
 	}
-	if at := obj.GetDeletionTimestamp(); at != nil {
-		facts = append(facts, explain.Fact{Name: "being deleted", Value: "since " + at.UTC().Format(time.RFC3339)})
-	}
-	return facts
+	e.since("being deleted", obj.GetDeletionTimestamp())
 }
 
 // ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // selects reports whether a check selects m, and notes why one of its cluster does not.
@@ -42,7 +44,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
 	}
 	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: m.Namespace, Name: m.Name})
-	e.Facts = machineFacts(m)
+	e.machineFacts(m)
 	checks, err := a.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return e.selects(check, m) })
 	if err := tolerate(&e.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
@@ -50,7 +52,7 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	for _, c := range checks {
 		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
-	e.Facts = append(e.Facts, writtenOn(m, e.Checks)...)
+	e.writtenOn(m)
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
 			return nil, err
@@ -102,7 +104,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 		}
 	}
 	if last != nil {
-		e.Facts = append(e.Facts, explain.Fact{Name: "last remediated", Value: lastRemediation(last)})
+		e.fact("last remediated", lastRemediation(last))
 	}
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
@@ -112,7 +114,7 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 			if rem.StateSince != nil {
 				value += " since " + rem.StateSince.UTC().Format(time.RFC3339)
 			}
-			e.Facts = append(e.Facts, explain.Fact{Name: "ended", Value: value})
+			e.fact("ended", value)
 		}
 		return over
 	})
@@ -138,4 +140,79 @@ func notes(a *inspect.Asker) []string {
 		lines = append(lines, explain.CouldNotBeRead(missing.String()))
 	}
 	return lines
+}
+
+// goneMachine explains a machine that does not exist: by the record of its remediation, or by the machine that was made for it.
+func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
+	subject, began := keptOf(a, key)
+	if subject == nil {
+		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
+	}
+	facts, err := a.Capacity(ctx, *subject)
+	if err != nil {
+		return nil, err
+	}
+	s := facts.Story()
+	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name})
+	e.Gone = true
+	e.fact("exists", "no")
+	e.fact("cluster", subject.Cluster)
+	if subject.Owner.Name != "" {
+		e.fact("owner", subject.Owner.Kind+" "+subject.Owner.Name)
+	}
+	e.since("remediation", cliv1.Moment(began))
+	e.Capacity = []Capacity{{Story: s}}
+	e.answer(goneAnswer(&s))
+	if e.Next, e.Todo = cmp.Or(s.Next, nodeTodo(&s), explain.NothingNext), s.Todo; e.Next == e.Todo {
+		e.Todo = explain.Step{}
+	}
+	return e, nil
+}
+
+// goneAnswer is the answer about a machine that does not exist any more.
+func goneAnswer(s *capacity.Story) explain.Answer {
+	switch s.Stage {
+	case capacity.Back:
+		return explain.Answer{State: explain.IsReplaced, Reason: s.Reason, Implied: true, Detail: s.Replacement.Name, Since: s.Since}
+	case capacity.NotReplaced:
+		return explain.Answer{State: explain.IsNotReplaced, Reason: s.Reason}
+	}
+	a := waiting(explain.Answer{State: explain.CapacityMissing}, s)
+	if s.Todo.Text != "" {
+		a.State = explain.CapacityBlocked
+	}
+	return a
+}
+
+// keptOf is what is known of a machine that does not exist, and when its remediation began; nil if nothing is.
+func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Time) {
+	var newest *mendv1.RemediationRecord
+	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, key.Namespace) {
+		if m := r.Spec.Target.Machine; m != nil && m.Name == key.Name && (newest == nil || newest.Spec.Decided.Before(&r.Spec.Decided)) {
+			newest = r
+		}
+	}
+	if newest != nil {
+		return recorded(newest), newest.Spec.Decided.Time
+	}
+	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
+		if replaced, at := capacity.Replaces(m); replaced == key.Name {
+			subject := capacity.Of(m, at)
+			subject.Name, subject.Created = key.Name, time.Time{}
+			return &subject, at
+		}
+	}
+	return nil, time.Time{}
+}
+
+// recorded is the machine of a record. Since when it is gone, the record may say.
+func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
+	s := records.SubjectOf(record)
+	s.Namespace = record.Namespace
+	if at, said := records.WentAt(record); said {
+		s.Gone = at
+	} else {
+		s.Began = at // when it was last there: what replaces it was made since
+	}
+	return &s
 }

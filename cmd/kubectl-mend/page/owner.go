@@ -57,7 +57,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	}
 	o := ownerOf(obj)
 	e := explanation(a, o.Reference)
-	e.Facts = ownerFacts(obj, "", annotations.HasPaused(obj))
+	e.ownerFacts(obj, "", annotations.HasPaused(obj))
 	members, err := machinesIn(ctx, a, client.ObjectKey{Namespace: o.Namespace, Name: o.cluster})
 	if err != nil {
 		return nil, err
@@ -66,7 +66,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 	if err := e.explainOwners(ctx, a, []*Owner{o}); err != nil {
 		return nil, err
 	}
-	e.Facts = append(e.Facts, explain.Fact{Name: "machines", Value: o.counts()})
+	e.fact("machines", o.counts())
 	return e, nil
 }
 
@@ -77,7 +77,7 @@ func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Ex
 		return nil, err
 	}
 	e := explanation(a, explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name})
-	e.Facts = ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
+	e.ownerFacts(cluster, cluster.Status.Phase, ptr.Deref(cluster.Spec.Paused, false))
 	members, err := machinesIn(ctx, a, key)
 	if err != nil {
 		return nil, err

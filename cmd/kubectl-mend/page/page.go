@@ -296,12 +296,13 @@ func (p *page) again(sentence string) bool {
 
 // findings are what t is judged by.
 func (p *page) findings(t *explain.Target) {
-	for _, f := range t.Findings {
+	for i := range t.Findings {
+		f := &t.Findings[i]
 		p.line("  - ", f.Observed)
 		if t.Written != nil && f.Expired { // the sentence has the timeout
 			continue
 		}
-		since, expires := f.Timing(p.moment)
+		since, expires := explain.Timing(f, p.moment)
 		if f.Expired || f.Expires.IsZero() {
 			p.line("    ", since+p.Paint.Bad(expires))
 		} else {

@@ -11,8 +11,10 @@ import (
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,10 +25,15 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/test/golden"
 )
 
 // noon is when every scene plays.
@@ -198,4 +205,167 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		w.Lacks(what, why)
 	}
 	return w
+}
+
+// dead is a manager that has not run for an hour.
+func dead(s *scene) { s.manager.Spec.RenewTime.Time = noon.Add(-time.Hour) }
+
+// saying is a manager that says this of itself.
+func saying(edit func(*managerlease.Announcement)) func(*scene) {
+	return func(s *scene) { edit(&s.says) }
+}
+
+func filtered(a *managerlease.Announcement) { a.WatchFilter = "blue" }
+func leaving(a *managerlease.Announcement)  { a.Teardown = true }
+func ahead(a *managerlease.Announcement)    { a.ClockAheadSeconds = 900 }
+
+// outside is a manager that runs outside of the cluster, and that no binding gives its rights.
+func outside(s *scene) {
+	s.says.Outside = true
+	s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"), rbacv1.SchemeGroupVersion.WithKind("ClusterRoleBinding"))
+}
+
+// unserved is a manager that does not serve a kind.
+func unserved(crd, reason, because string) func(*scene) {
+	return saying(func(a *managerlease.Announcement) {
+		a.Kinds = []managerlease.Kind{{CRD: crd, Reason: reason, Because: because}}
+	})
+}
+
+// unclaimed takes the claim off the check.
+func unclaimed(s *scene) { s.check.Annotations = nil }
+
+// forged is the lease of somebody who pretends to be a manager, in a namespace of their own. The manager itself is bound.
+func forged(s *scene) {
+	lease := s.manager.DeepCopy()
+	lease.Namespace, lease.Spec.HolderIdentity = "tenant", ptr.To("me")
+	lease.Annotations = map[string]string{mendv1.ManagerAnnotation: `{"version":"v0.1.0","unclaimed":"act"}`}
+	s.others = append(s.others, lease, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager", Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "kubemend-system", Name: managerlease.ServiceAccount}},
+	})
+	s.kinds = append(s.kinds, rbacv1.SchemeGroupVersion.WithKind("RoleBinding"))
+}
+
+func TestExplanationsOfWhoActs(t *testing.T) {
+	bad := silent(6*time.Minute, "w1")
+	off := powerCycled(powercycle.PoweringOff)
+	const due = 6 * time.Minute
+	never := func(s *scene) { s.manager = nil } // that no manager was ever there
+	golden.Stories(t, "managers", map[string]story{
+		"a node and no manager":                                    {aScene(ownNodes(due), dead), node("n1")},
+		"a node that is being rebooted and no manager":             {aScene(ownNodes(due), rebooting("n1", time.Minute), dead), node("n1")},
+		"a node and a manager that leaves":                         {aScene(ownNodes(due), saying(leaving)), node("n1")},
+		"a node of another operator's check":                       {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
+		"a check of nodes of a kind that is switched off":          {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
+		"a check of nodes of a kind that cannot be served":         {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a machine and a manager that may be elsewhere":            {aScene(bad, leasesHere, never), machine("w1")},
+		"a machine and a manager that is dead, or elsewhere":       {aScene(bad, leasesHere, dead), machine("w1")},
+		"a node and a manager beside which others may be":          {aScene(ownNodes(due), leasesHere), node("n1")},
+		"a manager with another filter":                            {aScene(bad, saying(filtered)), machine("w1")},
+		"a manager that leaves":                                    {aScene(bad, saying(leaving)), machine("w1")},
+		"a manager with another filter, and no claim":              {aScene(bad, saying(filtered), unclaimed), machine("w1")},
+		"the status with a forged lease":                           {aScene(bad, ownNodes(due), forged), nil},
+		"a machine and nothing but a forged lease":                 {aScene(bad, dead, forged), machine("w1")},
+		"the status with a manager outside":                        {aScene(bad, outside), nil},
+		"a machine and a manager outside":                          {aScene(bad, outside), machine("w1")},
+		"a machine that is remediated and no manager ever":         {aScene(bad, askedOwner("w1", "WaitingForRemediation", ""), never), machine("w1")},
+		"the status with a manager whose clock is wrong":           {aScene(bad, ownNodes(due), saying(ahead)), nil},
+		"a machine and a manager whose clock is wrong":             {aScene(bad, saying(ahead)), machine("w1")},
+		"a node and a manager whose clock is wrong":                {aScene(ownNodes(due), saying(ahead)), node("n1")},
+		"the status under another filter":                          {aScene(bad, ownNodes(due), saying(filtered)), nil},
+		"a power cycle and a manager with another filter":          {aScene(bad, off, saying(filtered)), remediation("w1")},
+		"a power cycle and a manager that leaves":                  {aScene(bad, off, saying(leaving)), remediation("w1")},
+		"a power cycle before its begin and a manager that leaves": {aScene(bad, powerCycled(powercycle.Pending), untouched, saying(leaving)), remediation("w1")},
+	}, answered)
+}
+
+// untouched takes from w1's remediation all that says that something was begun.
+func untouched(s *scene) {
+	for _, o := range s.others {
+		if o.GetName() == "w1" && o.GetUID() == "rem-w1" {
+			o.SetAnnotations(nil)
+			o.SetFinalizers(nil)
+			o.(*mendv1.HostRemediation).Status.Conditions = nil
+		}
+	}
+}
+
+// leasesHere lets the user read leases only where the manager has its own: whether there are other managers is not known.
+func leasesHere(s *scene) { s.leasesIn = []string{"kubemend-system", nhcv1.DefaultLeaseNamespace} }
+
+// barred bars the user from kinds.
+func barred(kinds ...schema.GroupVersionKind) func(*scene) {
+	return func(s *scene) { s.barred = append(s.barred, kinds...) }
+}
+
+// barredFromRequests bars the user from the kinds that a remediation of a machine, or of a node, is made of.
+var barredFromRequests = barred(
+	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3Remediation"},
+	schema.GroupVersionKind{Group: "infrastructure.cluster.x-k8s.io", Version: "v1beta1", Kind: "Metal3RemediationTemplate"},
+	schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Reboot"},
+	schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "RebootTemplate"},
+)
+
+// saysForbidden has the check say that its manager may not read the template.
+func saysForbidden(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Status.Conditions = append(check.Status.Conditions, metav1.Condition{
+		Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: nhcv1.TemplateForbiddenReason, LastTransitionTime: at(time.Hour),
+		Message: "RebootTemplate may not be read",
+	})
+}
+
+// replacedBefore has the check list a remediation of a kind that it does not name any more.
+func replacedBefore(check *nhcv1.NodeHealthCheck, _ []*corev1.Node) {
+	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1", Remediations: []nhcv1.Remediation{{
+		Resource: corev1.ObjectReference{APIVersion: "remediation.example.com/v1", Kind: "Replace", Namespace: "templates", Name: "n1", UID: "replace"},
+		Started:  at(time.Minute),
+	}}}}
+}
+
+// unreadRequests bars the user from HostRemediations, none of which is read.
+func unreadRequests(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { _, req := obj.(*mendv1.HostRemediation); return req })
+	barred(mendv1.GroupVersion.WithKind("HostRemediation"), mendv1.GroupVersion.WithKind("HostRemediationTemplate"))(s)
+}
+
+// unreadHosts bars the user from Metal3Machines, none of which is read.
+func unreadHosts(s *scene) {
+	s.others = slices.DeleteFunc(s.others, func(obj client.Object) bool { return obj.GetObjectKind().GroupVersionKind().Kind == "Metal3Machine" })
+	barred(infrav1.GroupVersion.WithKind("Metal3Machine"))(s)
+}
+
+// barredFromClusters bars the user from Clusters: the one of the scene is not read.
+func barredFromClusters(s *scene) {
+	s.cluster.Name = "unread"
+	barred(clusterv1.GroupVersion.WithKind("Cluster"))(s)
+}
+
+func TestWhatAUserMayNotReadIsNotSaidOfTheManager(t *testing.T) {
+	const due, soon = 6 * time.Minute, 2 * time.Minute
+	golden.Stories(t, "rights", map[string]story{
+		"a machine that is due":                                 {aScene(silent(due, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a machine within its timeout":                          {aScene(silent(soon, "w1"), byTemplate, barredFromRequests), machine("w1")},
+		"a node that is due":                                    {aScene(ownNodes(due), barredFromRequests), node("n1")},
+		"a check of nodes that says itself that it is disabled": {aScene(ownNodes(due, saysForbidden), barredFromRequests), nodeCheck("own-nodes")},
+		"a machine that says itself that it is being remediated": {aScene(silent(due, "w1"), byTemplate, barredFromRequests, func(s *scene) {
+			s.said("w1", clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, clusterv1.MachineExternallyRemediatedWaitingForRemediationReason, "", time.Minute)
+		}, reported, wrote("True", mendv1.RequestedReason, "Metal3Remediation w1 is under way for the machine")), machine("w1")},
+		"a machine of a Cluster that the user may not read":            {aScene(silent(6*time.Minute, "w1"), wrote(metav1.ConditionFalse, "TooManyUnhealthy", "* Too many machines are not healthy"), barredFromClusters), machine("w1")},
+		"a check of a Cluster that the user may not read":              {aScene(silent(6*time.Minute, "w1"), barredFromClusters), check("workers")},
+		"the status of a Cluster that the user may not read":           {aScene(silent(6*time.Minute, "w1"), barredFromClusters), nil},
+		"a cluster of which the user may not read what makes machines": {aScene(func(s *scene) { s.set = nil }, barred(clusterv1.GroupVersion.WithKind("MachineSet"))), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) { return OfCluster(ctx, a, inC1) }},
+		"a machine that a NodeHealthCheck may select":                  {aScene(selectsNothing, barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))), machine("w1")},
+		"a host of a remediation that the user may not read":           {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff), unreadRequests), host("rack-w1")},
+		"a machine whose host the user may not read": {aScene(silent(6*time.Minute, "w1"), hosted(func(*bmov1alpha1.BareMetalHost) {}), unreadHosts, reported,
+			wrote(metav1.ConditionFalse, "HostExternallyProvisioned", "BareMetalHost rack-w1 is externally provisioned: its owner could not provision "+
+				"another machine on it. To do: See to the host by hand, or give the check a template for power cycles")), machine("w1")},
+		"a remediation whose checks the user may not read": {aScene(silent(due, "w1"), powerCycled(powercycle.Booting), machineChecksBarred), remediation("w1")},
+		"a node within its time":                           {aScene(ownNodes(soon), barredFromRequests), node("n1")},
+		"a node that was remediated otherwise before": {
+			aScene(ownNodes(due, replacedBefore), barred(schema.GroupVersionKind{Group: "remediation.example.com", Version: "v1", Kind: "Replace"})),
+			node("n1"),
+		},
+	}, answered)
 }

@@ -2,18 +2,27 @@ package page
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	hosts "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Status is how all checks stand: the document, with what its page needs besides.
@@ -62,8 +71,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	if err := tolerate(&s.Unread, "MachineHealthChecks", err); err != nil {
 		return nil, err
 	}
-	claims, notClaimed := claimsOf(a, checks)
-	s.Notes = append(s.Notes, notClaimed...)
 	if cluster == "" {
 		nodes, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 		if err := tolerate(&s.Unread, "NodeHealthChecks", err); err != nil {
@@ -79,7 +86,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	for i := range checks {
 		c := &checks[i]
 		follow(ctx, a, c)
-		if c.ClaimedBy = claims[c.Reference]; c.CountedByStatus {
+		if c.CountedByStatus {
 			counted++
 		}
 	}
@@ -140,4 +147,228 @@ func managerOf(m *managerlease.Manager) cliv1.Manager {
 		manager.Kinds = append(manager.Kinds, cliv1.ServedKind{CRD: k.CRD, Served: k.Reason == "", Reason: k.Reason, Message: k.Because})
 	}
 	return manager
+}
+
+const nodeCheckKind = "NodeHealthCheck"
+
+// missingOf is the capacity of those remediations that are wanted; nil if there is none among records of which not all could be read. A
+// target that has several records is missing once.
+func missingOf(found []records.Missing, known bool, wanted func(*records.Missing) bool) *cliv1.MissingCapacity {
+	missing, counted := &cliv1.MissingCapacity{}, map[mendv1.RecordRef]bool{}
+	for i := range found {
+		one := &found[i]
+		if !wanted(one) || counted[one.Target] {
+			continue
+		}
+		if missing.Oldest == nil {
+			missing.Oldest = &cliv1.CapacityWait{
+				Reference: cliv1.Reference{Kind: one.Target.Kind, Namespace: one.Target.Namespace, Name: one.Target.Name},
+				Reason:    one.Reason, Since: cliv1.Moment(one.Since), Due: metav1.NewTime(one.Due), Message: one.Message,
+			}
+		}
+		counted[one.Target] = true
+		missing.Remediations++
+	}
+	if !known && missing.Remediations == 0 {
+		return nil
+	}
+	return missing
+}
+
+// askedBy is the check that asked for a remediation; empty if none did. A record says nothing of checks in another namespace.
+func askedBy(m *records.Missing) explain.Ref {
+	check := explain.Ref{Kind: m.Check.Kind, Namespace: m.Check.Namespace, Name: m.Check.Name}
+	switch {
+	case check.Kind == nodeCheckKind:
+		check.Namespace = ""
+	case check.Namespace != m.Namespace:
+		return explain.Ref{}
+	}
+	return check
+}
+
+// recordsMissing are the records of capacity that is not back in a namespace, or in all if that is empty, those due first come first; known
+// is false if some could not be read, which the notes of the page say. The records of a NodeHealthCheck are in the namespaces of its
+// requests.
+func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) (found []records.Missing, known bool) {
+	namespaces := []string{namespace}
+	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
+		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
+			for _, ref := range snapshot.TemplatesOf(&check.Spec) {
+				namespaces = append(namespaces, ref.Namespace)
+			}
+		}
+	}
+	slices.Sort(namespaces)
+	known = true
+	for _, namespace := range slices.Compact(namespaces) {
+		list := &mendv1.RemediationRecordList{}
+		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
+			known = false
+		}
+		for i := range list.Items {
+			if one := records.MissingBy(&list.Items[i]); one != nil {
+				found = append(found, *one)
+			}
+		}
+	}
+	records.OldestFirst(found)
+	return found, known
+}
+
+// addMissing adds what is not back of each check, and in all: of one cluster, or of all if that is empty, in a namespace, or in all.
+func (s *Status) addMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
+	found, known := recordsMissing(ctx, a, namespace, cluster)
+	inScope := func(m *records.Missing) bool {
+		here := namespace == "" || m.Namespace == namespace || m.Check.Kind == nodeCheckKind
+		return here && (cluster == "" || m.Cluster == cluster)
+	}
+	s.CapacityMissing = missingOf(found, known, inScope)
+	asked := map[mendv1.RecordRef]bool{}
+	for i := range s.Checks {
+		s.Checks[i].CapacityMissing = missingOf(found, known, func(m *records.Missing) bool {
+			wanted := askedBy(m) == s.Checks[i].Reference
+			asked[m.Target] = asked[m.Target] || wanted
+			return wanted
+		})
+	}
+	s.besides = missingOf(found, known, func(m *records.Missing) bool { return inScope(m) && !asked[m.Target] })
+}
+
+// notBack prints what is missing, and what the oldest of it waits for; nothing if nothing is.
+func (p *page) notBack(indent, heading string, missing *cliv1.MissingCapacity) {
+	if !anyMissing(missing) {
+		return
+	}
+	oldest := missing.Oldest
+	says := fmt.Sprintf("the capacity of %s %s, since %s", oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
+	if n := missing.Remediations; n > 1 {
+		says = fmt.Sprintf("the capacity of %d remediations; of %s %s since %s", n, oldest.Kind, oldest.Name, p.moment(oldest.Due.Time))
+	}
+	switch {
+	case oldest.Reason == records.Unread:
+		says += "; what it waits for is not known yet"
+	case oldest.Message == "":
+		says += ": " + oldest.Reason
+	default:
+		says += ": " + oldest.Reason + ": " + oldest.Message
+	}
+	p.line(indent, p.Paint.Waits(heading)+": "+says+".")
+}
+
+func anyMissing(missing *cliv1.MissingCapacity) bool {
+	return missing != nil && missing.Remediations > 0
+}
+
+// uncover finds what judged do not see to, by Cluster. Of a Cluster whose machines were not read, Cluster API says that all are Ready.
+func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []explain.Check) {
+	healthy := healthyTargets(judged)
+	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
+		if cluster != "" && c.Name != cluster || !c.DeletionTimestamp.IsZero() {
+			continue
+		}
+		key := client.ObjectKeyFromObject(c)
+		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
+			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
+		var notReady []string
+		unselected, counted := a.Snapshot.Counted(key)
+		if !counted {
+			unselected, notReady = unattended(a, key, checks, healthy)
+		}
+		var parts []string
+		if len(checks) == 0 && (unselected > 0 || counted) { // else NodeHealthChecks may select all
+			parts = append(parts, "it has no MachineHealthCheck")
+		}
+		if unselected > 0 {
+			parts = append(parts, explain.Number(unselected, "machine")+" selected by no check")
+		}
+		if len(notReady) > 0 {
+			parts = append(parts, "not Ready, and no check sees to it: "+text.FirstOf(notReady, mostNames))
+		}
+		if s.notReady += len(notReady); len(parts) > 0 {
+			s.Uncovered = append(s.Uncovered, key.String()+": "+strings.Join(parts, "; "))
+		}
+	}
+}
+
+// healthyTargets says of each machine that is a target whether all its checks judge it healthy.
+func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
+	healthy := map[client.ObjectKey]bool{}
+	for i := range judged {
+		for _, t := range judged[i].Targets {
+			ref := t.Reference
+			if t.Machine != nil {
+				ref = *t.Machine
+			}
+			key := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+			before, again := healthy[key] // by another check
+			healthy[key] = t.State == cliv1.StateHealthy && t.Skipped == "" && (before || !again)
+		}
+	}
+	return healthy
+}
+
+// unattended are how many machines of a Cluster no check selects, and the names of those that are not Ready and that no check sees to.
+func unattended(
+	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
+) (unselected int, notReady []string) {
+	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, cluster.Namespace) {
+		if m.Spec.ClusterName != cluster.Name || !m.DeletionTimestamp.IsZero() {
+			continue
+		}
+		isHealthy, selected := healthy[client.ObjectKeyFromObject(m)]
+		selected = selected || slices.ContainsFunc(checks, func(check *clusterv1.MachineHealthCheck) bool {
+			return machinehealthcheck.Unselected(check, m) == ""
+		})
+		if !selected {
+			unselected++
+		}
+		if (!selected || isHealthy) && a.NodeNotReady(m) {
+			notReady = append(notReady, m.Name)
+		}
+	}
+	return unselected, notReady
+}
+
+// outOfService are the hosts that are marked unhealthy. That they could not be read, the notes say.
+func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []string {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHostList"))
+	_ = a.Reader().List(ctx, list, client.InNamespace(namespace))
+	var marked []string
+	for i := range list.Items {
+		if hosts.Unhealthy(&list.Items[i]) {
+			marked = append(marked, list.Items[i].Namespace+"/"+list.Items[i].Name)
+		}
+	}
+	return marked
+}
+
+// troubles are what is wrong beyond that some checks are not OK, each as a sentence, for the first line.
+func (s *Status) troubles() string {
+	says := ""
+	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m cliv1.Manager) bool { return m.Alive }) {
+		says = "No manager of kubemend runs. "
+	}
+	if n := len(s.Unreachable); n > 0 {
+		says += explain.Number(n, "cluster") + " out of reach. "
+	}
+	short := 0
+	for i := range s.Checks {
+		check := &s.Checks[i]
+		seen := check.NodesUnknown == nil && check.Counts.Unknown < check.Counts.NotHealthy()
+		if seen && check.Blocked() == clusterv1.MachineHealthCheckTooManyUnhealthyReason {
+			short++
+		}
+	}
+	if short > 0 {
+		says += explain.Number(short, "check") + " blocked by too many unhealthy. "
+	}
+	if s.notReady > 0 {
+		says += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
+	}
+	if n := len(s.OutOfService); n > 0 {
+		says += explain.Number(n, "host") + " out of service. "
+	}
+	return says
 }

@@ -1,17 +1,26 @@
 package simulate
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 func TestWhatFails(t *testing.T) {
@@ -80,5 +89,239 @@ func TestALimitReplacesTheOneThatExcludesIt(t *testing.T) {
 		if got != want {
 			t.Errorf("--set %s: %s, want %s", text, got, want)
 		}
+	}
+}
+
+func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
+	for name, tc := range map[string]struct{ manifest, want string }{
+		"an unknown field": {
+			workersCheck + "---" + strings.Replace(workersCheck, "clusterName: c1", "clusterName: c1\n  maxUnhealty: 40%", 1),
+			`check.yaml: MachineHealthCheck workers: unknown field "spec.maxUnhealty"`,
+		},
+		"an unknown field of a template that is known": {
+			strings.Replace(powerCycle, "retryLimit", "retries", 1),
+			`HostRemediationTemplate reboot: unknown field "spec.template.spec.strategy.retries"`,
+		},
+		"a value of another type": {strings.Replace(workersCheck, "300", "soon", 1), "timeoutSeconds"},
+		"a kind that is no check": {"apiVersion: v1\nkind: Pod\nmetadata: {name: p}", "check.yaml: Pod p: expected a MachineHealthCheck"},
+		"a version that is unknown": {
+			strings.Replace(workersCheck, "v1beta2", "v1beta1", 1), "MachineHealthCheck workers: version v1beta1 is not known here",
+		},
+		"no kind":               {"metadata: {name: p}", "Object 'Kind' is missing"},
+		"no name":               {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
+		"no YAML":               {"apiVersion: [", "read check.yaml: error parsing"},
+		"nothing but a comment": {"# nothing\n---\n", "check.yaml: there is nothing in it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			if err == nil {
+				t.Fatal("it was read")
+			}
+			if !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("%q does not say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
+	s := newFixture(t).workers(1).existing(olderCheck)
+	s.objs[len(s.objs)-1].SetLabels(map[string]string{"team": "a"})
+	w := s.snapshot()
+	key := client.ObjectKey{Namespace: "default", Name: "everything"}
+	was := &clusterv1.MachineHealthCheck{}
+	if err := w.ReadOnly().Get(t.Context(), key, was); err != nil {
+		t.Fatal(err)
+	}
+	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
+	runIn(t, w, changed+"---"+workersAs("", "")+"---"+ladder, question(func(q *Question) { q.Horizon = 0 }))
+	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
+	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
+		if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
+		t.Fatal(err)
+	}
+	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||
+		*is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
+		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)
+	}
+	if fresh.UID == "" || !fresh.CreationTimestamp.Time.Equal(noon) || fresh.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim {
+		t.Errorf("the new check is not one that was made now and claimed: %+v", fresh.ObjectMeta)
+	}
+	if len(nodeCheck.Spec.UnhealthyConditions) != 2 || nodeCheck.Spec.UnhealthyConditions[0].Duration.Duration != 5*time.Minute {
+		t.Errorf("the defaults were not set: %+v", nodeCheck.Spec.UnhealthyConditions)
+	}
+}
+
+func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
+	const bare = `
+apiVersion: cluster.x-k8s.io/v1beta2
+kind: MachineHealthCheck
+metadata: {name: workers%s}
+spec:
+  clusterName: c1
+  selector: {matchLabels: {pool: md-0}}
+  checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}
+`
+	claimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	for name, tc := range map[string]struct {
+		there    map[string]string
+		manifest string // its annotations
+		claimed  bool   // as is assumed
+		starts   int
+		atOnce   int
+	}{
+		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", false, 0, 0},
+		"a claim":             {claimed, "", false, 3, 3},
+		"no claim":            {nil, "", true, 3, 3},
+		"a limit":             {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, "", true, 3, 1},
+		"one that is changed": {map[string]string{mendv1.MaxInFlightAnnotation: "1"}, `, annotations: {kubemend.io/max-in-flight: "2"}`, true, 3, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t).workers(5).existing(fmt.Sprintf(bare, ""))
+			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
+			is.Annotations = tc.there
+			answer := s.run(fmt.Sprintf(bare, tc.manifest), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			if says := strings.Join(answer.Assumptions, "\n"); strings.Contains(says, "workers is claimed: ") != tc.claimed {
+				t.Errorf("it is assumed: %s", says)
+			}
+			atOnce := map[time.Duration]int{}
+			for _, start := range answer.Starts {
+				atOnce[start.After.Duration]++
+			}
+			if len(answer.Starts) != tc.starts || atOnce[5*time.Minute] != tc.atOnce {
+				t.Errorf("%d remediations start, %d at once; want %d and %d", len(answer.Starts), atOnce[5*time.Minute], tc.starts, tc.atOnce)
+			}
+		})
+	}
+}
+
+// definition adds a CustomResourceDefinition of which no more is known than its labels.
+func (s *fixture) definition(name string, labelled map[string]string) *fixture {
+	crd := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labelled}}
+	crd.SetGroupVersionKind(schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"})
+	s.objs = append(s.objs, crd)
+	return s
+}
+
+func TestTheManagersThatRunDecide(t *testing.T) {
+	machines, nodes := workers(5), nodesHere(3)
+	unclaimed := strings.Replace(workersCheck, "  annotations: {cluster.x-k8s.io/paused: kubemend}\n", "", 1)
+	for name, tc := range map[string]struct {
+		fixture  func(*fixture) *fixture
+		managers map[string]string // by namespace
+		manifest string
+		fail     string
+		says     string // on the page, in one line
+		starts   int
+	}{
+		"no manager": {
+			machines, nil, workersCheck, "machine/w1", "No manager of kubemend runs that stays: one with default settings is assumed", 1,
+		},
+		"one with its settings": {machines, map[string]string{"a": `{}`}, workersCheck, "machine/w1", "", 1},
+		"one that says nothing": {
+			machines, map[string]string{"a": ``}, workersCheck, "machine/w1", "", 1,
+		},
+		"one that leaves": {
+			machines, map[string]string{"a": `{"teardown":true}`}, workersCheck, "machine/w1", "one with default settings is assumed", 1,
+		},
+		"one that wants a label": {
+			machines, map[string]string{"a": `{"watchFilter":"blue"}`}, workersCheck, "machine/w1", "kubemend does not act on it", 0,
+		},
+		"one that does not act on NodeHealthChecks": {
+			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off","because":"it is switched off by a flag"}]}`},
+			ladder, "node/n1", "it is switched off by a flag", 0,
+		},
+		"two, of which one acts on NodeHealthChecks": {
+			nodes, map[string]string{"a": `{"kinds":[{"crd":"nodehealthchecks.remediation.medik8s.io","reason":"Off"}]}`, "b": `{}`},
+			ladder, "node/n1", "", 1,
+		},
+		"no manager, where another operator has brought NodeHealthChecks along": {
+			func(s *fixture) *fixture {
+				return nodes(s).definition("nodehealthchecks.remediation.medik8s.io", map[string]string{"olm.managed": "true"})
+			}, nil, ladder, "node/n1", "its CustomResourceDefinition belongs to", 0,
+		},
+		"one that acts on what is not claimed": {
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{"unclaimed":"act"}`},
+			"", "machine/w1", "", 1,
+		},
+		"one that does not": {
+			func(s *fixture) *fixture { return machines(s).existing(unclaimed) }, map[string]string{"a": `{}`},
+			"", "machine/w1", "kubemend does not act on it", 0,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := tc.fixture(newFixture(t))
+			for namespace, says := range tc.managers {
+				s.manager(namespace, says)
+			}
+			answer := s.run(tc.manifest, question(func(q *Question) { q.Fail, q.Takes = tc.fail, 5*time.Minute }))
+			if page := strings.Join(strings.Fields(printed(t, answer)), " "); !strings.Contains(page, tc.says) {
+				t.Errorf("%q is not on the page:\n%s", tc.says, page)
+			}
+			if len(answer.Starts) != tc.starts {
+				t.Errorf("%d remediations start, want %d: %v", len(answer.Starts), tc.starts, answer.Starts)
+			}
+		})
+	}
+}
+
+func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
+	s := newFixture(t).nodesHere(3)
+	for _, obj := range s.objs {
+		if obj.GetName() == "n1" {
+			obj.SetAnnotations(map[string]string{clusterv1.ClusterNamespaceAnnotation: "mgmt", clusterv1.MachineAnnotation: "m1"})
+		}
+	}
+	for fail, starts := range map[string]int{"node/n1": 0, "node/n2": 1} {
+		w := s.snapshot()
+		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
+		answer := runIn(t, w, ladder, question(func(q *Question) { q.Fail, q.Takes = fail, 5*time.Minute }))
+		blocked := len(answer.NotStarted) == 1 && answer.NotStarted[0].Reason == explain.MissingPermission
+		if len(answer.Starts) != starts || blocked != (starts == 0) {
+			t.Errorf("--fail %s: %d remediations start, want %d:\n%s", fail, len(answer.Starts), starts, printed(t, answer))
+		}
+	}
+}
+
+// manager adds one that runs in a namespace, is bound, and says that of itself.
+func (s *fixture) manager(namespace, says string) *fixture {
+	renewed := metav1.NewMicroTime(noon)
+	s.objs = append(s.objs, &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: says}},
+		Spec:       coordinationv1.LeaseSpec{HolderIdentity: ptr.To("one"), LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &renewed},
+	}, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "kubemend-manager-" + namespace, Labels: managerlease.BindingLabels},
+		RoleRef:    rbacv1.RoleRef{Kind: "ClusterRole", Name: managerlease.ClusterRole},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: namespace, Name: managerlease.ServiceAccount}},
+	})
+	return s
+}
+
+func TestTheChecksOfOneClusterAreSimulated(t *testing.T) {
+	check := func(cluster string) *clusterv1.MachineHealthCheck {
+		return &clusterv1.MachineHealthCheck{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "of-" + cluster}, Spec: clusterv1.MachineHealthCheckSpec{ClusterName: cluster},
+		}
+	}
+	for name, tc := range map[string]struct {
+		question Question
+		want     [2]bool
+	}{
+		"all, without one":    {Question{Namespace: "ns"}, [2]bool{true, true}},
+		"those of one":        {Question{Namespace: "ns", Cluster: "c1"}, [2]bool{true, false}},
+		"of all namespaces":   {Question{Cluster: "c2"}, [2]bool{false, true}},
+		"none in another one": {Question{Namespace: "other", Cluster: "c1"}, [2]bool{false, false}},
+	} {
+		if got := [2]bool{tc.question.simulates(check("c1")), tc.question.simulates(check("c2"))}; got != tc.want {
+			t.Errorf("%s: %v, want %v", name, got, tc.want)
+		}
+	}
+	ofNodes := &nhcv1.NodeHealthCheck{}
+	if (&Question{Cluster: "c1"}).simulates(ofNodes) || !(&Question{}).simulates(ofNodes) {
+		t.Error("a NodeHealthCheck is of a Cluster")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
@@ -29,7 +28,7 @@ func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
 	}
 	p.rows("Limits", rows)
 	p.Heading("Assumed")
-	for _, sentence := range slices.Concat(answer.Manifest, answer.Assumptions) {
+	for _, sentence := range answer.Assumptions {
 		p.Hang("  - ", sentence+".", 4)
 	}
 	return p.Print(out)

@@ -8,10 +8,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -20,9 +22,11 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -31,7 +35,7 @@ import (
 // Question is what to simulate.
 type Question struct {
 	// Manifest is applied before anything else; nil for none.
-	Manifest *Manifest
+	Manifest Manifest
 	// Set are limits that the checks of the question get, as NAME=VALUE.
 	Set []string
 	// Namespace and Cluster are those of the MachineHealthChecks that are simulated besides those of the manifest; all if they are empty.
@@ -49,25 +53,24 @@ type Question struct {
 	Horizon time.Duration
 }
 
-// simulates reports whether a MachineHealthCheck is simulated: a record may have more in it than was asked for.
-func (q *Question) simulates(check *clusterv1.MachineHealthCheck) bool {
-	here := (q.Namespace == "" || check.Namespace == q.Namespace) && (q.Cluster == "" || check.Spec.ClusterName == q.Cluster)
-	return here || q.inManifest(refOf(machineCheckKind, check))
-}
-
-// simulatesNodes is the same of a NodeHealthCheck.
-func (q *Question) simulatesNodes(check *nhcv1.NodeHealthCheck) bool {
-	return q.Cluster == "" || q.inManifest(refOf(nodeCheckKind, check))
+// simulates reports whether a check is simulated: a record may have more in it than was asked for. NodeHealthChecks are of no Cluster.
+func (q *Question) simulates(check client.Object) bool {
+	kind, here := nodeCheckKind, q.Cluster == ""
+	if check, ofMachines := check.(*clusterv1.MachineHealthCheck); ofMachines {
+		kind = machineCheckKind
+		here = (q.Namespace == "" || check.Namespace == q.Namespace) && (here || check.Spec.ClusterName == q.Cluster)
+	}
+	return here || q.inManifest(refOf(kind, check))
 }
 
 // concerns reports whether the answer is about a check: about those of the manifest, or about all if it has none.
 func (q *Question) concerns(check explain.Ref) bool {
-	hasChecks := q.Manifest.has(func(obj client.Object) bool { return kindOf(obj) == machineCheckKind || kindOf(obj) == nodeCheckKind })
+	hasChecks := q.Manifest.JudgesNodes() || q.Manifest.Elsewhere("") != ""
 	return !hasChecks || q.inManifest(check)
 }
 
 func (q *Question) inManifest(ref explain.Ref) bool {
-	return q.Manifest.has(func(obj client.Object) bool { return refOf(kindOf(obj), obj) == ref })
+	return slices.ContainsFunc(q.Manifest, func(obj client.Object) bool { return refOf(kindOf(obj), obj) == ref })
 }
 
 // simulation is a question on its way to the answer.
@@ -78,9 +81,9 @@ type simulation struct {
 	state    *cluster
 	clock    *clocktesting.FakePassiveClock
 	asker    *inspect.Asker
-	machines reconcile.Reconciler
-	nodes    reconcile.Reconciler
-	answer   *cliv1.Simulation
+	// controllers are those of each kind of checks.
+	controllers map[string]reconcile.Reconciler
+	answer      *cliv1.Simulation
 
 	// due is when each check is to be reconciled again, limits what its limits have answered last.
 	due    map[explain.Ref]time.Time
@@ -129,10 +132,8 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 
 // setUp applies the manifest and the limits that are set, and makes the controllers that act on the result.
 func (s *simulation) setUp(ctx context.Context) (err error) {
-	if s.Manifest != nil {
-		if s.answer.Manifest, err = s.Manifest.apply(s.snapshot, s.From); err != nil {
-			return err
-		}
+	if err := s.apply(); err != nil {
+		return err
 	}
 	if err := s.setLimits(); err != nil {
 		return err
@@ -143,7 +144,8 @@ func (s *simulation) setUp(ctx context.Context) (err error) {
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
-	s.machines, s.nodes = s.asker.Acting(s.state, s.clock)
+	machines, nodes := s.asker.Acting(s.state, s.clock)
+	s.controllers = map[string]reconcile.Reconciler{machineCheckKind: machines, nodeCheckKind: nodes}
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil
 }
@@ -269,11 +271,11 @@ func (s *simulation) settle(ctx context.Context) error {
 // explain is how the checks that are simulated decide now.
 func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 	s.asker.Now = s.clock.Now()
-	checks, err := s.asker.MachineChecks(ctx, s.simulates)
+	checks, err := s.asker.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return s.simulates(check) })
 	if err != nil {
 		return nil, err
 	}
-	ofNodes, err := s.asker.NodeChecks(ctx, s.simulatesNodes)
+	ofNodes, err := s.asker.NodeChecks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return s.simulates(check) })
 	return append(checks, ofNodes...), err
 }
 
@@ -283,12 +285,8 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	if check.Mode != explain.Acting {
 		return
 	}
-	controller := s.machines
-	if check.Kind == nodeCheckKind {
-		controller = s.nodes
-	}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}
-	result, err := controller.Reconcile(ctx, reconcile.Request{NamespacedName: key})
+	result, err := s.controllers[check.Kind].Reconcile(ctx, reconcile.Request{NamespacedName: key})
 	if err != nil {
 		s.assume(fmt.Sprintf("What %s does is not simulated whole: %v", check.Reference, err))
 		result.RequeueAfter = time.Minute
@@ -296,4 +294,80 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	if result.RequeueAfter > 0 {
 		s.due[check.Reference] = s.clock.Now().Add(result.RequeueAfter)
 	}
+}
+
+// Limits are the names that --set knows.
+var Limits = []string{"maxUnhealthy", "minHealthy", "unhealthyInRange", "maxInFlight"}
+
+// CheckLimit says what is wrong with a value of --set, which is NAME=VALUE.
+func CheckLimit(text string) error {
+	name, value, _ := strings.Cut(text, "=")
+	var err error
+	switch name {
+	case "unhealthyInRange":
+		_, err = budget.ParseRange(value)
+	case "maxUnhealthy", "minHealthy", "maxInFlight":
+		_, err = budget.ParseAmount(value)
+	default:
+		return fmt.Errorf("--set %s: expected NAME=VALUE, where NAME is one of %s", text, strings.Join(Limits, ", "))
+	}
+	if err != nil {
+		return fmt.Errorf("--set %s: %w", text, err)
+	}
+	return nil
+}
+
+// setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
+func (s *simulation) setLimits() error {
+	var checks []client.Object
+	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
+		if s.simulates(check) && s.concerns(refOf(machineCheckKind, check)) {
+			checks = append(checks, check.DeepCopy())
+		}
+	}
+	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
+		if s.simulates(check) && s.concerns(refOf(nodeCheckKind, check)) {
+			checks = append(checks, check.DeepCopy())
+		}
+	}
+	for _, text := range s.Set {
+		name, value, _ := strings.Cut(text, "=")
+		set := false
+		for _, check := range checks {
+			set = limit(check, name, value) || set
+		}
+		if !set {
+			return fmt.Errorf("--set %s: none of the checks that are simulated can have that limit", text)
+		}
+	}
+	return s.snapshot.Add(checks...)
+}
+
+// limit gives a check a limit, in place of the one that excludes it; false if a check of its kind has none of that name.
+func limit(check client.Object, name, value string) bool {
+	amount := intstr.Parse(value)
+	switch check := check.(type) {
+	case *clusterv1.MachineHealthCheck:
+		switch trigger := &check.Spec.Remediation.TriggerIf; name {
+		case "maxUnhealthy":
+			trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = &amount, ""
+			return true
+		case "unhealthyInRange":
+			trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = nil, value
+			return true
+		case "maxInFlight":
+			metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.MaxInFlightAnnotation, value)
+			return true
+		}
+	case *nhcv1.NodeHealthCheck:
+		switch name {
+		case "maxUnhealthy":
+			check.Spec.MaxUnhealthy, check.Spec.MinHealthy = &amount, nil
+			return true
+		case "minHealthy":
+			check.Spec.MaxUnhealthy, check.Spec.MinHealthy = nil, &amount
+			return true
+		}
+	}
+	return false
 }

@@ -44,7 +44,7 @@ func (c *cluster) Update(ctx context.Context, obj client.Object, _ ...client.Upd
 
 // Patch applies a merge patch (RFC 7386).
 func (c *cluster) Patch(ctx context.Context, obj client.Object, patch client.Patch, _ ...client.PatchOption) error {
-	gvk, err := apiutil.GVKForObject(obj, c.snapshot.Scheme())
+	gvk, err := apiutil.GVKForObject(obj, snapshot.Scheme)
 	if err != nil {
 		return err
 	}
@@ -79,7 +79,7 @@ func (c *cluster) Patch(ctx context.Context, obj client.Object, patch client.Pat
 
 // Delete removes an object.
 func (c *cluster) Delete(_ context.Context, obj client.Object, _ ...client.DeleteOption) error {
-	gvk, err := apiutil.GVKForObject(obj, c.snapshot.Scheme())
+	gvk, err := apiutil.GVKForObject(obj, snapshot.Scheme)
 	if err == nil {
 		c.changes++
 		c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))

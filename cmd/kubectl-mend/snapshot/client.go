@@ -35,7 +35,7 @@ func (r *reader) RESTMapper() meta.RESTMapper { return r.snapshot.RESTMapper() }
 
 // Get reads an object, and its kind if nobody has asked for it yet.
 func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
-	gvk, err := apiutil.GVKForObject(obj, scheme)
+	gvk, err := apiutil.GVKForObject(obj, Scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
@@ -75,7 +75,7 @@ func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
 func (r *reader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
-	gvk, err := apiutil.GVKForObject(list, scheme)
+	gvk, err := apiutil.GVKForObject(list, Scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
 	}
@@ -182,7 +182,7 @@ func convert(obj client.Object, gvk schema.GroupVersionKind, tree bool) (client.
 	if tree {
 		return values, nil
 	}
-	typed, err := scheme.New(gvk)
+	typed, err := Scheme.New(gvk)
 	if err == nil {
 		err = runtime.DefaultUnstructuredConverter.FromUnstructured(content, typed)
 	}

@@ -234,7 +234,7 @@ func (s *Snapshot) templated(k *kind) bool {
 
 // IndexField makes objects of a kind be found by client.MatchingFields. What is known by its metadata alone has no values.
 func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string, values client.IndexerFunc) error {
-	gvk, err := apiutil.GVKForObject(obj, scheme)
+	gvk, err := apiutil.GVKForObject(obj, Scheme)
 	if err != nil {
 		return fmt.Errorf("index %T by %s: %w", obj, field, err)
 	}

@@ -166,7 +166,7 @@ func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind,
 	defer cancel()
 	var list client.ObjectList = &unstructured.UnstructuredList{}
 	listGVK := gvk.GroupVersion().WithKind(gvk.Kind + "List")
-	if typed, err := scheme.New(listGVK); err == nil {
+	if typed, err := Scheme.New(listGVK); err == nil {
 		list = typed.(client.ObjectList)
 	}
 	list.GetObjectKind().SetGroupVersionKind(listGVK)

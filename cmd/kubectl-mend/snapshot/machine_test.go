@@ -13,7 +13,7 @@ import (
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -30,7 +30,7 @@ import (
 func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 	t.Helper()
 	over, _ := newSnapshot(t)
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": serve(t, over)})
+	from := aManagementCluster(t, map[string]*Snapshot{"c1": over})
 	from.Remove(nhcv1.GroupVersion.WithKind("NodeHealthCheck"), client.ObjectKey{Name: "nodes"})
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers", Generation: 2}}
 	check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
@@ -130,9 +130,10 @@ func TestOfOneMachineTheOthersAreNotRead(t *testing.T) {
 			tc.scope.Namespace, tc.scope.Cluster = "ns", "c1"
 			w := readAll(t, aLargeCluster(t, tc.edits...), tc.scope)
 			machines, nodes := machinesOf(t, w)
+			_, counted := w.Counted(key("c1"))
 			alone := len(tc.want) == 1
-			if !slices.Equal(machines, tc.want) || alone && len(nodes) > 0 || w.Counted(key("c1")) != alone {
-				t.Errorf("machines %v and nodes %v were read, one: %t; want machines %v", machines, nodes, w.Counted(key("c1")), tc.want)
+			if !slices.Equal(machines, tc.want) || alone && len(nodes) > 0 || counted != alone {
+				t.Errorf("machines %v and nodes %v were read, one: %t; want machines %v", machines, nodes, counted, tc.want)
 			}
 			if missing := w.Missing(); len(missing) > 0 {
 				t.Errorf("missing are %v", missing)
@@ -287,8 +288,9 @@ func TestOfClustersWhereAllIsWellNothingIsReadAndWhereAManagerWritesNoNodes(t *t
 			case len(machines) > 0:
 				read = theMachines
 			}
-			if read != tc.read || w.Counted(key("c1")) != (read == nothing) || read == nothing && w.Unselected(key("c1")) != 1 {
-				t.Errorf("machines %v and nodes %v were read, counted: %t; want %s", machines, nodes, w.Counted(key("c1")), tc.read)
+			unselected, counted := w.Counted(key("c1"))
+			if read != tc.read || counted != (read == nothing) || counted && unselected != 1 {
+				t.Errorf("machines %v and nodes %v were read, counted: %t; want %s", machines, nodes, counted, tc.read)
 			}
 		})
 	}
@@ -302,7 +304,8 @@ func TestMachinesAreNotReadWithoutTheirNodes(t *testing.T) {
 		put(t, w, cluster, check)
 	})
 	w := readAll(t, from, Scope{Restless: true})
-	if machines, nodes := machinesOf(t, w); !w.Counted(key("c1")) || len(nodes) > 0 || slices.Contains(machines, "w1") {
+	_, counted := w.Counted(key("c1"))
+	if machines, nodes := machinesOf(t, w); !counted || len(nodes) > 0 || slices.Contains(machines, "w1") {
 		t.Errorf("of a cluster whose machines are healthy machines %v and nodes %v were read", machines, nodes)
 	}
 }
@@ -328,4 +331,81 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	if machines, _ := machinesOf(t, w); err != nil || len(siblings.Items) != 2 || len(sets.Items) != 1 || len(machines) != 2 {
 		t.Errorf("%d machines of the owner, %d sets and the machines %v: %v", len(siblings.Items), len(sets.Items), machines, err)
 	}
+}
+
+// recordOf is a record of a machine of a cluster, made so many seconds after noon.
+func recordOf(machine, cluster string, seconds int) *mendv1.RemediationRecord {
+	at := metav1.NewTime(time.Date(2026, 1, 1, 12, 0, seconds, 0, time.UTC))
+	r := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: machine + "-1", CreationTimestamp: at, Labels: map[string]string{clusterv1.ClusterNameLabel: cluster},
+	}}
+	r.Spec.Target = mendv1.RecordTarget{ClusterName: cluster, Machine: &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: machine}}
+	return r
+}
+
+func TestRecordsAreReadWhereTheyAre(t *testing.T) {
+	open := func(name, namespace string) *mendv1.RemediationRecord {
+		r := recordOf(name, "prod", 1)
+		r.Namespace, r.Labels, r.Status = namespace, map[string]string{mendv1.RecordOpenLabel: "true"}, mendv1.RemediationRecordStatus{}
+		return r
+	}
+	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes"}}
+	check.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.com/v1", Kind: "RebootTemplate", Namespace: "templates", Name: "reboot"}
+	w := New()
+	put(t, w, open("a", "metal"), recordOf("b", "test", 3), open("c", "templates"), open("d", "other"), check)
+	for name, tc := range map[string]struct {
+		scope Scope
+		want  string
+	}{
+		"all":                                   {Scope{Records: true}, "a b c d"},
+		"those of one cluster":                  {Scope{Records: true, Cluster: "test"}, "b"},
+		"those of all namespaces that are open": {Scope{Restless: true}, "a c d"},
+		"those of a namespace, and of the checks of nodes": {Scope{Restless: true, Namespace: "metal"}, "a c"},
+		"those of a namespace":                             {Scope{Namespace: "other"}, "c d"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := recorded(t, w, tc.scope); got != tc.want {
+				t.Errorf("it has %q, want %q", got, tc.want)
+			}
+		})
+	}
+}
+
+// A page says of a machine that it was power-cycled, however old that is.
+func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
+	old := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
+		Namespace: "metal", Name: "a", UID: "uid-a", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * recordsKept)),
+	}}
+	old.Spec.ClusterName = "prod"
+	about, w := recordOf("a", "prod", 1), New()
+	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
+	put(t, w, old, about, recordOf("b", "prod", 2))
+	read, err := sourceOf(w, clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"}).read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := All[mendv1.RemediationRecord](read, ""); len(got) != 1 || got[0].Name != about.Name {
+		t.Errorf("read are %v", got)
+	}
+}
+
+// recorded are the machines of the records that are read of w within a scope, in order.
+func recorded(t *testing.T, w *Snapshot, scope Scope) string {
+	t.Helper()
+	read, err := sourceOf(w, clock.RealClock{}, scope).read(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := &mendv1.RemediationRecordList{}
+	for _, namespace := range []string{scope.Namespace, "templates"} { // where the requests of the check are
+		if err := read.ReadOnly().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var names []string
+	for _, r := range All[mendv1.RemediationRecord](read, "") {
+		names = append(names, r.Spec.Target.Machine.Name)
+	}
+	slices.Sort(names)
+	return strings.Join(names, " ")
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,7 +28,7 @@ var itself = client.ObjectKey{Namespace: "mgmt", Name: "itself"}
 // thatManagesItself is the management cluster with its own Cluster in the namespace mgmt, where there is another one as well.
 func thatManagesItself(t testing.TB) *Snapshot {
 	t.Helper()
-	w := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
+	w := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t)})
 	in := func(o client.Object, namespace string) client.Object {
 		o.SetNamespace(namespace)
 		return o
@@ -55,7 +54,8 @@ func thatManagesItself(t testing.TB) *Snapshot {
 	}}}
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 		Namespace: itself.Namespace, Name: itself.Name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: itself.Name},
-	}, Data: map[string][]byte{"value": kubeconfigOf(workloadOf(t))}}
+	}}
+	workloads[w][itself.Name] = workloadOf(t)
 	put(t, w, node, secret, in(aCluster(itself.Name), itself.Namespace), in(aCluster("another"), itself.Namespace),
 		aMachine("cp", of(itself.Name)), aMachine("far", of("another")), check("near", itself.Name), check("far", "another"),
 		tree2(cure, itself.Namespace, "p", map[string]any{}))
@@ -125,24 +125,17 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 }
 
 func TestAReadThatIsInterruptedGivesNoSnapshot(t *testing.T) {
-	for name, at := range map[string]string{"while kinds are discovered": "/apis", "while objects are read": "/machines"} {
-		t.Run(name, func(t *testing.T) {
-			ctx, interrupt := context.WithCancel(t.Context())
-			inner := apiServer{aManagementCluster(t, nil)}
-			server := httptest.NewServer(http.HandlerFunc(func(out http.ResponseWriter, in *http.Request) {
-				if strings.HasSuffix(in.URL.Path, at) {
-					interrupt()
-					<-in.Context().Done() // who has asked is gone
-					return
-				}
-				inner.ServeHTTP(out, in)
-			}))
-			t.Cleanup(server.Close)
-			w, err := Read(ctx, &rest.Config{Host: server.URL}, clock.RealClock{}, Scope{})
-			if w != nil || !errors.Is(err, context.Canceled) {
-				t.Errorf("it gives %v, %v", w, err)
-			}
-		})
+	discovered, interrupt := context.WithCancel(t.Context())
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, in *http.Request) {
+		interrupt()
+		<-in.Context().Done() // the client is gone
+	}))
+	t.Cleanup(server.Close)
+	if w, err := Read(discovered, &rest.Config{Host: server.URL}, clock.RealClock{}, Scope{}); w != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("while kinds are discovered it gives %v, %v", w, err)
+	}
+	if w, err := sourceOf(aManagementCluster(t, nil), clock.RealClock{}, Scope{}).read(discovered); w != nil || !errors.Is(err, context.Canceled) {
+		t.Errorf("while objects are read it gives %v, %v", w, err)
 	}
 }
 
@@ -208,7 +201,7 @@ func (s slow) Read(into []byte) (int, error) {
 func (s slow) Close() error { return nil }
 
 func TestAScopeIsKeptTo(t *testing.T) {
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
+	from := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t), "c2": workloadOf(t)})
 	from.Remove(nodeCheckGVK, client.ObjectKey{Name: "nodes"}) // which looks at the Machines of all clusters
 	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
@@ -222,7 +215,7 @@ func TestAScopeIsKeptTo(t *testing.T) {
 }
 
 func TestWhereOneNodeIsLookedForOthersAreNot(t *testing.T) {
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "c2": workloadOf(t)})
+	from := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t), "c2": workloadOf(t)})
 	for name, cluster := range map[string]string{"a": "c1", "b": "c2", "c": "c2"} {
 		put(t, from, aMachine("on-"+name, func(m *clusterv1.Machine) {
 			m.Spec.ClusterName, m.Labels[clusterv1.ClusterNameLabel], m.Status.NodeRef.Name = cluster, cluster, name

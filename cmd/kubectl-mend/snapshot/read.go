@@ -73,6 +73,8 @@ type source struct {
 	Scope
 	snapshot *Snapshot
 	client   client.Client
+	// workload reads a workload cluster.
+	workload func(context.Context, client.ObjectKey) (client.Reader, error)
 
 	// one says that of Machines, Metal3Machines and hosts those are read that are asked for by name or by labels, calm that no other
 	// Machines are read than those that were.
@@ -86,11 +88,15 @@ type source struct {
 // management cluster cannot be asked for anything, or ctx ends.
 func Read(ctx context.Context, config *rest.Config, now clock.PassiveClock, scope Scope) (*Snapshot, error) {
 	r, err := begin(ctx, rest.CopyConfig(config), now, scope)
-	if err == nil {
-		r.readScope(ctx)
-		err = ctx.Err() // what was not read then, is not what the user may not read
-	}
 	if err != nil {
+		return nil, fmt.Errorf("read the management cluster: %w", err)
+	}
+	return r.read(ctx)
+}
+
+func (r *source) read(ctx context.Context) (*Snapshot, error) {
+	r.readScope(ctx)
+	if err := ctx.Err(); err != nil { // what was not read then, is not what the user may not read
 		return nil, fmt.Errorf("read the management cluster: %w", err)
 	}
 	return r.snapshot, nil
@@ -111,7 +117,7 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 	}
 	s := empty()
 	s.Taken, s.Clock = now.Now().UTC(), now
-	c, err := client.New(config, client.Options{Scheme: scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
+	c, err := client.New(config, client.Options{Scheme: Scheme, HTTPClient: httpClient, Mapper: restmapper.NewDiscoveryRESTMapper(groups)})
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +132,9 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 		}
 	}
 	s.source = &source{Scope: scope, snapshot: s, client: c}
+	s.source.workload = func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
+		return WorkloadReader(ctx, c, cluster)
+	}
 	return s.source, nil
 }
 
@@ -177,8 +186,7 @@ type reads map[schema.GroupVersionKind][]question
 func (r *source) readScope(ctx context.Context) {
 	bindings := []question{{Labels: managerBindings}}
 	r.all(ctx, reads{
-		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, namespaceGVK: {{Labels: mendv1.ClaimLabel}},
-		roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
+		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
 	})
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
 		r.AllMachines = true
@@ -202,7 +210,8 @@ func (r *source) readScope(ctx context.Context) {
 			r.readNodes(ctx, func(cluster client.ObjectKey) bool {
 				checks := r.checksOf(cluster)
 				unwritten := slices.DeleteFunc(slices.Clone(checks), written)
-				return wanted(cluster) && (r.Everything || (len(checks) == 0 || len(unwritten) > 0) && !r.snapshot.Counted(cluster))
+				_, counted := r.snapshot.Counted(cluster)
+				return wanted(cluster) && (r.Everything || (len(checks) == 0 || len(unwritten) > 0) && !counted)
 			})
 		},
 	}, func(read func()) { read() })

@@ -5,9 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -34,6 +37,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -67,8 +71,11 @@ func tree2(gvk schema.GroupVersionKind, namespace, name string, content map[stri
 	return u
 }
 
+// workloads are the workload clusters that a management cluster reaches; nil of one that does not answer.
+var workloads = map[*Snapshot]map[string]*Snapshot{}
+
 // aManagementCluster has something of everything, full of what is a secret value.
-func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
+func aManagementCluster(t testing.TB, reach map[string]*Snapshot) *Snapshot {
 	t.Helper()
 	w, _ := newSnapshot(t)
 	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
@@ -117,10 +124,12 @@ func aManagementCluster(t testing.TB, reach map[string]*rest.Config) *Snapshot {
 		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "e"}, Regarding: corev1.ObjectReference{Kind: "Machine", Name: "m"}, Note: "well"},
 		&eventsv1.Event{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "f"}, Regarding: corev1.ObjectReference{Kind: "Pod", Name: "p"}, Note: secret},
 	}
-	for name, config := range reach {
+	workloads[w] = reach
+	t.Cleanup(func() { delete(workloads, w) })
+	for name := range reach {
 		objs = append(objs, aCluster(name), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{
 			Namespace: "ns", Name: name + "-kubeconfig", Labels: map[string]string{clusterv1.ClusterNameLabel: name},
-		}, Data: map[string][]byte{"value": kubeconfigOf(config)}})
+		}, Data: map[string][]byte{"value": []byte(secret)}})
 	}
 	for _, o := range objs {
 		put(t, w, littered(o))
@@ -135,25 +144,44 @@ func aCluster(name string) *clusterv1.Cluster {
 	return c
 }
 
-func kubeconfigOf(config *rest.Config) []byte {
-	return fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
-"clusters":[{"name":"c","cluster":{"server":%q}}],"users":[{"name":"u","user":{"token":%q}}]}`, config.Host, secret)
-}
-
 // workloadOf is a workload cluster with one node, that somebody fences.
-func workloadOf(t testing.TB) *rest.Config {
+func workloadOf(t testing.TB) *Snapshot {
 	inner, _ := newSnapshot(t)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-of-m", Annotations: map[string]string{fence.FencedByAnnotation: "r", junk: secret}}}
 	node.Status.NodeInfo.BootID = "boot"
 	node.Status.Addresses = []corev1.NodeAddress{{Address: secret}}
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "pod"}}
 	put(t, inner, node, pod)
-	return serve(t, inner)
+	return inner
+}
+
+// sourceOf reads from a snapshot as from an API server.
+func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
+	s := empty()
+	s.Taken, s.Clock = now.Now().UTC(), now
+	for _, k := range from.installed() {
+		for _, version := range k.Versions {
+			if !hidden(k.GroupKind) {
+				s.kindFor(k.WithVersion(version), k.Plural, k.Namespaced).live = true
+			}
+		}
+	}
+	s.source = &source{Scope: scope, snapshot: s, client: from.ReadOnly(), workload: func(ctx context.Context, of client.ObjectKey) (client.Reader, error) {
+		kubeconfig := client.ObjectKey{Namespace: of.Namespace, Name: of.Name + "-kubeconfig"}
+		if err := from.ReadOnly().Get(ctx, kubeconfig, &corev1.Secret{}); err != nil {
+			return nil, err
+		}
+		if there := workloads[from][of.Name]; there != nil {
+			return there.ReadOnly(), nil
+		}
+		return nil, &url.Error{Op: "Get", URL: "https://silent", Err: syscall.ECONNREFUSED}
+	}}
+	return s.source
 }
 
 func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 	t.Helper()
-	w, err := Read(t.Context(), serve(t, from), clocktesting.NewFakePassiveClock(noon), scope)
+	w, err := sourceOf(from, clocktesting.NewFakePassiveClock(noon), scope).read(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +189,7 @@ func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 }
 
 func everything(t testing.TB) *Snapshot {
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t), "silent": {Host: "http://127.0.0.1:1"}})
+	from := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t), "silent": nil})
 	return readAll(t, from, Scope{Everything: true})
 }
 
@@ -229,10 +257,7 @@ func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.
 	for kept, want := range map[string]bool{"": true, "u/w1": true, "u/w0": false, "other/w0": true} {
 		inner, _ := newSnapshot(t)
 		put(t, inner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "w1"}})
-		r, cluster := &source{snapshot: New()}, aCluster("c1")
-		r.client = fake.NewClientBuilder().WithObjects(&corev1.Secret{
-			ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(serve(t, inner))},
-		}).Build()
+		cluster, r := aCluster("c1"), &source{workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return inner.ReadOnly(), nil }}
 		cluster.UID, cluster.Annotations = "u", map[string]string{mendv1.WorkloadClusterAnnotation: kept}
 		_, err := r.nodes(t.Context(), cluster)
 		if changed := (*workload.ChangedError)(nil); errors.As(err, &changed) == want || want && err != nil {
@@ -246,8 +271,7 @@ func TestAKubeconfigReadsNothingOnTheMachineOfTheUser(t *testing.T) {
 	const content = `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c","user":"u"}}],
 "clusters":[{"name":"c","cluster":{"server":"https://example.com"}}],"users":[{"name":"u","user":{"tokenFile":"/etc/passwd"}}]}`
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": []byte(content)}}
-	r := &source{client: fake.NewClientBuilder().WithObjects(secret).Build(), snapshot: New()}
-	_, err := r.nodes(t.Context(), aCluster("c1"))
+	_, err := WorkloadReader(t.Context(), fake.NewClientBuilder().WithObjects(secret).Build(), key("c1"))
 	var refused *workload.RefusedError
 	if !errors.As(err, &refused) || refused.Entry != "users[u].user.tokenFile" {
 		t.Errorf("the error is %v", err)
@@ -259,7 +283,7 @@ func forbid(w *Snapshot, gvk schema.GroupVersionKind, plural, namespace string) 
 }
 
 func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
-	from := aManagementCluster(t, map[string]*rest.Config{"c1": workloadOf(t)})
+	from := aManagementCluster(t, map[string]*Snapshot{"c1": workloadOf(t)})
 	forbid(from, hostsKind, "baremetalhosts", "")
 	forbid(from, poisonKind, "poisons", "")
 	forbid(from, corev1.SchemeGroupVersion.WithKind("Secret"), "secrets", "")
@@ -314,11 +338,15 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	of := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{"value": kubeconfigOf(&rest.Config{Host: server.URL})},
+	of := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1-kubeconfig"}, Data: map[string][]byte{
+		"value": fmt.Appendf(nil, `{"apiVersion":"v1","kind":"Config","current-context":"c","contexts":[{"name":"c","context":{"cluster":"c"}}],
+"clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL),
+	}}
+	reader, err := WorkloadReader(t.Context(), fake.NewClientBuilder().WithObjects(of).Build(), key("c1"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	r := &source{client: fake.NewClientBuilder().WithObjects(of).Build(), snapshot: New()}
-	if _, err := r.nodes(t.Context(), aCluster("c1")); err == nil || !strings.Contains(err.Error(), "longer than") {
+	if err := reader.List(t.Context(), &corev1.NodeList{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("the error is %v", err)
 	}
 }
@@ -335,5 +363,29 @@ func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
 	}
 	if err := w.ReadOnly().List(t.Context(), hosts, client.HasLabels{"changed"}); err != nil || len(hosts.Items) != 1 || len(w.Missing()) > 0 {
 		t.Errorf("there are %d (%v), and missing are %v", len(hosts.Items), err, w.Missing())
+	}
+}
+
+// A killed control plane was said to lack a right.
+func TestAClusterThatDoesNotAnswerIsNoMissingRight(t *testing.T) {
+	asked := func(err error) error {
+		return fmt.Errorf("list: %w", &url.Error{Op: "Get", URL: "https://c1:6443", Err: err})
+	}
+	for name, row := range map[string]struct {
+		err    error
+		silent bool
+	}{
+		"it refuses the connection":            {asked(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), true},
+		"its name is not known":                {asked(&net.DNSError{Err: "no such host", Name: "c1"}), true},
+		"its certificate is another's":         {asked(errors.New("x509: certificate signed by unknown authority")), true},
+		"it does not answer in time":           {asked(context.DeadlineExceeded), true},
+		"a load balancer answers in its place": {apierrors.NewServiceUnavailable("no backend"), true},
+		"it forbids the reading":               {apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "", errors.New("no")), false},
+		"it does not know the user":            {apierrors.NewUnauthorized("no"), false},
+		"its kubeconfig cannot be read":        {errors.New("no kubeconfig"), false},
+	} {
+		if got := why(row.err); explain.Silent(got) != row.silent {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

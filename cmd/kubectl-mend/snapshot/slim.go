@@ -14,7 +14,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -71,9 +70,7 @@ func slim(obj client.Object) (map[string]any, error) {
 	slimAnnotations(obj)
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk == namespaceGVK {
-		labels := obj.GetLabels()
-		maps.DeleteFunc(labels, func(key, _ string) bool { return key != mendv1.ClaimLabel })
-		obj.SetLabels(labels)
+		obj.SetLabels(nil)
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	fields := keptFields[gvk.GroupKind()]

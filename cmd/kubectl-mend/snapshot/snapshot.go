@@ -6,6 +6,8 @@ package snapshot
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/google/uuid"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -53,8 +54,8 @@ type Snapshot struct {
 	missing []Missing
 }
 
-// scheme has the kinds that are known by their types.
-var scheme = func() *runtime.Scheme {
+// Scheme has the kinds that are known by their types.
+var Scheme = func() *runtime.Scheme {
 	known := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(known), apiextensionsv1.AddToScheme(known), clusterv1.AddToScheme(known),
 		controlplanev1.AddToScheme(known), infrav1.AddToScheme(known), infrav1beta1.AddToScheme(known), nhcv1.AddToScheme(known),
@@ -83,15 +84,13 @@ func empty() *Snapshot {
 	}
 }
 
-// Scheme is that of all kinds that are known by their types.
-func (s *Snapshot) Scheme() *runtime.Scheme { return scheme }
-
-// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them.
-func (s *Snapshot) Counted(cluster client.ObjectKey) bool {
+// Counted reports whether not all machines of a cluster were read, since the status of its checks counts them, and how many of them no
+// MachineHealthCheck selects.
+func (s *Snapshot) Counted(cluster client.ObjectKey) (unselected int, counted bool) {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	_, counted := s.counted[cluster]
-	return counted
+	unselected, counted = s.counted[cluster]
+	return unselected, counted
 }
 
 // SetCounted says that not all machines of a cluster were read, and how many there are that no MachineHealthCheck selects.
@@ -99,13 +98,6 @@ func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.counted[cluster] = unselected
-}
-
-// Unselected is how many machines no MachineHealthCheck selects of a cluster whose machines were not read.
-func (s *Snapshot) Unselected(cluster client.ObjectKey) int {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.counted[cluster]
 }
 
 // Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
@@ -129,7 +121,7 @@ func (s *Snapshot) Add(objs ...client.Object) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, obj := range objs {
-		gvk, err := apiutil.GVKForObject(obj, scheme)
+		gvk, err := apiutil.GVKForObject(obj, Scheme)
 		if err != nil {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
@@ -151,7 +143,7 @@ func guessPlural(gvk schema.GroupVersionKind) string {
 
 // keep stores own itself, which belongs to the snapshot from then on, as its type if that is known. The lock is held.
 func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object) error {
-	if known := scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
+	if known := Scheme.Recognizes(gvk); isMetadata(own) || isTree(own) && known {
 		converted, err := convert(own, gvk, !known)
 		if err != nil {
 			return err
@@ -171,8 +163,8 @@ func (s *Snapshot) keep(k *kind, gvk schema.GroupVersionKind, own client.Object)
 		own.SetResourceVersion(strconv.FormatInt(s.version, 10))
 	}
 	if own.GetUID() == "" { // it depends on what was added before, so that two runs can be compared
-		name := fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version)
-		own.SetUID(types.UID(uuid.NewSHA1(uuid.Nil, name).String()))
+		sum := sha256.Sum256(fmt.Appendf(nil, "%s/%s/%s/%d", k.Group, k.Kind, client.ObjectKeyFromObject(own), s.version))
+		own.SetUID(types.UID(hex.EncodeToString(sum[:16])))
 	}
 	k.objects[client.ObjectKeyFromObject(own)] = own
 	return nil
@@ -193,7 +185,7 @@ func All[T any, P interface {
 	*T
 	client.Object
 }](s *Snapshot, namespace string) []P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
 	var objs []P
 	for _, obj := range s.Objects(gvk, namespace) {
 		if typed, ok := obj.(P); ok {
@@ -208,7 +200,7 @@ func One[T any, P interface {
 	*T
 	client.Object
 }](s *Snapshot, key client.ObjectKey) P {
-	gvk, _ := apiutil.GVKForObject(P(new(T)), scheme) // an unknown type has no objects
+	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if k := s.kinds[gvk.GroupKind()]; k != nil {
@@ -240,19 +232,4 @@ func (s *Snapshot) Objects(gvk schema.GroupVersionKind, namespace string) []clie
 
 func compareKeys(a, b client.ObjectKey) int {
 	return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-}
-
-// NamespaceLabels are what is known of the labels of a Namespace, which are those that claim checks: known says that they are. A record
-// from before they were read does not know them.
-func (s *Snapshot) NamespaceLabels(name string) (labels map[string]string, known bool) {
-	if namespace := One[corev1.Namespace](s, client.ObjectKey{Name: name}); namespace != nil {
-		return namespace.GetLabels(), true
-	}
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if k := s.kinds[namespaceGVK.GroupKind()]; k != nil {
-		asked, why := k.answer("")
-		return nil, asked && why == nil
-	}
-	return nil, false
 }

@@ -186,7 +186,7 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 // nodes reads the nodes of a workload cluster.
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
 	key, list := client.ObjectKeyFromObject(cluster), &corev1.NodeList{}
-	reader, err := r.snapshot.WorkloadReader(ctx, r.client, key)
+	reader, err := r.workload(ctx, key)
 	if err == nil {
 		err = reader.List(ctx, list, fromMemory())
 	}
@@ -202,7 +202,7 @@ func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev
 }
 
 // WorkloadReader reads a workload cluster with its kubeconfig from the management cluster, which is kept nowhere.
-func (s *Snapshot) WorkloadReader(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
+func WorkloadReader(ctx context.Context, management client.Reader, cluster client.ObjectKey) (client.Reader, error) {
 	data, err := kubeconfig.FromSecret(ctx, management, cluster)
 	var config *rest.Config
 	if err == nil {
@@ -214,7 +214,7 @@ func (s *Snapshot) WorkloadReader(ctx context.Context, management client.Reader,
 	config.Timeout, config.QPS, config.WarningHandler = patience, -1, rest.NoWarnings{}
 	config.Wrap(answering(reachPatience))
 	config.Wrap(workload.Bounded(longestAnswer))
-	reader, err := client.New(config, client.Options{Scheme: scheme, Mapper: inWorkloads()})
+	reader, err := client.New(config, client.Options{Scheme: Scheme, Mapper: inWorkloads()})
 	if err != nil {
 		return nil, fmt.Errorf("use its kubeconfig: %w", err)
 	}

@@ -72,7 +72,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			g.Expect(i).NotTo(Equal(-1), "none is put off")
 			e := shared.explained(ctx, lost[i])
 			g.Expect(e.Message).To(HavePrefix("UNHEALTHY, PUT OFF BY ITS OWNER: RemediationDeferred "))
-			g.Expect(e.Next.Message).To(HavePrefix("KubeadmControlPlane " + shared.owner(ctx).Name + " tries again by itself"))
+			g.Expect(e.Next.Text).To(HavePrefix("KubeadmControlPlane " + shared.owner(ctx).Name + " tries again by itself"))
 			g.Expect(e.Next.Manual).To(BeFalse())
 		}).Should(Succeed())
 

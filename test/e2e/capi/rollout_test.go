@@ -59,7 +59,7 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 		e := shrinks.explained(ctx, last)
 		Expect(e.Message).To(HavePrefix("UNHEALTHY, NOT REMEDIATED: CannotBeRemediated "))
 		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Message).To(ContainSubstring("from replacing the machine, or replace it by hand"))
+		Expect(e.Next.Text).To(ContainSubstring("from replacing the machine, or replace it by hand"))
 		Expect(shrinks.identities(ctx)).To(Equal(before))
 
 		By("having it recover")
