@@ -52,7 +52,7 @@ func (r removable) RemoveInformer(context.Context, client.Object) error {
 
 func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T) {
 	c := NewClusters(oneServer{})
-	c.MostNodes = 10
+	c.Transports = NewTransports(10*bytesPerItem, clock.RealClock{})
 	source, of := informerOf(&corev1.Node{})
 	there := removable{of, make(chan struct{})}
 	invent := func(i int) {
@@ -142,7 +142,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	source, management := informerOf(&clusterv1.Cluster{})
 	server, transports := serve(t, func(http.ResponseWriter, *http.Request) {}), NewTransports(1<<20, clock.RealClock{})
 	c := NewClusters(nil)
-	c.Kubeconfigs = &Kubeconfigs{Transports: transports}
+	c.Transports = transports
 	if err := c.ForgetDeleted(t.Context(), management); err != nil {
 		t.Fatal(err)
 	}
@@ -150,7 +150,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
 	key := client.ObjectKeyFromObject(cluster)
-	if _, err := transports.route(key, kubeconfigOf(server, "token: t", "")); err != nil {
+	if _, err := transports.use(key, secretOf(kubeconfigOf(server, "token: t", ""))); err != nil {
 		t.Fatal(err)
 	}
 	c.of(key).identity.changed = true // of one of its name before

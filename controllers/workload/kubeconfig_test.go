@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -44,9 +45,10 @@ func TestARefusedKubeconfigIsToldOnceForEachContentAndUsedOnceItIsPutRight(t *te
 	server := serve(t, func(http.ResponseWriter, *http.Request) {})
 	c := fake.NewClientBuilder().WithObjects(secretOf(nil)).Build()
 	var told []string
-	k := &Kubeconfigs{Reader: c, Tell: func(_ context.Context, cluster client.ObjectKey, refused *RefusedError) {
+	k := NewTransports(1<<20, clock.RealClock{})
+	k.Reader, k.Tell = c, func(_ context.Context, cluster client.ObjectKey, refused *RefusedError) {
 		told = append(told, cluster.String()+" "+refused.Entry)
-	}}
+	}
 	for _, step := range []struct{ user, refused string }{
 		{"tokenFile: /token", "users[u].user.tokenFile"}, {"client-key: /key", "users[u].user.client-key"}, {"token: t", ""},
 	} {
@@ -168,8 +170,9 @@ func (unconnected) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Confi
 // A remediation asks the cluster itself, and looks at no check.
 func TestARefusedKubeconfigIsReported(t *testing.T) {
 	content := kubeconfigOf(serve(t, func(http.ResponseWriter, *http.Request) {}), "tokenFile: /token", "")
-	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf(content)).Build(), Transports: carried()}
-	connections := Connections{ClusterCache: unconnected{}, Kubeconfigs: k}
+	k := NewTransports(1<<20, clock.RealClock{})
+	k.Reader = fake.NewClientBuilder().WithObjects(secretOf(content)).Build()
+	connections := Connections{ClusterCache: unconnected{}, Transports: k}
 	refused := &RefusedError{}
 	if _, err := connections.GetRESTConfig(t.Context(), c1); !errors.Is(err, clustercache.ErrClusterNotConnected) || errors.As(err, &refused) {
 		t.Errorf("before it was read the error is %v", err)

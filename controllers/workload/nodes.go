@@ -216,7 +216,7 @@ func (s nodeStore) counted(nodes cache.Cache) toolscache.ResourceEventHandler {
 	var count atomic.Int64
 	return toolscache.ResourceEventHandlerFuncs{
 		AddFunc: func(any) {
-			if most := s.clusters.MostNodes; count.Add(1) == most+1 && most > 0 {
+			if most := s.clusters.Transports.MostNodes(); count.Add(1) == most+1 && most > 0 {
 				err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
 				log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
 					"Cluster", s.cluster, "most", most)
