@@ -34,7 +34,6 @@ func (p *program) connect(ctx context.Context) error {
 	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), clock.RealClock{})
 	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
 	transports.Local, transports.Reader = ctrl.GetConfig, secrets
-	transports.Tell = workload.TellCluster(p.GetClient(), p.GetEventRecorder("ClusterCache"))
 	if err := transports.Register(); err != nil {
 		return err
 	}

@@ -60,7 +60,7 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 			t.Errorf("after %s was cut off it is believed: %t", ask.path, !unsure)
 		}
 	}
-	if _, err := transports.use(c1, secretOf(kubeconfigOf(server, "token: new", ""))); err != nil { // a tenant writes the Secret
+	if err := transports.use(c1, kubeconfigOf(server, "token: new", "")); err != nil { // a tenant writes the Secret
 		t.Fatal(err)
 	}
 	to := transports.routeOf(c1)

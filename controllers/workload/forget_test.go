@@ -58,7 +58,7 @@ func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T
 	invent := func(i int) {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := (nodeStore{clusters: c, cluster: gated}).Watch(there); err != nil {
+	if err := c.store(gated).Watch(there); err != nil {
 		t.Fatal(err)
 	}
 	go there.Run(there.stop)
@@ -108,7 +108,7 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	for i := range nodes {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := (nodeStore{clusters: c, cluster: key}).Watch(there); err != nil {
+	if err := c.store(key).Watch(there); err != nil {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
@@ -150,7 +150,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
 	key := client.ObjectKeyFromObject(cluster)
-	if _, err := transports.use(key, secretOf(kubeconfigOf(server, "token: t", ""))); err != nil {
+	if err := transports.use(key, kubeconfigOf(server, "token: t", "")); err != nil {
 		t.Fatal(err)
 	}
 	c.of(key).identity.changed = true // of one of its name before

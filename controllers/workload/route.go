@@ -35,8 +35,7 @@ const (
 
 // route is the way to one cluster, and what is remembered of the answers of its API server.
 type route struct {
-	version string        // of the Secret that was read last. Like refused it is guarded by Transports.
-	refused *RefusedError // why its kubeconfig is refused; nil if it is not
+	refused *RefusedError // why its kubeconfig is refused; nil if it is not. Guarded by Transports.
 
 	clock   clockerror.Server
 	circuit *circuit

@@ -11,15 +11,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // Transports carry the requests to workload clusters, each by the cluster's own kubeconfig, and cut off answers that are too long.
@@ -28,8 +23,6 @@ import (
 type Transports struct {
 	// Reader reads Secrets.
 	client.Reader
-	// Tell hears that the kubeconfig of a cluster is refused, once for each content. It may be nil.
-	Tell func(ctx context.Context, cluster client.ObjectKey, refused *RefusedError)
 	// Self is the pod that this runs in, by its name and UID, and Local the way to the API server of the cluster that it runs in. A
 	// workload cluster that has the pod is that cluster, and is asked that way, with its own credentials. No UID means that this runs in no
 	// pod.
@@ -63,25 +56,20 @@ func (t *Transports) Get(ctx context.Context, key client.ObjectKey, obj client.O
 	if !ok || !kubeconfig {
 		return nil
 	}
-	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
-	news, err := t.use(cluster, s)
+	cluster, content := client.ObjectKey{Namespace: key.Namespace, Name: name}, s.Data[secret.KubeconfigDataName]
 	s.Data = nil
-	if refused := (&RefusedError{}); news && t.Tell != nil && errors.As(err, &refused) {
-		t.Tell(ctx, cluster, refused)
-	}
-	if err != nil {
+	if err := t.use(cluster, content); err != nil {
 		return err
 	}
-	content, err := carriedBy(hostOf(cluster))
-	s.Data = map[string][]byte{secret.KubeconfigDataName: content}
+	carried, err := carriedBy(hostOf(cluster))
+	s.Data = map[string][]byte{secret.KubeconfigDataName: carried}
 	return err
 }
 
-// use makes the requests to a cluster go by a kubeconfig, unless it is refused. News says that this content of the Secret was not used
-// before. What is known of the answers stays: the kubeconfig is for the tenant to change.
-func (t *Transports) use(cluster client.ObjectKey, s *corev1.Secret) (news bool, err error) {
-	content := s.Data[secret.KubeconfigDataName]
-	config, err := RESTConfig(content)
+// use makes the requests to a cluster go by a kubeconfig, unless it is refused. What is known of the answers stays: the kubeconfig is for
+// the tenant to change.
+func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
+	config, err := RESTConfig(kubeconfig)
 	host := hostOf(cluster)
 	t.mu.Lock()
 	to := t.routes[host]
@@ -89,14 +77,13 @@ func (t *Transports) use(cluster client.ObjectKey, s *corev1.Secret) (news bool,
 		to = newRoute(cluster, t.clock)
 		t.routes[host] = to
 	}
-	news = to.version != s.ResourceVersion
-	to.version, to.refused = s.ResourceVersion, nil
+	to.refused = nil
 	errors.As(err, &to.refused)
 	t.mu.Unlock()
 	if err == nil {
-		to.connect(string(content), config)
+		to.connect(string(kubeconfig), config)
 	}
-	return news, err
+	return err
 }
 
 // forget drops what is known of a cluster that is gone.
@@ -151,19 +138,6 @@ func unsent(r *http.Request, err error) (*http.Response, error) {
 		_ = r.Body.Close() // it was not read
 	}
 	return nil, err
-}
-
-// TellCluster returns what tells a Cluster, by an event, that its kubeconfig is refused.
-func TellCluster(clusters client.Reader, recorder events.EventRecorder) func(context.Context, client.ObjectKey, *RefusedError) {
-	return func(ctx context.Context, key client.ObjectKey, refused *RefusedError) {
-		cluster := &clusterv1.Cluster{}
-		if err := clusters.Get(ctx, key, cluster); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot tell a Cluster that its kubeconfig is refused", "Cluster", key, "entry", refused.Entry)
-			return
-		}
-		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect",
-			"Secret %s-%s: %s: kubemend does not connect to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
-	}
 }
 
 // Connections are those of a ClusterCache by Transports: that a cluster is not connected because of its kubeconfig is in the error.

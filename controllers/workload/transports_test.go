@@ -110,7 +110,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				return &rest.Config{Host: inside.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 			}
 			content := strings.Replace(string(kubeconfigOf(outside, "token: t", "")), outside.URL, outside.URL+"/clusters/1", 1)
-			if _, err := transports.use(c1, secretOf([]byte(content))); err != nil {
+			if err := transports.use(c1, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
 			c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
@@ -128,7 +128,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 // routed are transports that know the way to a server of a cluster.
 func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, transports *Transports) *Transports {
 	t.Helper()
-	if _, err := transports.use(cluster, secretOf(kubeconfigOf(server, "token: t", ""))); err != nil {
+	if err := transports.use(cluster, kubeconfigOf(server, "token: t", "")); err != nil {
 		t.Fatal(err)
 	}
 	return transports
