@@ -63,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (s *fixture) keeper(identity string, elected bool) *Keeper {
 	return &Keeper{
-		Client: s.client, Live: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
+		Client: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
 		State: func() Announcement { return Announcement{Version: "of " + identity} },
 	}
 }
