@@ -6,7 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // longestError is how long the answer may be that says why there is none, in bytes.
@@ -66,31 +69,33 @@ func (b binding) bind(answer *http.Response) error {
 	case answer.ContentLength == 0:
 		return nil // an empty one has no type, and nothing to count: that of the probe, or an error
 	}
-	contentType := answer.Header.Get("Content-Type")
-	if _, _, err := mime.ParseMediaType(contentType); err != nil && !succeeded {
-		contentType = "text/plain" // of a proxy: its text is shown, and not decoded
-		answer.Header.Set("Content-Type", contentType)
+	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err != nil && !succeeded {
+		media, err = "text/plain", nil // of a proxy: its text is shown, and not decoded
+		answer.Header.Set("Content-Type", media)
 	}
-	protobuf, err := isProtobuf(contentType)
-	if err != nil {
-		return err
+	if err != nil || slices.Contains([]string{runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence}, media) {
+		return errEncoding // client-go would decode it as what was asked for (rest.Request, transformResponse and newStreamWatcher)
 	}
-	answer.Body = &checkedBody{ReadCloser: answer.Body, next: b.parts(answer.Body, watch, protobuf, longest)}
-	return nil
-}
-
-// parts returns what reads the next part of a body, and checks it.
-func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func() ([]byte, error) {
+	body, protobuf := &checkedBody{ReadCloser: answer.Body, left: 1, end: io.EOF}, media == runtime.ContentTypeProtobuf
+	if watch {
+		// It ends as if the connection broke: client-go goes on from the last event, or drops the list that a server tells as a watch without
+		// end.
+		body.left, body.end = b.limit/bytesPerItem, io.ErrUnexpectedEOF
+	}
 	switch {
 	case watch && protobuf:
-		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem)
+		body.next = protobufEvents(answer.Body, b.limit)
 	case watch:
-		return watched(jsonEvents(body), b.limit/bytesPerItem)
+		body.next = jsonEvents(answer.Body)
 	case protobuf:
-		return whole(body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
+		body.next = whole(answer.Body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
+	default:
+		limit := b.limit / shortened
+		body.next = whole(answer.Body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
 	}
-	limit := b.limit / shortened
-	return whole(body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
+	answer.Body = body
+	return nil
 }
 
 // ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and

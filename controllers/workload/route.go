@@ -84,27 +84,44 @@ func (to *route) ended(r *http.Request, err error, now time.Time) {
 	}
 }
 
-// send sends a request, and takes note of the answer.
-func (t *Transports) send(r *http.Request, to *route) (*http.Response, error) {
+// send sends a request, and takes note of the answer. If a worker waits for it, leave hears how it ended, once it was read to the end or
+// closed.
+func (t *Transports) send(r *http.Request, to *route, leave func(error)) (answer *http.Response, err error) {
+	defer func() {
+		if err == nil {
+			return
+		}
+		to.ended(r, err, t.clock.Now())
+		if leave != nil {
+			err = final(err)
+			leave(err)
+		}
+	}()
 	transport, err := t.open(r.Context(), to)
 	if err != nil {
 		return unsent(r, err)
 	}
 	sent := t.clock.Now()
-	answer, err := transport.RoundTrip(r)
+	answer, err = transport.RoundTrip(r)
 	if err != nil {
-		to.ended(r, err, t.clock.Now())
 		return nil, err
 	}
 	to.clock.Note(sent, t.clock.Now(), answer.Header)
-	pages := to.pagesOf(r)
-	answer.Body = &body{ReadCloser: answer.Body, read: func(n int, err error) error {
+	var ended error
+	read, pages := &body{ReadCloser: answer.Body}, to.pagesOf(r)
+	read.read = func(n int, err error) error {
 		if pages(int64(n)) > t.limit*paged {
 			err = errPages
 		}
 		to.ended(r, err, t.clock.Now())
+		ended = err
 		return err
-	}}
+	}
+	if leave != nil {
+		answer.Header.Del("Retry-After") // client-go would wait that long, with the worker
+		read.closed = func() { leave(ended) }
+	}
+	answer.Body = read
 	return answer, nil
 }
 

@@ -127,9 +127,17 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
 	if !awaited(r) {
-		return t.send(r, to)
+		return t.send(r, to, nil)
 	}
-	return to.circuit.pass(r, func(r *http.Request) (*http.Response, error) { return t.send(r, to) })
+	begun, err := to.circuit.enter(r.Context())
+	if err != nil {
+		return unsent(r, err)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
+	var once sync.Once
+	return t.send(r.WithContext(ctx), to, func(err error) {
+		once.Do(func() { to.circuit.leave(begun, err); cancel() })
+	})
 }
 
 // unsent is how a RoundTripper ends a request that it does not send.
