@@ -178,7 +178,6 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 	dense := `{"kind":"PartialObjectMetadata","metadata":{"managedFields":[{}` + strings.Repeat(",{}", 10_000) + "]}}"
 	for name, content := range map[string]func(r *http.Request) io.Reader{
-		"a byte a second":         func(r *http.Request) io.Reader { return slowly{r.Context().Done()} },
 		"an endless object":       func(*http.Request) io.Reader { return bytes.NewReader(make([]byte, 2<<20)) },
 		"far larger once decoded": func(*http.Request) io.Reader { return strings.NewReader(dense) },
 		"the begin, and nothing more": func(r *http.Request) io.Reader {
@@ -200,19 +199,6 @@ func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// slowly is a body that sends a byte a second.
-type slowly struct{ over <-chan struct{} }
-
-func (s slowly) Read(p []byte) (int, error) {
-	select {
-	case <-s.over:
-		return 0, context.DeadlineExceeded
-	case <-time.After(time.Second):
-		p[0] = ' '
-		return 1, nil
 	}
 }
 

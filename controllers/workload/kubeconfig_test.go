@@ -73,7 +73,7 @@ func TestWhatCannotBeParsedIsNotQuoted(t *testing.T) {
 	}
 }
 
-// How the file is written does not matter: what is judged is what is used.
+// How the file is written does not matter: what is judged is what is used. test/badinput has each entry that is refused.
 func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 	const (
 		begin = "apiVersion: v1\nkind: Config\ncurrent-context: a\ncontexts: [{name: a, context: {cluster: c, user: u}}]\n"
@@ -88,11 +88,6 @@ func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 		"a cluster of no context": {begin + user + "clusters: [{name: c, cluster: {server: s}}, {name: d, cluster: {proxy-url: p}}]\n", "clusters[d].cluster.proxy-url"},
 		"also beside a token": {begin + there + "users: [{name: u, user: {token: t, tokenFile: /token}}]\n",
 			"users[u].user.tokenFile"},
-		"a certificate in a file": {begin + there + "users: [{name: u, user: {client-certificate: /crt}}]\n",
-			"users[u].user.client-certificate"},
-		"a key in a file": {begin + there + "users: [{name: u, user: {client-key: /key}}]\n", "users[u].user.client-key"},
-		"an authority in a file": {begin + user + "clusters: [{name: c, cluster: {server: s, certificate-authority: /ca}}]\n",
-			"clusters[c].cluster.certificate-authority"},
 		"a second document is none":          {begin + there + user + "---\n" + begin + there + file, ""},
 		"nor hides it the first":             {begin + there + file + "---\n" + begin + there + user, "users[u].user.tokenFile"},
 		"a key that stands twice, the last":  {begin + there + "users: [{name: u, user: {tokenFile: '', tokenFile: /token}}]\n", "users[u].user.tokenFile"},
@@ -104,14 +99,11 @@ func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 		"another spelling is an unknown one": {begin + there + "users: [{name: u, user: {token: t, TOKENFILE: /token}}]\n", ""},
 		"an empty program":                   {begin + there + "users: [{name: u, user: {token: t, exec: {}}}]\n", "users[u].user.exec"},
 		"an empty auth provider":             {begin + there + "users: [{name: u, user: {token: t, auth-provider: {}}}]\n", "users[u].user.auth-provider"},
-		"a context that is not there":        {"apiVersion: v1\nkind: Config\ncurrent-context: b\n" + there + user, "current-context"},
 		"no context":                         {"apiVersion: v1\nkind: Config\n" + there + user, "current-context"},
 		"no server":                          {begin + "clusters: [{name: c, cluster: {}}]\n" + user, "current-context"},
 		"two ways to log in":                 {begin + there + "users: [{name: u, user: {token: t, username: me, password: pw}}]\n", "current-context"},
-		"a server of the manager's own":      {begin + "clusters: [{name: c, cluster: {server: 'workload://other.c1'}}]\n" + user, "clusters[c].cluster.server"},
 		"a server that is a file":            {begin + "clusters: [{name: c, cluster: {server: 'file://host/token'}}]\n" + user, "clusters[c].cluster.server"},
 		"no context, and a strange server":   {"clusters: [{cluster: {server: 0 0}}]", "clusters[].cluster.server"}, // found by fuzzing, as a panic
-		"nothing":                            {"", "current-context"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := ""
