@@ -69,13 +69,9 @@ func (b binding) bind(answer *http.Response) error {
 	case answer.ContentLength == 0:
 		return nil // an empty one has no type, and nothing to count: that of the probe, or an error
 	}
-	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
-	if err != nil && !succeeded {
-		media, err = "text/plain", nil // of a proxy: its text is shown, and not decoded
-		answer.Header.Set("Content-Type", media)
-	}
-	if err != nil || slices.Contains([]string{runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence}, media) {
-		return errEncoding // client-go would decode it as what was asked for (rest.Request, transformResponse and newStreamWatcher)
+	media, err := mediaOf(answer, succeeded)
+	if err != nil {
+		return err
 	}
 	body, protobuf := &checkedBody{ReadCloser: answer.Body, left: 1, end: io.EOF}, media == runtime.ContentTypeProtobuf
 	if watch {
@@ -83,19 +79,37 @@ func (b binding) bind(answer *http.Response) error {
 		// end.
 		body.left, body.end = b.limit/bytesPerItem, io.ErrUnexpectedEOF
 	}
-	switch {
-	case watch && protobuf:
-		body.next = protobufEvents(answer.Body, b.limit)
-	case watch:
-		body.next = jsonEvents(answer.Body)
-	case protobuf:
-		body.next = whole(answer.Body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
-	default:
-		limit := b.limit / shortened
-		body.next = whole(answer.Body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
-	}
+	body.next = b.parts(answer.Body, watch, protobuf, longest)
 	answer.Body = body
 	return nil
+}
+
+// parts returns what reads the next part of a body, and checks it.
+func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func() ([]byte, error) {
+	switch {
+	case watch && protobuf:
+		return protobufEvents(body, b.limit)
+	case watch:
+		return jsonEvents(body)
+	case protobuf:
+		return whole(body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
+	}
+	limit := b.limit / shortened
+	return whole(body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
+}
+
+// mediaOf is the type of an answer. Another encoding than protobuf, JSON and text is an error: client-go would decode it as what was asked
+// for. (rest.Request, transformResponse and newStreamWatcher.)
+func mediaOf(answer *http.Response, succeeded bool) (string, error) {
+	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err != nil && !succeeded {
+		media, err = "text/plain", nil // of a proxy: its text is shown, and not decoded
+		answer.Header.Set("Content-Type", media)
+	}
+	if err != nil || slices.Contains([]string{runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence}, media) {
+		return "", errEncoding
+	}
+	return media, nil
 }
 
 // ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and

@@ -136,7 +136,7 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 // view is the View of whatever cluster answers.
 func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.Time, watches []clustercache.Watcher) (View, error) {
 	health, connected := c.cache.GetHealthCheckingState(ctx, cluster), true
-	for _, watch := range append(watches, c.store(cluster)) {
+	for _, watch := range append(watches, c.store(cluster)) { //nolint:contextcheck // the cache that it drops outlives the reconcile
 		err := c.cache.Watch(ctx, cluster, watch)
 		if connected = !errors.Is(err, clustercache.ErrClusterNotConnected); !connected {
 			break

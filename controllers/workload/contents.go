@@ -118,7 +118,8 @@ type checkedBody struct {
 // Read reads the rest of a part, or of the next one.
 func (b *checkedBody) Read(p []byte) (int, error) {
 	if len(b.rest) == 0 && b.err == nil {
-		if b.left--; b.left < 0 {
+		b.left--
+		if b.left < 0 {
 			b.err = b.end
 		} else {
 			b.rest, b.err = b.next()
