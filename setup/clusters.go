@@ -33,17 +33,14 @@ func (p *program) connect(ctx context.Context) error {
 	}
 	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), clock.RealClock{})
 	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
-	transports.Local = ctrl.GetConfig
+	transports.Local, transports.Reader = ctrl.GetConfig, secrets
 	if err := transports.Register(); err != nil {
 		return err
-	}
-	kubeconfigs := &workload.Kubeconfigs{
-		Reader: secrets, Transports: transports, Tell: workload.TellCluster(p.GetClient(), p.GetEventRecorder("ClusterCache")),
 	}
 	// ClusterCache would look for this pod itself, and go past the transports where it finds it.
 	defer p.self.HideUID()()
 	cc, err := clustercache.SetupWithManager(ctx, p, clustercache.Options{
-		SecretClient:     kubeconfigs,
+		SecretClient:     transports,
 		WatchFilterValue: p.o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
@@ -56,9 +53,9 @@ func (p *program) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}
-	p.connections = workload.Connections{ClusterCache: cc, Kubeconfigs: kubeconfigs}
+	p.connections = workload.Connections{ClusterCache: cc, Transports: transports}
 	p.clusters = workload.NewClusters(p.connections)
-	p.clusters.Kubeconfigs, p.clusters.MostNodes = kubeconfigs, transports.MostNodes()
+	p.clusters.Transports = transports
 	p.clusters.Server, p.clusters.Management = p.server, p.writer()
 	return p.clusters.ForgetDeleted(ctx, p.GetCache())
 }

@@ -29,13 +29,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/process"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
-	verified := workload.Verified{ClusterCache: p.connections, Clusters: p.clusters}
+	verified := p.connections
+	verified.Verify = p.clusters.Verify
 	nodes := fence.NewNodes(verified, left.Send)
 	if err := p.Add(manager.RunnableFunc(func(ctx context.Context) error {
 		<-ctx.Done()

@@ -53,6 +53,7 @@ type program struct {
 	o       *Options
 	version string
 	self    process.Replica
+	live    client.Client // reads past the caches
 
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
@@ -106,7 +107,11 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return err
 	}
-	p := &program{Manager: mgr, o: o, version: version, self: self, server: server}
+	live, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Scheme: mgr.GetScheme(), Mapper: mgr.GetRESTMapper()})
+	if err != nil {
+		return fmt.Errorf("set up the client that reads past the caches: %w", err)
+	}
+	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live}
 	if err := p.addChecks(); err != nil {
 		return err
 	}
@@ -144,10 +149,7 @@ func (p *program) addControllers(ctx context.Context) error {
 func (p *program) addServices() error {
 	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader(), Fixed: fixedKinds(p.o)}
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
-	var err error
-	if p.hosts, err = p.newHosts(); err != nil {
-		return err
-	}
+	p.hosts = p.newHosts()
 	p.records.Hosts = p.hosts
 	hosts, err := p.hostRemediationServices() // also if the gate is closed: what was begun before is ended
 	if err != nil {

@@ -14,6 +14,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/process"
 )
@@ -40,7 +41,7 @@ func (p *program) announce() error {
 	}
 	started := metav1.NewTime(clock.RealClock{}.Now())
 	keeper := &managerlease.Keeper{
-		Client: p.writer(), Live: p.GetAPIReader(), Clock: clock.RealClock{},
+		Client: client.WithFieldOwner(p.live, mendv1.FieldOwner), Clock: clock.RealClock{},
 		Namespace: namespace, Identity: identity, Elected: p.o.election.LeaderElect,
 		Changed: changed,
 		State: func() managerlease.Announcement {

@@ -2,7 +2,6 @@ package setup
 
 import (
 	"context"
-	"fmt"
 	"maps"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -47,16 +46,12 @@ func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*m
 }
 
 // newHosts returns a reader of hosts.
-func (p *program) newHosts() (*host.Hosts, error) {
-	live, err := client.New(p.GetConfig(), client.Options{HTTPClient: p.GetHTTPClient(), Scheme: p.GetScheme(), Mapper: p.GetRESTMapper()})
-	if err != nil {
-		return nil, fmt.Errorf("set up the reader of hosts: %w", err)
-	}
+func (p *program) newHosts() *host.Hosts {
 	reader := hostReader{
-		Client: live, recent: &records.Recent{Live: live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
+		Client: p.live, recent: &records.Recent{Live: p.live, Clock: clock.RealClock{}}, caches: p.GetClient(), namespace: p.o.namespace,
 		watched: p.hostsWatched.Load,
 	}
-	return &host.Hosts{Client: reader, Live: live}, nil
+	return &host.Hosts{Client: reader, Live: p.live}
 }
 
 // hostReader reads Machines from the caches, and hosts and Metal3Machines too once the controllers of power cycles watch them. A manager

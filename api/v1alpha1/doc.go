@@ -231,7 +231,6 @@ const (
 	EventMarkRemoved            = "UnhealthyMarkRemoved"       // Normal on BareMetalHost: its machine is healthy after all
 	EventUnreachable            = "WorkloadClusterUnreachable" // Warning on check: the workload cluster was lost
 	EventReachable              = "WorkloadClusterReachable"   // Normal on check: it is back
-	EventKubeconfigRefused      = "KubeconfigRefused"          // Warning on Cluster: its kubeconfig names a file, program or proxy, or is none
 	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // Warning on check: another workload cluster answers
 	EventConfirmed              = "WorkloadClusterConfirmed"   // Normal on Cluster: a person ran `kubectl mend confirm`
 	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a label on Cluster or Namespace claims it

@@ -3,6 +3,7 @@ package managerlease
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -30,9 +32,8 @@ const (
 // Keeper keeps the lease of the manager that acts. It is a runnable of that manager.
 // The lease library of Kubernetes (component-helpers) cannot renew at once when a served kind changes, and deletes the lease at the end.
 type Keeper struct {
-	// Client writes, Live reads without a cache: one of leases would need rights to all of them.
+	// Client reads without a cache: one of leases would need rights to all of them.
 	Client client.Client
-	Live   client.Reader
 	Clock  clock.Clock
 
 	Namespace string
@@ -80,72 +81,58 @@ func (k *Keeper) key() client.ObjectKey {
 // renew renews the lease, and returns after how long to do so again. While another manager that is alive holds it, that is when its lease
 // ends: a manager that crashed has not released it, and the next one announces itself then.
 func (k *Keeper) renew(ctx context.Context) (time.Duration, error) {
-	lease, err := k.read(ctx)
+	wait, announcement := again, k.State()
+	err := k.write(ctx, func(lease *coordinationv1.Lease, now time.Time) error {
+		holder := ptr.Deref(lease.Spec.HolderIdentity, "")
+		if end := ends(lease); !k.Elected && holder != "" && holder != k.Identity && now.Before(end) {
+			wait = min(every, end.Sub(now))
+			return fmt.Errorf("another manager announces itself in this namespace: %s", holder)
+		}
+		content, err := json.Marshal(announcement)
+		metav1.SetMetaDataAnnotation(&lease.ObjectMeta, mendv1.ManagerAnnotation, string(content))
+		lease.OwnerReferences = nil
+		if k.Owner != nil {
+			lease.OwnerReferences = []metav1.OwnerReference{*k.Owner}
+		}
+		lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &k.Identity, ptr.To(int32(lasts/time.Second))
+		return err
+	})
 	if err != nil {
-		return again, err
-	}
-	now := k.Clock.Now()
-	holder := ptr.Deref(lease.Spec.HolderIdentity, "")
-	if end := ends(lease); !k.Elected && holder != "" && holder != k.Identity && now.Before(end) {
-		return min(every, end.Sub(now)), fmt.Errorf("another manager announces itself in this namespace: %s", holder)
-	}
-	announcement, err := json.Marshal(k.State())
-	if err != nil {
-		return again, fmt.Errorf("encode the announcement: %w", err)
-	}
-	metav1.SetMetaDataAnnotation(&lease.ObjectMeta, mendv1.ManagerAnnotation, string(announcement))
-	lease.OwnerReferences = nil
-	if k.Owner != nil {
-		lease.OwnerReferences = []metav1.OwnerReference{*k.Owner}
-	}
-	lease.Spec.HolderIdentity, lease.Spec.LeaseDurationSeconds = &k.Identity, ptr.To(int32(lasts/time.Second))
-	if err := k.write(ctx, lease, now); err != nil {
-		return again, err
+		return wait, err
 	}
 	return every, nil
 }
 
-// read returns the lease as it is; one without a resource version if there is none.
-func (k *Keeper) read(ctx context.Context) (*coordinationv1.Lease, error) {
-	lease := &coordinationv1.Lease{}
-	err := k.Live.Get(ctx, k.key(), lease)
-	if apierrors.IsNotFound(err) {
-		return &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: LeaseName}}, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the lease: %w", err)
-	}
-	return lease, nil
-}
-
-// write saves the lease, renewed at now, unless somebody else has changed it meanwhile.
-func (k *Keeper) write(ctx context.Context, lease *coordinationv1.Lease, now time.Time) error {
-	lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
-	var err error
-	if lease.ResourceVersion == "" {
-		err = k.Client.Create(ctx, lease)
-	} else {
-		err = k.Client.Update(ctx, lease)
-	}
+// write changes the lease, and renews it, unless somebody else has changed it meanwhile.
+func (k *Keeper) write(ctx context.Context, change func(lease *coordinationv1.Lease, now time.Time) error) error {
+	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: k.Namespace, Name: LeaseName}}
+	_, err := controllerutil.CreateOrUpdate(ctx, k.Client, lease, func() error {
+		now := k.Clock.Now()
+		err := change(lease, now)
+		lease.Spec.RenewTime = ptr.To(metav1.NewMicroTime(now))
+		return err
+	})
 	if err != nil {
 		return fmt.Errorf("write the lease: %w", err)
 	}
 	return nil
 }
 
-// end releases the lease, unless another replica holds it by now, or it went with the pod.
+// errNotHeld ends the end of a lease that another replica holds by now, or that went with the pod.
+var errNotHeld = errors.New("it is not held")
+
+// end releases the lease.
 func (k *Keeper) end(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, endsWithin)
 	defer cancel()
-	lease, err := k.read(ctx)
-	if err == nil && ptr.Deref(lease.Spec.HolderIdentity, "") != k.Identity {
-		return
-	}
-	if err == nil {
+	err := k.write(ctx, func(lease *coordinationv1.Lease, _ time.Time) error {
+		if ptr.Deref(lease.Spec.HolderIdentity, "") != k.Identity {
+			return errNotHeld
+		}
 		lease.Spec.HolderIdentity = nil
-		err = k.write(ctx, lease, k.Clock.Now())
-	}
-	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
+		return nil
+	})
+	if err != nil && !errors.Is(err, errNotHeld) && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) {
 		log.FromContext(ctx).Error(err, "Could not release the manager lease", "lease", k.key())
 	}
 }

@@ -63,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 
 func (s *fixture) keeper(identity string, elected bool) *Keeper {
 	return &Keeper{
-		Client: s.client, Live: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
+		Client: s.client, Clock: s.clock, Namespace: namespace, Identity: identity, Elected: elected,
 		State: func() Announcement { return Announcement{Version: "of " + identity} },
 	}
 }
@@ -179,19 +179,11 @@ func TestTwoManagersInANamespace(t *testing.T) {
 func TestTheNextManagerAnnouncesItselfWhenTheLeaseOfACrashedOneEnds(t *testing.T) {
 	s := newFixture(t)
 	s.renew(s.keeper("crashed", false))
-	next := s.keeper("next", false)
-	s.clock.Step(15 * time.Second)
-	var waited time.Duration
-	for s.manager().Holder != "next" {
-		wait, _ := next.renew(t.Context())
-		if s.manager().Holder == "next" {
-			break
+	for _, step := range []struct{ after, wait time.Duration }{{15 * time.Second, every}, {lasts - time.Second, time.Second}, {lasts, every}} {
+		s.clock.SetTime(noon.Add(step.after))
+		if wait, err := s.keeper("next", false).renew(t.Context()); wait != step.wait || (err == nil) != (step.after == lasts) {
+			t.Errorf("%s after the last renewal it tries again in %s, %v", step.after, wait, err)
 		}
-		s.clock.Step(wait)
-		waited += wait
-	}
-	if waited != lasts-15*time.Second {
-		t.Errorf("it waits for %s, and the lease lasts for %s", waited, lasts-15*time.Second)
 	}
 }
 

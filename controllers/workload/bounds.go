@@ -6,7 +6,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // longestError is how long the answer may be that says why there is none, in bytes.
@@ -66,16 +69,18 @@ func (b binding) bind(answer *http.Response) error {
 	case answer.ContentLength == 0:
 		return nil // an empty one has no type, and nothing to count: that of the probe, or an error
 	}
-	contentType := answer.Header.Get("Content-Type")
-	if _, _, err := mime.ParseMediaType(contentType); err != nil && !succeeded {
-		contentType = "text/plain" // of a proxy: its text is shown, and not decoded
-		answer.Header.Set("Content-Type", contentType)
-	}
-	protobuf, err := isProtobuf(contentType)
+	media, err := mediaOf(answer, succeeded)
 	if err != nil {
 		return err
 	}
-	answer.Body = &checkedBody{ReadCloser: answer.Body, next: b.parts(answer.Body, watch, protobuf, longest)}
+	body, protobuf := &checkedBody{ReadCloser: answer.Body, left: 1, end: io.EOF}, media == runtime.ContentTypeProtobuf
+	if watch {
+		// It ends as if the connection broke: client-go goes on from the last event, or drops the list that a server tells as a watch without
+		// end.
+		body.left, body.end = b.limit/bytesPerItem, io.ErrUnexpectedEOF
+	}
+	body.next = b.parts(answer.Body, watch, protobuf, longest)
+	answer.Body = body
 	return nil
 }
 
@@ -83,14 +88,28 @@ func (b binding) bind(answer *http.Response) error {
 func (b binding) parts(body io.Reader, watch, protobuf bool, longest int64) func() ([]byte, error) {
 	switch {
 	case watch && protobuf:
-		return watched(protobufEvents(body, b.limit), b.limit/bytesPerItem)
+		return protobufEvents(body, b.limit)
 	case watch:
-		return watched(jsonEvents(body), b.limit/bytesPerItem)
+		return jsonEvents(body)
 	case protobuf:
 		return whole(body, longest, func(content []byte) error { return checkProtobuf(content, b.limit) })
 	}
 	limit := b.limit / shortened
 	return whole(body, min(longest, limit), func(content []byte) error { return checkJSON(content, limit) })
+}
+
+// mediaOf is the type of an answer. Another encoding than protobuf, JSON and text is an error: client-go would decode it as what was asked
+// for. (rest.Request, transformResponse and newStreamWatcher.)
+func mediaOf(answer *http.Response, succeeded bool) (string, error) {
+	media, _, err := mime.ParseMediaType(answer.Header.Get("Content-Type"))
+	if err != nil && !succeeded {
+		media, err = "text/plain", nil // of a proxy: its text is shown, and not decoded
+		answer.Header.Set("Content-Type", media)
+	}
+	if err != nil || slices.Contains([]string{runtime.ContentTypeYAML, runtime.ContentTypeCBOR, runtime.ContentTypeCBORSequence}, media) {
+		return "", errEncoding
+	}
+	return media, nil
 }
 
 // ofProxy reports whether an answer that says that something is there or done, or that it is not there, has nothing in it but a text, and

@@ -56,15 +56,15 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 		if answer, err := transports.RoundTrip(request); err == nil {
 			_ = answer.Body.Close()
 		}
-		if unsure := transports.routeOf(c1).answers.unsure(now.Now()); unsure != ask.unsure {
+		if unsure := transports.routeOf(c1).unsure(now.Now()); unsure != ask.unsure {
 			t.Errorf("after %s was cut off it is believed: %t", ask.path, !unsure)
 		}
 	}
-	if _, err := transports.route(c1, kubeconfigOf(server, "token: new", "")); err != nil { // a tenant writes the Secret
+	if err := transports.use(c1, kubeconfigOf(server, "token: new", "")); err != nil { // a tenant writes the Secret
 		t.Fatal(err)
 	}
-	answers := transports.routeOf(c1).answers
-	if !answers.unsure(now.Now().Add(staleFor-1)) || answers.unsure(now.Now().Add(staleFor)) {
+	to := transports.routeOf(c1)
+	if !to.unsure(now.Now().Add(staleFor-1)) || to.unsure(now.Now().Add(staleFor)) {
 		t.Errorf("it is not believed for another time than %s", staleFor)
 	}
 }

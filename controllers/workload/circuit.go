@@ -129,31 +129,10 @@ func awaited(r *http.Request) bool {
 	return r.URL.Path != "/" && !query.Has("watch") && (err != nil || timeout < unawaited)
 }
 
-// pass sends a request by next when it may be sent. It counts as under way until its answer was read to the end or closed.
-func (c *circuit) pass(r *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	begun, err := c.enter(r.Context())
-	if err != nil {
-		return unsent(r, err)
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	answer, err := next(r.WithContext(ctx))
-	if err != nil {
-		err = once(err)
-		c.leave(begun, err)
-		cancel()
-		return nil, err
-	}
-	answer.Header.Del("Retry-After")
-	var ended error
-	leave := sync.OnceFunc(func() { c.leave(begun, ended); cancel() })
-	answer.Body = &body{ReadCloser: answer.Body, closed: leave, read: func(_ int, err error) error { ended = err; return err }}
-	return answer, nil
-}
-
-// once is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as
+// final is an error after which client-go does not try again by itself. It would wait between ten trials, for a second or for as long as
 // the server says in Retry-After, with the worker, while nothing is under way that could be counted. The caller tries again, with the
 // pauses of any failure. (client-go, rest.Request and withRetry.)
-func once(err error) error {
+func final(err error) error {
 	if utilnet.IsConnectionReset(err) || utilnet.IsProbableEOF(err) || utilnet.IsHTTP2ConnectionLost(err) {
 		return errLost
 	}

@@ -71,10 +71,11 @@ func (s sends) RoundTrip(r *http.Request) (*http.Response, error) { return s(r) 
 // clustersAt are clusters of which the one that is gated is asked by server.
 func clustersAt(now clock.PassiveClock, server http.RoundTripper) (*Clusters, *route) {
 	transports := NewTransports(1<<20, now)
-	to := &route{answers: newAnswers(gated, now), transport: binding{next: server, limit: transports.limit}}
+	to := newRoute(gated, now)
+	to.transport = binding{next: server, limit: transports.limit}
 	transports.routes[hostOf(gated)] = to
 	c := NewClusters(oneServer{transports: transports})
-	c.Kubeconfigs = &Kubeconfigs{Transports: transports}
+	c.Transports = transports
 	return c, to
 }
 
@@ -177,7 +178,6 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 	dense := `{"kind":"PartialObjectMetadata","metadata":{"managedFields":[{}` + strings.Repeat(",{}", 10_000) + "]}}"
 	for name, content := range map[string]func(r *http.Request) io.Reader{
-		"a byte a second":         func(r *http.Request) io.Reader { return slowly{r.Context().Done()} },
 		"an endless object":       func(*http.Request) io.Reader { return bytes.NewReader(make([]byte, 2<<20)) },
 		"far larger once decoded": func(*http.Request) io.Reader { return strings.NewReader(dense) },
 		"the begin, and nothing more": func(r *http.Request) io.Reader {
@@ -199,19 +199,6 @@ func TestAServerThatDoesNotAnswerAsOneDoesIsOneThatHangs(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// slowly is a body that sends a byte a second.
-type slowly struct{ over <-chan struct{} }
-
-func (s slowly) Read(p []byte) (int, error) {
-	select {
-	case <-s.over:
-		return 0, context.DeadlineExceeded
-	case <-time.After(time.Second):
-		p[0] = ' '
-		return 1, nil
 	}
 }
 
@@ -320,13 +307,13 @@ func cachedView(t *testing.T, clusters *Clusters, now *testclock.FakePassiveCloc
 
 func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 	for name, tc := range map[string]struct {
-		happens func(a *answers, now time.Time)
+		happens func(to *route, now time.Time)
 		lasts   time.Duration
 	}{
-		"an answer about its nodes was cut off": {func(a *answers, now time.Time) {
-			a.ended(&http.Request{URL: &url.URL{Path: nodesPath}}, errNoAnswer, now)
+		"an answer about its nodes was cut off": {func(to *route, now time.Time) {
+			to.ended(&http.Request{URL: &url.URL{Path: nodesPath}}, errNoAnswer, now)
 		}, staleFor},
-		"it answers probes alone": {func(a *answers, now time.Time) { a.circuit.open, a.circuit.until = true, now.Add(pause) }, pause},
+		"it answers probes alone": {func(to *route, now time.Time) { to.circuit.open, to.circuit.until = true, now.Add(pause) }, pause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, now := &hangs{on: make(chan struct{})}, testclock.NewFakePassiveClock(noon.Time)
@@ -336,7 +323,7 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 			if v := look(); v.Link != Up {
 				t.Fatalf("before: %+v", v)
 			}
-			tc.happens(route.answers, now.Now())
+			tc.happens(route, now.Now())
 			if v := look(); v.Link != Down || !v.Silent || v.Recheck == 0 || server.asked.Load() != 0 {
 				t.Errorf("what its cache shows may be old: %+v, asked %d times", v, server.asked.Load())
 			}
@@ -354,13 +341,13 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 func TestTheClockOfAClusterOutOfReachStopsNoCheck(t *testing.T) {
 	now := testclock.NewFakePassiveClock(noon.Time)
 	clusters, route := clustersAt(now, &hangs{})
-	defer route.answers.clock.Forget()
-	route.answers.clock.Note(now.Now(), now.Now(), http.Header{"Date": {now.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
+	defer route.clock.Forget()
+	route.clock.Note(now.Now(), now.Now(), http.Header{"Date": {now.Now().Add(-time.Hour).UTC().Format(http.TimeFormat)}})
 	look := cachedView(t, clusters, now)
 	if v := look(); v.Link != Up || v.ClockAhead == 0 || v.Recheck == 0 {
 		t.Fatalf("in reach: %+v", v)
 	}
-	route.answers.circuit.open, route.answers.circuit.until = true, now.Now().Add(pause)
+	route.circuit.open, route.circuit.until = true, now.Now().Add(pause)
 	if v := look(); v.Link != Down || v.ClockAhead != 0 {
 		t.Errorf("out of reach: %+v", v)
 	}
@@ -372,12 +359,12 @@ func TestWhatNoWorkerWaitsForPassesAnOpenCircuit(t *testing.T) {
 	server, now := &hangs{on: make(chan struct{})}, testclock.NewFakePassiveClock(noon.Time)
 	close(server.on)
 	clusters, route := clustersAt(now, server)
-	route.answers.circuit.open, route.answers.circuit.until = true, now.Now().Add(pause)
+	route.circuit.open, route.circuit.until = true, now.Now().Add(pause)
 	for query, passes := range map[string]bool{
 		"/": true, nodesPath + "?timeout=11m": true, nodesPath + "?watch=true": true, nodesPath: false, nodesPath + "?timeout=10s": false,
 	} {
 		request := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "workload://"+hostOf(gated)+query, http.NoBody)
-		answer, err := clusters.Kubeconfigs.Transports.RoundTrip(request)
+		answer, err := clusters.Transports.RoundTrip(request)
 		if err == nil {
 			_ = answer.Body.Close()
 		}

@@ -39,10 +39,8 @@ const (
 // Clusters gives views of workload clusters. It is safe for concurrent use.
 type Clusters struct {
 	cache clustercache.ClusterCache
-	// Kubeconfigs are those that the cache connects by. It may be nil.
-	Kubeconfigs *Kubeconfigs
-	// MostNodes is how many nodes a cluster may have; 0 for any number.
-	MostNodes int64
+	// Transports are those that the cache connects by.
+	Transports *Transports
 	// Server is the API server of the management cluster, whose clock is held against that of this process. It may be nil.
 	Server *clockerror.Server
 	// Management has the Clusters, which keep which workload cluster they are. It may be nil: none does then.
@@ -76,7 +74,7 @@ func (c *Clusters) of(cluster client.ObjectKey) *state {
 
 // NewClusters returns the workload clusters that cc connects to.
 func NewClusters(cc clustercache.ClusterCache) *Clusters {
-	return &Clusters{cache: cc, states: map[client.ObjectKey]*state{}}
+	return &Clusters{cache: cc, Transports: &Transports{}, states: map[client.ObjectKey]*state{}}
 }
 
 // View is a workload cluster as it was read once.
@@ -116,8 +114,8 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 	if err == nil && c.Management != nil {
 		view = c.identified(ctx, cluster, view, now)
 	}
-	if route := c.Kubeconfigs.route(cluster); view.Link == Up && route != nil { // else its last answer may be old, or of a proxy
-		view.ClockAhead = route.answers.clock.Ahead()
+	if to := c.Transports.routeOf(cluster); view.Link == Up && to != nil { // else its last answer may be old, or of a proxy
+		view.ClockAhead = to.clock.Ahead()
 	}
 	if c.Server != nil {
 		if ahead := c.Server.Ahead(); ahead.Abs() > view.ClockAhead.Abs() {
@@ -133,7 +131,7 @@ func (c *Clusters) View(ctx context.Context, cluster client.ObjectKey, now time.
 // view is the View of whatever cluster answers.
 func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.Time, watches []clustercache.Watcher) (View, error) {
 	probes, connected := c.cache.GetHealthCheckingState(ctx, cluster), true
-	for _, watch := range append(watches, nodeStore{clusters: c, cluster: cluster}) {
+	for _, watch := range append(watches, c.store(cluster)) { //nolint:contextcheck // the cache that it drops outlives the reconcile
 		err := c.cache.Watch(ctx, cluster, watch)
 		if connected = !errors.Is(err, clustercache.ErrClusterNotConnected); !connected {
 			break
@@ -160,7 +158,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	case silent && connected:
 		v.Link, v.Silent = Down, true
 	case !connected:
-		if v.Refused = c.Kubeconfigs.Refused(cluster); v.Refused != nil {
+		if v.Refused = c.Transports.Refused(cluster); v.Refused != nil {
 			v.Link, v.Recheck = Down, refusedInterval
 		}
 	}
@@ -169,14 +167,14 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 
 // silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
 func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	route := c.Kubeconfigs.route(cluster)
+	to := c.Transports.routeOf(cluster)
 	switch {
-	case route == nil:
+	case to == nil:
 		return false, false
-	case route.answers.unsure(now):
+	case to.unsure(now):
 		return true, true // what the cache shows it has shown for a while
 	}
-	return route.answers.circuit.state(now)
+	return to.circuit.state(now)
 }
 
 // ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again,
@@ -214,9 +212,7 @@ func (c *Clusters) forget(obj any) {
 		return
 	}
 	key := client.ObjectKeyFromObject(cluster)
-	if c.Kubeconfigs != nil {
-		c.Kubeconfigs.forget(key)
-	}
+	c.Transports.forget(key)
 	c.forgetState(key)
 }
 

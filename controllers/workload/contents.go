@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"mime"
 	"slices"
 	"strings"
 
@@ -43,22 +42,9 @@ var (
 // protobufMagic begins every object that an API server sends in protobuf.
 var protobufMagic = []byte("k8s\x00")
 
-// counted are the kinds that are asked for in protobuf. All have their metadata, spec and status as fields 1 to 3, and lists their items as
-// field 2.
-var counted = []string{
-	"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod",
-	"NodeList", "LeaseList", "VolumeAttachmentList", "PartialObjectMetadataList", "PodList",
-}
-
-// isProtobuf reports whether the answers of that content type are protobuf, and not JSON or text. Another encoding is an error: client-go
-// would decode it as what was asked for. (rest.Request, transformResponse and newStreamWatcher.)
-func isProtobuf(contentType string) (bool, error) {
-	media, _, err := mime.ParseMediaType(contentType)
-	if err != nil || media == runtime.ContentTypeYAML || media == runtime.ContentTypeCBOR || media == runtime.ContentTypeCBORSequence {
-		return false, errEncoding
-	}
-	return media == runtime.ContentTypeProtobuf, nil
-}
+// counted are the kinds that are asked for in protobuf, one by one or as a list. All have their metadata, spec and status as fields 1 to 3,
+// and lists their items as field 2.
+var counted = []string{"Node", "Lease", "VolumeAttachment", "PartialObjectMetadata", "Pod"}
 
 // checkJSON counts the fields of an answer by its commas, those in texts among them, and the items of a list.
 func checkJSON(content []byte, limit int64) error {
@@ -82,13 +68,14 @@ func checkProtobuf(content []byte, limit int64) error {
 		return errEncoding
 	}
 	length, depth, items := int64(len(object.Raw)), 2, int64(0)
-	if strings.HasSuffix(object.Kind, "List") {
+	kind, list := strings.CutSuffix(object.Kind, "List")
+	if list {
 		depth, items = 3, countFields(object.Raw, 1)
 	}
 	switch {
-	case length > longestOther && !slices.Contains(counted, object.Kind):
+	case length > longestOther && !slices.Contains(counted, kind):
 		return errDense
-	case object.Kind == "PodList" && length > limit/shortened:
+	case list && kind == "Pod" && length > limit/shortened:
 		return tooLong(limit / shortened)
 	case items > max(limit/bytesPerItem, 1) || countFields(object.Raw, depth) > leastFields+length/bytesPerField:
 		return errDense
@@ -121,6 +108,8 @@ func countFields(message []byte, depth int) int64 {
 type checkedBody struct {
 	io.ReadCloser
 	next func() ([]byte, error)
+	left int64 // how many parts it may still have
+	end  error // after these
 
 	rest []byte
 	err  error
@@ -129,7 +118,12 @@ type checkedBody struct {
 // Read reads the rest of a part, or of the next one.
 func (b *checkedBody) Read(p []byte) (int, error) {
 	if len(b.rest) == 0 && b.err == nil {
-		b.rest, b.err = b.next()
+		b.left--
+		if b.left < 0 {
+			b.err = b.end
+		} else {
+			b.rest, b.err = b.next()
+		}
 	}
 	if b.err != nil {
 		return 0, b.err
@@ -141,12 +135,7 @@ func (b *checkedBody) Read(p []byte) (int, error) {
 
 // whole returns what reads an answer that is no watch.
 func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte, error) {
-	read := false
 	return func() ([]byte, error) {
-		if read {
-			return nil, io.EOF
-		}
-		read = true
 		content, err := io.ReadAll(io.LimitReader(body, limit+1))
 		switch {
 		case err != nil:
@@ -155,18 +144,6 @@ func whole(body io.Reader, limit int64, check func([]byte) error) func() ([]byte
 			return nil, tooLong(limit)
 		}
 		return content, check(content)
-	}
-}
-
-// watched returns what reads the next event of a watch by next. After so many it ends as if the connection broke: client-go goes on from
-// the last event, or drops the list that a server tells as a watch without end.
-func watched(next func() ([]byte, error), most int64) func() ([]byte, error) {
-	return func() ([]byte, error) {
-		most--
-		if most < 0 {
-			return nil, io.ErrUnexpectedEOF
-		}
-		return next()
 	}
 }
 

@@ -54,13 +54,13 @@ func (r removable) RemoveInformer(context.Context, client.Object) error {
 
 func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T) {
 	c := NewClusters(oneServer{})
-	c.MostNodes = 10
+	c.Transports = NewTransports(10*bytesPerItem, clock.RealClock{})
 	source, of := informerOf(&corev1.Node{})
 	there := removable{of, make(chan struct{})}
 	invent := func(i int) {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := (nodeStore{clusters: c, cluster: gated}).Watch(there); err != nil {
+	if err := c.store(gated).Watch(there); err != nil {
 		t.Fatal(err)
 	}
 	go there.Run(there.stop)
@@ -110,7 +110,7 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	for i := range nodes {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := (nodeStore{clusters: c, cluster: key}).Watch(there); err != nil {
+	if err := c.store(key).Watch(there); err != nil {
 		t.Fatal(err)
 	}
 	stop := make(chan struct{})
@@ -144,7 +144,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	source, management := informerOf(&clusterv1.Cluster{})
 	server, transports := serve(t, func(http.ResponseWriter, *http.Request) {}), NewTransports(1<<20, clock.RealClock{})
 	c := NewClusters(nil)
-	c.Kubeconfigs = &Kubeconfigs{Transports: transports}
+	c.Transports = transports
 	if err := c.ForgetDeleted(t.Context(), management); err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
 	key := client.ObjectKeyFromObject(cluster)
-	if _, err := transports.route(key, kubeconfigOf(server, "token: t", "")); err != nil {
+	if err := transports.use(key, kubeconfigOf(server, "token: t", "")); err != nil {
 		t.Fatal(err)
 	}
 	c.of(key).identity.changed = true // of one of its name before

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -112,10 +111,10 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	if err != nil && (same || known.changed) {
 		return true
 	}
-	route := c.Kubeconfigs.route(cluster)
-	ends := same && state.nodes != nil && known.uid != "" && known.uid != uid && route != nil
+	to := c.Transports.routeOf(cluster)
+	ends := same && state.nodes != nil && known.uid != "" && known.uid != uid && to != nil
 	if ends {
-		route.reconnects.Store(true)
+		to.reconnects.Store(true)
 		state.nodes = nil
 	}
 	known.connection, known.uid = state.connection, uid
@@ -168,18 +167,4 @@ func (c *Clusters) keep(ctx context.Context, cluster *clusterv1.Cluster, uid typ
 	if err != nil && !apierrors.IsConflict(err) {
 		log.FromContext(ctx).Error(err, "Cannot keep on a Cluster which workload cluster it is", "Cluster", client.ObjectKeyFromObject(cluster))
 	}
-}
-
-// Verified is a ClusterCache that gives no client of another workload cluster than the one that is kept.
-type Verified struct {
-	clustercache.ClusterCache
-	Clusters *Clusters
-}
-
-// GetUncachedClient returns the client of a cluster, or a ChangedError.
-func (v Verified) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	if err := v.Clusters.Verify(ctx, cluster); err != nil {
-		return nil, err
-	}
-	return v.ClusterCache.GetUncachedClient(ctx, cluster)
 }

@@ -78,7 +78,8 @@ func TestAWorkloadClusterIsTheUIDOfItsNamespaceKubeSystem(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := NewClusters(connected{to: tc.answers})
 			c.Management = objects(t, clusterOf(tc.kept))
-			_, err := Verified{ClusterCache: connected{to: tc.answers}, Clusters: c}.GetUncachedClient(t.Context(), c1)
+			verified := Connections{ClusterCache: connected{to: tc.answers}, Transports: c.Transports, Verify: c.Verify}
+			_, err := verified.GetUncachedClient(t.Context(), c1)
 			var changed *ChangedError
 			is := errors.As(err, &changed)
 			if is != tc.changed {

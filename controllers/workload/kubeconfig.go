@@ -1,28 +1,16 @@
 package workload
 
 import (
-	"context"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
-	"k8s.io/client-go/tools/events"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/cluster-api/util/secret"
-	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // RefusedError says which entry of a kubeconfig is not obeyed.
@@ -132,140 +120,4 @@ func refusal(config *clientcmdapi.Config) *RefusedError {
 		}
 	}
 	return nil
-}
-
-// Kubeconfigs reads Secrets as ClusterCache does, but for kubeconfigs that RESTConfig refuses: of these it returns the RefusedError, so
-// that no client connects by them. It is safe for concurrent use.
-type Kubeconfigs struct {
-	client.Reader
-	// Tell hears that the kubeconfig of a cluster is refused, once for each content. It may be nil.
-	Tell func(ctx context.Context, cluster client.ObjectKey, refused *RefusedError)
-	// Transports carry what is asked by these kubeconfigs, if they are set: each is then one by which requests come to them.
-	Transports *Transports
-
-	mu      sync.Mutex
-	refused map[client.ObjectKey]refusedKubeconfig
-}
-
-type refusedKubeconfig struct {
-	err     *RefusedError
-	version string // of the Secret
-}
-
-// Get reads an object, and returns a RefusedError of a kubeconfig that is refused.
-func (k *Kubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	if err := k.Reader.Get(ctx, key, obj, opts...); err != nil {
-		return err
-	}
-	s, ok := obj.(*corev1.Secret)
-	name, kubeconfig := strings.CutSuffix(key.Name, "-"+string(secret.Kubeconfig))
-	if !ok || !kubeconfig {
-		return nil
-	}
-	cluster := client.ObjectKey{Namespace: key.Namespace, Name: name}
-	content := s.Data[secret.KubeconfigDataName]
-	_, err := RESTConfig(content)
-	if err == nil && k.Transports != nil {
-		content, err = k.Transports.route(cluster, content)
-	}
-	var refused *RefusedError
-	errors.As(err, &refused)
-	if k.note(cluster, refused, s.ResourceVersion) && k.Tell != nil {
-		k.Tell(ctx, cluster, refused)
-	}
-	s.Data = nil
-	if err != nil {
-		return err
-	}
-	s.Data = map[string][]byte{secret.KubeconfigDataName: content}
-	return nil
-}
-
-// note remembers what was last read of the kubeconfig of a cluster, and reports whether that it is refused is news.
-func (k *Kubeconfigs) note(cluster client.ObjectKey, refused *RefusedError, version string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if refused == nil {
-		delete(k.refused, cluster)
-		return false
-	}
-	if k.refused == nil {
-		k.refused = map[client.ObjectKey]refusedKubeconfig{}
-	}
-	before, known := k.refused[cluster]
-	k.refused[cluster] = refusedKubeconfig{err: refused, version: version}
-	return !known || before.version != version
-}
-
-// TellCluster returns what tells a Cluster, by an event, that its kubeconfig is refused.
-func TellCluster(clusters client.Reader, recorder events.EventRecorder) func(context.Context, client.ObjectKey, *RefusedError) {
-	return func(ctx context.Context, key client.ObjectKey, refused *RefusedError) {
-		cluster := &clusterv1.Cluster{}
-		if err := clusters.Get(ctx, key, cluster); err != nil {
-			log.FromContext(ctx).Error(err, "Cannot tell a Cluster that its kubeconfig is refused", "Cluster", key, "entry", refused.Entry)
-			return
-		}
-		recorder.Eventf(cluster, nil, corev1.EventTypeWarning, mendv1.EventKubeconfigRefused, "Connect",
-			"Secret %s-%s: %s: kubemend does not connect to the workload cluster, and nodes cannot be judged", key.Name, secret.Kubeconfig, refused)
-	}
-}
-
-// Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or if that is unknown because k is nil.
-func (k *Kubeconfigs) Refused(cluster client.ObjectKey) *RefusedError {
-	if k == nil {
-		return nil
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.refused[cluster].err
-}
-
-// route is the way to a cluster; nil if none is known, also because k or its Transports are nil.
-func (k *Kubeconfigs) route(cluster client.ObjectKey) *route {
-	if k == nil || k.Transports == nil {
-		return nil
-	}
-	return k.Transports.routeOf(cluster)
-}
-
-// Connections are those of a ClusterCache by these kubeconfigs: that a cluster is not connected because of its kubeconfig is in the error.
-type Connections struct {
-	clustercache.ClusterCache
-	Kubeconfigs *Kubeconfigs
-}
-
-// GetUncachedClient returns the client of a cluster that reads past all caches.
-func (c Connections) GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error) {
-	connected, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
-	return connected, c.because(cluster, err)
-}
-
-// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
-func (c Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
-	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
-	return config, c.because(cluster, err)
-}
-
-// Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
-func (c Connections) Shutdown() {
-	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
-		connections.Shutdown()
-	}
-}
-
-func (c Connections) because(cluster client.ObjectKey, err error) error {
-	if refused := c.Kubeconfigs.Refused(cluster); err != nil && refused != nil {
-		return fmt.Errorf("%w: %w", err, refused)
-	}
-	return err
-}
-
-// forget drops what is known of a cluster that is gone.
-func (k *Kubeconfigs) forget(cluster client.ObjectKey) {
-	if k.Transports != nil {
-		k.Transports.forget(cluster)
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	delete(k.refused, cluster)
 }

@@ -2,15 +2,12 @@ package workload
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/validate/content"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -91,30 +88,22 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
 	}
 	for _, name := range names {
-		if len(content.IsPathSegmentName(name)) > 0 { // no node can have it, and client-go asks for none: the others are asked for all the same
-			present[name] = false
-			continue
-		}
-		node := &metav1.PartialObjectMetadata{}
-		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
-		err := live.Get(ctx, client.ObjectKey{Name: name}, node)
-		if err != nil && !saysGone(err, name) {
+		// A list of that name, since it says which cluster's word it is: proxies and load balancers send 404 when there is no API server behind
+		// them, and the client takes that for one about the node.
+		list := nodeMetadata()
+		if err := live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
 			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)
 		}
-		present[name] = err == nil
+		named := func(node metav1.PartialObjectMetadata) bool { return node.Name == name } // a simulated server may not select
+		present[name] = slices.ContainsFunc(list.Items, named)
 	}
 	return present, nil
 }
 
-// saysGone reports whether err is the API server's word that it has no node of that name. Another 404 is not: proxies and load balancers
-// send it when there is no API server behind them, and the client takes it for one about what was asked for.
-func saysGone(err error, node string) bool {
-	var status apierrors.APIStatus
-	if !apierrors.IsNotFound(err) || !errors.As(err, &status) || apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse) {
-		return false
-	}
-	about := status.Status().Details
-	return about != nil && about.Group == "" && about.Kind == "nodes" && about.Name == node
+func nodeMetadata() *metav1.PartialObjectMetadataList {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+	return list
 }
 
 // nodeVersions asks the workload cluster itself, past the cache, which nodes it has, and in what versions.
@@ -125,8 +114,7 @@ func (c *Clusters) nodeVersions(ctx context.Context, cluster client.ObjectKey) (
 	}
 	versions, page := map[string]string{}, ""
 	for range mostPages {
-		list := &metav1.PartialObjectMetadataList{}
-		list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NodeList"))
+		list := nodeMetadata()
 		if err := live.List(ctx, list, client.Limit(nodesPerPage), client.Continue(page)); err != nil {
 			return nil, fmt.Errorf("list the nodes of cluster %s: %w", cluster, err)
 		}
@@ -148,6 +136,8 @@ type NodeWatch struct {
 	Controller clustercache.SourceWatcher[reconcile.Request]
 	Hears      handler.TypedEventHandler[*corev1.Node, reconcile.Request]
 	Predicate  predicate.TypedPredicate[*corev1.Node]
+
+	begin func(nodes cache.Cache, informer cache.Informer) error // nil for that of Controller
 }
 
 // Name identifies the watch; ClusterCache adds one of a name only once to a connection.
@@ -159,46 +149,49 @@ func (NodeWatch) Object() client.Object { return &corev1.Node{} }
 // Watch begins the watch. It must not block: ClusterCache holds a lock meanwhile.
 func (w NodeWatch) Watch(nodes cache.Cache) error {
 	informer, err := nodes.GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("cache nodes for %s: %w", w.ID, err)
-	}
-	return w.Controller.Watch(enqueue.Informed(informer, w.Hears, w.Predicate))
-}
-
-// nodeStore remembers where the nodes of a cluster are cached. ClusterCache calls it once for every connection it makes, so after a
-// reconnect the new cache takes the place of the old one.
-type nodeStore struct {
-	clusters *Clusters
-	cluster  client.ObjectKey
-}
-
-// Name identifies the watch; ClusterCache adds one of a name only once to a connection.
-func (nodeStore) Name() string { return "kubemend-nodes" }
-
-// Object is the kind that is watched.
-func (nodeStore) Object() client.Object { return &corev1.Node{} }
-
-// Watch takes hold of the informer of nodes. It must not block: ClusterCache holds a lock meanwhile.
-func (s nodeStore) Watch(nodes cache.Cache) error {
-	informer, err := nodes.GetInformer(context.Background(), &corev1.Node{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return fmt.Errorf("cache nodes of cluster %s: %w", s.cluster, err)
-	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return fmt.Errorf("cache nodes of cluster %s: the informer is a %T and cannot be read", s.cluster, informer)
-	}
-	if shared.GetIndexer().GetIndexers()[byProviderID] == nil {
-		err = shared.GetIndexer().AddIndexers(toolscache.Indexers{byProviderID: providerIDs})
-	}
-	if err == nil {
-		s.clusters.keepNodes(s.cluster, shared)
-		_, err = shared.AddEventHandler(s.counted(nodes))
+	switch {
+	case err != nil:
+	case w.begin != nil:
+		err = w.begin(nodes, informer)
+	default:
+		return w.Controller.Watch(enqueue.Informed(informer, w.Hears, w.Predicate))
 	}
 	if err != nil {
-		return fmt.Errorf("watch nodes of cluster %s: %w", s.cluster, err)
+		return fmt.Errorf("watch nodes for %s: %w", w.ID, err)
 	}
 	return nil
+}
+
+// store remembers where the nodes of a cluster are cached. It begins with every connection that ClusterCache makes, so after a reconnect
+// the new cache takes the place of the old one.
+//
+// A server can invent nodes with every watch. A cache of more of them than a cluster may have is dropped; without it the cluster is out of
+// reach, until ClusterCache connects to it anew.
+func (c *Clusters) store(cluster client.ObjectKey) NodeWatch {
+	return NodeWatch{ID: "kubemend-nodes", begin: func(nodes cache.Cache, informer cache.Informer) error {
+		shared, ok := informer.(toolscache.SharedIndexInformer)
+		if !ok {
+			return fmt.Errorf("the informer is a %T and cannot be read", informer)
+		}
+		if shared.GetIndexer().GetIndexers()[byProviderID] == nil {
+			if err := shared.GetIndexer().AddIndexers(toolscache.Indexers{byProviderID: providerIDs}); err != nil {
+				return err
+			}
+		}
+		c.keepNodes(cluster, shared)
+		var count atomic.Int64
+		_, err := shared.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+			AddFunc: func(any) {
+				if most := c.Transports.MostNodes(); count.Add(1) == most+1 && most > 0 {
+					err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
+					log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
+						"Cluster", cluster, "most", most)
+				}
+			},
+			DeleteFunc: func(any) { count.Add(-1) },
+		})
+		return err
+	}}
 }
 
 func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
@@ -208,22 +201,6 @@ func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIn
 	state := c.of(cluster)
 	state.nodes = nodes
 	state.connection++
-}
-
-// counted drops a cache of nodes that has more of them than a cluster may have: a server can invent some with every watch. Without it the
-// cluster is out of reach, until ClusterCache connects to it anew.
-func (s nodeStore) counted(nodes cache.Cache) toolscache.ResourceEventHandler {
-	var count atomic.Int64
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(any) {
-			if most := s.clusters.MostNodes; count.Add(1) == most+1 && most > 0 {
-				err := nodes.RemoveInformer(context.Background(), &corev1.Node{})
-				log.Log.Error(err, "A cluster has more nodes than --clustercache-response-limit allows for; they cannot be judged",
-					"Cluster", s.cluster, "most", most)
-			}
-		},
-		DeleteFunc: func(any) { count.Add(-1) },
-	}
 }
 
 // Fenced returns the nodes that a remediation has signed, by cluster, of clusters whose nodes are cached for others anyway. They are slim,

@@ -100,7 +100,7 @@ func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 	if !errors.Is(err, errPages) {
 		t.Errorf("the list ended with %v", err)
 	}
-	if !transports.routeOf(c1).answers.unsure(noon.Time) {
+	if !transports.routeOf(c1).unsure(noon.Time) {
 		t.Error("the cache of nodes is believed")
 	}
 }

@@ -35,9 +35,9 @@ var carried = sync.OnceValue(func() *Transports {
 func through(t *testing.T, server *httptest.Server, path string) (client.WithWatch, *rest.Config) {
 	t.Helper()
 	content := strings.Replace(string(kubeconfigOf(server, "token: t", "")), server.URL, server.URL+path, 1)
-	k := &Kubeconfigs{Reader: fake.NewClientBuilder().WithObjects(secretOf([]byte(content))).Build(), Transports: carried()}
+	carried().Reader = fake.NewClientBuilder().WithObjects(secretOf([]byte(content))).Build()
 	t.Cleanup(func() { carried().forget(c1) })
-	routed, err := kubeconfig.FromSecret(t.Context(), k, c1)
+	routed, err := kubeconfig.FromSecret(t.Context(), carried(), c1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +110,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				return &rest.Config{Host: inside.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 			}
 			content := strings.Replace(string(kubeconfigOf(outside, "token: t", "")), outside.URL, outside.URL+"/clusters/1", 1)
-			if _, err := transports.route(c1, []byte(content)); err != nil {
+			if err := transports.use(c1, []byte(content)); err != nil {
 				t.Fatal(err)
 			}
 			c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
@@ -128,7 +128,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 // routed are transports that know the way to a server of a cluster.
 func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, transports *Transports) *Transports {
 	t.Helper()
-	if _, err := transports.route(cluster, kubeconfigOf(server, "token: t", "")); err != nil {
+	if err := transports.use(cluster, kubeconfigOf(server, "token: t", "")); err != nil {
 		t.Fatal(err)
 	}
 	return transports
@@ -159,7 +159,7 @@ func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err != nil {
 		t.Fatal(err)
 	}
-	if got, want := transports.routeOf(c1).answers.clock.Ahead(), 10*time.Minute-time.Second; got != want {
+	if got, want := transports.routeOf(c1).clock.Ahead(), 10*time.Minute-time.Second; got != want {
 		t.Errorf("ahead by %s, want %s", got, want)
 	}
 	if transports.forget(c1); transports.routeOf(c1) != nil {

@@ -82,7 +82,6 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#The version that objects are stored in", `["v1beta2"]`),
 		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#Rights that stay", "kubemend-manager-role"),
 		Entry(nil, SpecTimeout(specPatience), "docs/upgrade.md#What happens meanwhile"),
-		Entry(nil, SpecTimeout(specPatience), "docs/recipes/maintenance.md", "annotated"),
 		Entry(nil, SpecTimeout(specPatience), "docs/recipes/spares.md", "host-"),
 		Entry(nil, SpecTimeout(specPatience), "docs/troubleshooting.md", "my-check", "HealthCheckSucceeded"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendClusterPartlyClaimed.md", "my-check"),
