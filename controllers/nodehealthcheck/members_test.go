@@ -456,10 +456,3 @@ func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
 }
-
-// redate has an object that is being deleted say since when by the clock of the test.
-func (k *fixture) redate(obj client.Object) {
-	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
-		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
-	}
-}

@@ -64,7 +64,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	if left {
 		at = health.Earliest(at, now.Add(releaseRetry))
 	} else {
-		r.memory.released(name)
+		r.memory.checks.Delete(name)
 	}
 	var errs []error
 	for _, o := range r.carryOut(ctx, state, &plan) {
@@ -192,7 +192,8 @@ func (r *Reconciler) searchedFor() searchState {
 
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
-	r.memory.begin(r.Clock.Now()) // the first check may come much later
+	now := r.Clock.Now()
+	r.memory.began.CompareAndSwap(nil, &now) // the first check may come much later
 	select {
 	case <-r.started:
 	case <-ctx.Done():

@@ -373,11 +373,16 @@ func unix(t time.Time) float64 {
 	return float64(t.Unix())
 }
 
-// forget drops what is remembered and exported of a check that is not reconciled any more.
+// forget drops what is remembered, but for its requests, and exported of a check that is not reconciled any more.
 func (r *Reconciler) forget(name string) {
-	for _, request := range r.memory.forget(name) {
+	last := r.memory.of(name)
+	for _, request := range last.begun {
 		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}
+	if len(last.begun) > 0 {
+		last.orphans = last.begun
+	}
+	*last = remembered{orphans: last.orphans}
 	for _, series := range []*prometheus.MetricVec{
 		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
 		finished.MetricVec,
