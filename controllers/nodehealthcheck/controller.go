@@ -52,24 +52,17 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=nodehealthchecks.remediation.medik8s.io,verbs=patch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
 
-// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
+// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads. Changes of these enqueue checks.
 type Kinds interface {
-	// Readable reports whether objects of a kind can be read. The error is Missing if the kind is not there, IsForbidden if it may not be
-	// read.
-	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// InUse are the kinds, but those of templates, that can be read and are watched or polled.
+	// Ready reports whether objects of a kind can be read, and begins to watch it. The error is Missing if the kind is not there,
+	// IsForbidden if it may not be read.
+	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// InUse are the kinds, but those of templates, that are watched and can be read.
 	InUse() []schema.GroupVersionKind
 	// Unread are those, but for templates, that are watched and cannot be read yet.
 	Unread() []schema.GroupVersionKind
-	// Polled reports whether a kind that is readable is in no cache, and has to be read live again and again.
-	Polled(kind schema.GroupVersionKind) bool
-}
-
-// Watches are Kinds as a manager has them: changes of their objects enqueue checks.
-type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
 	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
-	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
 }
@@ -86,10 +79,9 @@ type Reconciler struct {
 	Requests   *remediationrequest.Requests
 	// Records are written before a remediation begins; nil writes none.
 	Records *records.Records
-	// Watches are Kinds, and Discovery finds those of orphaned requests; nil without a manager, where all kinds are known from the start.
-	Watches   Watches
+	// Discovery finds the kinds of orphaned requests; nil without a manager, where all kinds are known from the start.
 	Discovery discovery.ServerResourcesInterface
-	// Installed reports whether there is a CustomResourceDefinition of that name; nil if there is none of OpenShift's.
+	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, name string) (bool, error)
 	// Gate lets one node of the control plane begin at a time, of all checks.
 	Gate     *begin.Gate
@@ -121,7 +113,7 @@ type Reconciler struct {
 // Serve makes r make its reconciles, or none: when another controller acts on the kind, the two would contradict each other.
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle && does {
-		r.memory.begin(time.Time{})
+		r.memory.began.Store(nil)
 		select {
 		case <-r.started:
 			go r.enqueueAll() // it reads caches, which may not be filled yet
@@ -147,7 +139,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	case check == nil || !check.DeletionTimestamp.IsZero():
 		return r.release(ctx, name, now)
 	}
-	r.memory.begin(now)
+	r.memory.began.CompareAndSwap(nil, &now)
 	state, err := r.observe(ctx, check, now)
 	switch {
 	case errors.Is(err, consistency.ErrStale), err == nil && len(state.facts.Awaited) > 0:
@@ -176,7 +168,10 @@ func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	facts := FactsOf(check, now)
 	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
 	facts.ClockAhead = r.Contact.clockAhead()
-	facts.Memory, facts.Since = r.memory.recall(check.Name, now)
+	facts.Memory, facts.Since = r.memory.of(check.Name).decided, now
+	if began := r.memory.began.Load(); began != nil {
+		facts.Since = *began
+	}
 	return facts
 }
 
@@ -188,7 +183,7 @@ const (
 )
 
 // wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
-// taken for none. These kinds are watched from now on. When it takes too long the check says so.
+// taken for none. When it takes too long the check says so.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	if last.unread.IsZero() {
@@ -198,15 +193,11 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	if stale == nil || waited > missed {
 		last.miss()
 	}
-	unwatched := r.watch(ctx, state.facts.Awaited)
 	if waited > slowRead {
 		next := state.check.DeepCopy()
 		next.Status.Conditions = Conditions(&state.facts, &Plan{})
 		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, KindsAwaited(&state.facts))
-		return ctrl.Result{}, errors.Join(slow, stale, unwatched, r.record(ctx, state, next))
-	}
-	if unwatched != nil {
-		return ctrl.Result{}, unwatched
+		return ctrl.Result{}, errors.Join(slow, stale, r.record(ctx, state, next))
 	}
 	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
@@ -254,15 +245,12 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
+	told := r.nodeEvents(state, plan, done.outcomes)
 	if done.status != nil {
-		r.send(ctx, state, unhealthyEvents(state, done.outcomes))
+		told = slices.Concat(unhealthyEvents(state, done.outcomes), told,
+			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn))
 	}
-	r.send(ctx, state, r.nodeEvents(state, plan, done.outcomes))
-	if done.status != nil {
-		r.send(ctx, state, slices.Concat(
-			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn),
-		))
-	}
+	r.send(ctx, state, told)
 	return r.next(ctx, state, plan, done)
 }
 
@@ -298,12 +286,10 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done
 
 // memory is what reconciles remember of each other besides what goes into their decisions.
 type memory struct {
-	written consistency.Kinds // requests
-	stale   consistency.Waits // by check, also of those that are gone
-
-	mu     sync.Mutex
-	began  time.Time // when the first reconcile was made, or could have been
-	checks map[string]*remembered
+	written consistency.Kinds         // requests
+	stale   consistency.Waits         // by check, also of those that are gone
+	began   atomic.Pointer[time.Time] // when the first reconcile was made, or could have been; nil if none was
+	checks  sync.Map                  // by name, to *remembered
 }
 
 // remembered is what the reconciles of one check remember. There is one of them at a time.
@@ -312,69 +298,17 @@ type remembered struct {
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
 	begun    map[types.UID]ongoing
-	orphans  map[types.UID]ongoing // of a check of the name that is gone
+	orphans  map[types.UID]ongoing // of a check of the name that is gone: they need not say themselves which check made them
 	unread   time.Time             // since when a kind is not read yet; zero if all are
 }
 
-// lock locks m, whose zero value is ready for use, and returns what unlocks it.
-func (m *memory) lock() (unlock func()) {
-	m.mu.Lock()
-	if m.checks == nil {
-		m.checks = map[string]*remembered{}
-	}
-	return m.mu.Unlock
-}
-
-// begin notes that reconciles are made since now, if they are not made yet; the zero moment that none are made.
-func (m *memory) begin(now time.Time) {
-	defer m.lock()()
-	if m.began.IsZero() || now.IsZero() {
-		m.began = now
-	}
-}
-
-// recall returns what the decisions about a check have remembered, and since when reconciles are made.
-func (m *memory) recall(check string, now time.Time) (decided Memory, since time.Time) {
-	defer m.lock()()
-	if last := m.checks[check]; last != nil {
-		decided = last.decided
-	}
-	if m.began.IsZero() {
-		return decided, now
-	}
-	return decided, m.began
-}
-
 func (m *memory) of(check string) *remembered {
-	defer m.lock()()
-	if m.checks[check] == nil {
-		m.checks[check] = &remembered{reported: map[string]reported{}}
-	}
-	return m.checks[check]
+	last, _ := m.checks.LoadOrStore(check, &remembered{})
+	return last.(*remembered)
 }
 
 // miss notes that a reconcile did not get to judge the nodes of the check.
 func (last *remembered) miss() { last.decided.Judged = time.Time{} }
-
-// forget drops what is remembered of a check but for its requests, and returns these: they need not say themselves which check made them.
-func (m *memory) forget(check string) map[types.UID]ongoing {
-	defer m.lock()()
-	last := m.checks[check]
-	if last == nil {
-		return nil
-	}
-	if len(last.begun) > 0 {
-		last.orphans = last.begun
-	}
-	m.checks[check] = &remembered{reported: map[string]reported{}, orphans: last.orphans}
-	return last.begun
-}
-
-// released forgets also the requests of a check: they are gone.
-func (m *memory) released(check string) {
-	defer m.lock()()
-	delete(m.checks, check)
-}
 
 func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 	memory := plan.Memory
@@ -384,7 +318,6 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 			id := o.n.Requests[j].ID()
 			known := memory.Requests[id]
 			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
-			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
 			memory.Requests[id] = known
 		}
 		if o.refused != nil {

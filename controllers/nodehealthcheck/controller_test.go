@@ -98,22 +98,6 @@ func named(lease *coordinationv1.Lease, name string) *coordinationv1.Lease {
 	return lease
 }
 
-func TestARequestWithoutItsLabelsIsOneOfTheControlPlaneAllTheSame(t *testing.T) {
-	objects := []client.Object{template("Reboot", "reboot", false), check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.MaxUnhealthy = ptr.To(intstr.FromInt32(5)) })}
-	for _, name := range []string{"m0", "m1", "m2", "m3", "m4"} {
-		objects = append(objects, member(name))
-	}
-	k := newFixture(t, objects...)
-	k.bad("m0")
-	k.settle("nhc")
-	obj := k.objects()[0]
-	obj.SetLabels(nil)
-	k.update(obj)
-	k.bad("m1")
-	k.settle("nhc")
-	k.wants("another one waits", "Reboot/m0")
-}
-
 func TestWhenACheckIsReconciledAgain(t *testing.T) {
 	conflict, broken := apierrors.NewConflict(schema.GroupResource{}, "x", nil), errors.New("broken")
 	for name, tc := range map[string]struct {

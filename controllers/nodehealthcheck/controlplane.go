@@ -259,15 +259,10 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 }
 
 func (state *observed) describeNames(n *Node) {
-	n.Named = make([]Named, len(state.facts.Templates))
+	n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
 	for j := range state.facts.Templates {
-		t := &state.facts.Templates[j]
-		if t.Object == nil {
-			continue
-		}
-		same := state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
-		if same != nil {
-			n.Named[j] = Named{Object: same, Own: state.made(same)}
+		if t := &state.facts.Templates[j]; t.Object != nil {
+			n.Named[j] = state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
 		}
 	}
 }

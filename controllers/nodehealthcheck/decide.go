@@ -94,20 +94,14 @@ func (d *decider) members() {
 // comesFirst puts those first for which something starts, and of these those that have been due for longest.
 func (d *decider) comesFirst(i, j int) int {
 	a, b := &d.p.Decisions[i], &d.p.Decisions[j]
-	starts := func(d *Decision) int {
-		if d.Starts() {
-			return 0
-		}
-		return 1
-	}
-	return cmp.Or(cmp.Compare(starts(a), starts(b)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
+	return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
 }
 
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
-	requests := [][]int{d.End, d.Flag, d.Delay, d.Resume, d.Stop, d.Adopt, d.GiveUp}
-	return slices.ContainsFunc(requests, func(places []int) bool { return len(places) > 0 }) ||
-		d.Starts() || d.Lease != KeepLease || d.Unconfirm || d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
+	requests := len(d.End) + len(d.Flag) + len(d.Delay) + len(d.Resume) + len(d.Stop) + len(d.Adopt) + len(d.GiveUp)
+	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
+	return requests > 0 || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
 }
 
 func (d *decider) population() {
@@ -187,10 +181,6 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// Streaks are those of one node. As long as it is not being remediated its statuses count together. While it is, they do not: on its way
-// back a node is Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
-type Streaks = health.Streaks
-
 // Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {
@@ -234,10 +224,6 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	return last.Next(now, created, blind)
 }
 
-func (f *Facts) judged(n *Node, signals []health.Signal) health.Verdict {
-	return health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: signals}, f.Policy, f.Now)
-}
-
 // again decides once more about the node at place i, as the API server has it now: nil if it is gone.
 func (f *Facts) again(i int, live *corev1.Node) Decision {
 	facts, n := *f, &f.Nodes[i]
@@ -266,7 +252,7 @@ func (d *decider) judge() {
 	}
 	blind := f.Now.Sub(f.Memory.Judged) > longest+unseenFor
 	next := &d.p.Memory
-	next.Seen, next.Streaks, next.Rules, next.Judged = map[string]health.Seen{}, map[string]Streaks{}, f.Policy.Rules, f.Now
+	next.Seen, next.Streaks, next.Rules, next.Judged = map[string]health.Seen{}, map[string]health.Streaks{}, f.Policy.Rules, f.Now
 	for i := range f.Nodes {
 		n, decision := &f.Nodes[i], &d.p.Decisions[i]
 		if !n.Exists() {
@@ -281,12 +267,14 @@ func (d *decider) judge() {
 		}
 		seen := f.sees(n, last, blind)
 		next.Seen[n.ID()] = seen
+		// As long as a node is not being remediated its statuses count together. While it is, they do not: on its way back it is
+		// Unknown, then False, then True, and that must not make its remediation a failure. (Seed 002, "Special cases".)
 		if !n.Remediated() {
 			if streaks, seen.Signals = streaks.After(seen.Signals, f.Policy.Rules, blind, time.Time{}); streaks != nil {
 				next.Streaks[n.ID()] = streaks
 			}
 		}
-		decision.Verdict = f.judged(n, seen.Signals)
+		decision.Verdict = health.Judge(health.Target{Node: health.NodePresent, NodeName: n.Name, Signals: seen.Signals}, f.Policy, f.Now)
 		if f.TerminatingLeft && n.terminating() { // it is no longer ours to say how it is: neither a reason to act, nor one to end what is done
 			decision.Left, decision.Verdict.State = true, health.Unknown
 		}

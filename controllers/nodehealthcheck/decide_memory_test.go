@@ -19,7 +19,7 @@ import (
 )
 
 // before is a decision that was made an hour ago.
-func before(f *Facts) { f.Memory.Known, f.Memory.Decided = true, epoch.Add(-time.Hour) }
+func before(f *Facts) { f.Memory.Decided = epoch.Add(-time.Hour) }
 
 // Time in which no remediator could work is not counted: the API server was out of reach, or no manager ran to renew the lease.
 func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
@@ -47,7 +47,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 		"all of them are":                                                               {of(lost(asked(ten))).with(before, outage(7*minute, 6*minute), outage(5*minute, 3*minute)), 7 * minute},
 		"what of one came after the creation is":                                        {of(lost(asked(ten))).with(before, outage(15*minute, 8*minute)), 8 * minute},
 		"nothing of one that was over before":                                           {of(lost(asked(ten))).with(before, outage(15*minute, 12*minute)), 10 * minute},
-		"nothing of one that was given back by the last decision":                       {of(lost(asked(ten))).with(outage(5*minute, 3*minute), func(f *Facts) { f.Memory.Known, f.Memory.Decided = true, epoch.Add(-3*minute) }), 10 * minute},
+		"nothing of one that was given back by the last decision":                       {of(lost(asked(ten))).with(outage(5*minute, 3*minute), func(f *Facts) { f.Memory.Decided = epoch.Add(-3 * minute) }), 10 * minute},
 		"a manager that starts gives back all since the lease should have been renewed": {of(lost(asked(ten), renewed(late+1))), 10*minute - late - 1},
 		"and nothing if it did not have to be":                                          {of(lost(asked(ten), renewed(late))), 10 * minute},
 		"then what it has seen itself is given back":                                    {of(lost(asked(ten), renewed(minute))).with(outage(30*time.Second, 20*time.Second)), 10*minute - 10*time.Second},
@@ -79,16 +79,16 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 // The next decision knows of what there is still, and of nothing else.
 func TestWhatIsRemembered(t *testing.T) {
 	f := of(lost(asked()), lost()).with(func(f *Facts) {
-		known := RequestMemory{Started: epoch, Flagged: true, Unpatchable: true}
+		known := RequestMemory{Started: epoch, Flagged: true}
 		f.Memory = Memory{
 			Requests: map[string]RequestMemory{"r": known, "gone": known},
 			Refusals: map[string]Refusal{"a": {Last: epoch.Add(-refusedFor)}, "b": {Last: epoch.Add(1 - refusedFor)}, "gone": {Last: epoch}},
-			Streaks:  map[string]Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
+			Streaks:  map[string]health.Streaks{"gone": {}}, Seen: map[string]health.Seen{"gone": {}},
 		}
 	})
 	want := Memory{
-		Known: true, Judged: epoch, Decided: epoch, Recoveries: map[string]Recovery{},
-		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true, Unpatchable: true}},
+		Judged: epoch, Decided: epoch, Recoveries: map[string]Recovery{},
+		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true}},
 		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}},
 	}
 	got := Decide(f).Memory

@@ -46,7 +46,10 @@ func someFacts(t *rapid.T) Facts {
 	if yes(4, "outage") {
 		f.Outages = []Outage{{epoch.Add(-time.Hour), epoch.Add(-some(3600))}}
 	}
-	f.TerminatingLeft, f.Memory.Known, f.Resync = yes(2, "left"), yes(2, "known"), some(600)
+	f.TerminatingLeft, f.Resync = yes(2, "left"), some(600)
+	if yes(2, "known") {
+		f.Memory.Decided = epoch.Add(-some(600))
+	}
 	if yes(8, "no template") {
 		f.Templates[0].Object = nil
 	}

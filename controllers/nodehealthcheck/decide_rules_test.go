@@ -18,9 +18,9 @@ import (
 func TestWhatBlocksARemediation(t *testing.T) {
 	named := func(own bool, template string) func(*Node) {
 		return func(n *Node) {
-			obj := requestOf("Reboot", "a", "r")
+			obj := requestOf("Reboot", "a", map[bool]string{true: "r", false: "theirs"}[own])
 			obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: template})
-			n.Named = []Named{{Object: obj, Own: own}}
+			n.Named = []*unstructured.Unstructured{obj}
 		}
 	}
 	foreign := func(kind string) func(*Node) {
@@ -79,7 +79,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"W23: one of the same kind of another check": {of(lost(foreign("Reboot"))), []Reason{"ForeignRequest"}},
 		"none of another kind":                       {of(lost(foreign("Replace"))), nil},
 		"the name, if another has it":                {of(lost(named(false, "reboot"))), []Reason{"ForeignRequest"}},
-		"the name, if another template has it":       {of(lost(named(true, "other"))), []Reason{"RequestOfOtherTemplate"}},
+		"the name, if another template has it":       {of(lost(asked(on(-1)), named(true, "other"))), []Reason{"RequestOfOtherTemplate"}},
 		"a template of Machines without one":         {of(lost()).with(steps(hostTemplate())), []Reason{TemplateOfMachines}},
 		"a template elsewhere than its Machine":      {of(lost(machine())).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},
 		"none while a step is left that can be": {
@@ -148,7 +148,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a pending node with a request waits for its time":              {of(lost(since(time.Minute), asked())), []Reason{"WithinTimeout"}},
 		"a step of a template whose request is there": {
 			of(lost(asked(failed), func(n *Node) {
-				n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "r"), Own: true}}
+				n.Named = []*unstructured.Unstructured{nil, requestOf("Reboot", "a", "r")}
 			})).with(two), []Reason{"RequestOfOtherTemplate"},
 		},
 	} {

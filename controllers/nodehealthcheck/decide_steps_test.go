@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -123,7 +124,7 @@ func TestWhatHappensNext(t *testing.T) {
 		return rule.Step{At: epoch.Add(in), Reason: StepExpires, Text: step + " is given up unless the node is back, and " + follows}
 	}
 	at := func(in time.Duration, what string) rule.Step { return rule.Step{At: epoch.Add(in), Reason: what} }
-	theirs := func(n *Node) { n.Named = []Named{{}, {Object: requestOf("Reboot", "a", "x")}} }
+	theirs := func(n *Node) { n.Named = []*unstructured.Unstructured{nil, requestOf("Reboot", "a", "x")} }
 	deletes := deletesNode(escalation.Yes)
 	for name, tc := range map[string]struct {
 		given Facts

@@ -81,7 +81,7 @@ func TestADecisionKeepsNothingOfItsFacts(t *testing.T) {
 	f.Memory = Decide(f).Memory
 	before := encoded(t, f)
 	p := Decide(f)
-	p.Memory.Requests["r"], p.Memory.Refusals["a"], p.Memory.Streaks["uid-a"] = RequestMemory{Flagged: true}, Refusal{}, Streaks{}
+	p.Memory.Requests["r"], p.Memory.Refusals["a"], p.Memory.Streaks["uid-a"] = RequestMemory{Flagged: true}, Refusal{}, health.Streaks{}
 	if after := encoded(t, f); after != before {
 		t.Errorf("the facts were\n%s\nand are\n%s", before, after)
 	}
@@ -276,7 +276,7 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	seen := func(signals ...health.Signal) func(*Facts) {
 		return func(f *Facts) {
 			f.Since = epoch.Add(-time.Hour)
-			f.Memory = Memory{Known: true, Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
+			f.Memory = Memory{Decided: epoch.Add(-m), Judged: epoch.Add(-m), Rules: f.Policy.Rules, Seen: map[string]health.Seen{
 				"uid-a": {Object: "uid-a", At: epoch.Add(-m), Signals: signals},
 			}}
 		}
@@ -284,7 +284,7 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 	otherRules := func(f *Facts) { f.Memory.Rules = nil }
 	missed := func(f *Facts) {
 		f.Memory.Judged = time.Time{}
-		f.Memory.Streaks = map[string]Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
+		f.Memory.Streaks = map[string]health.Streaks{"uid-a": {"Ready": {Began: epoch.Add(-10 * m), Turned: epoch.Add(-10 * m), Longest: 5 * m}}}
 	}
 	for name, tc := range map[string]struct {
 		given Facts

@@ -166,11 +166,11 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 	}
 }
 
-// Without a manager there is no search, nothing is watched, and nothing of OpenShift's is there.
+// Without a manager there is no search, and nothing is watched.
 func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
-	k.r.Watches, k.r.Discovery, k.r.Installed = nil, nil, nil
+	k.r.Discovery = nil
 	k.r.search.Store(int32(searching))
 	badMembers("m0")(k)
 	if is := k.look("nhc"); !is.Targets[0].StartsNow {
@@ -199,7 +199,10 @@ func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.
 		}
 		return is.Targets[1].Next.At
 	}
-	fresh := &Reconciler{Client: k.client, Management: k.client, Live: k.client, Mapper: k.r.Mapper, Kinds: k.r.Kinds, LeaseNamespace: k.r.LeaseNamespace}
+	fresh := &Reconciler{
+		Client: k.client, Management: k.client, Live: k.client, Mapper: k.r.Mapper, Kinds: k.r.Kinds, Installed: k.r.Installed,
+		LeaseNamespace: k.r.LeaseNamespace,
+	}
 	k.turn("b", corev1.ConditionUnknown)
 	due(k.r)
 	k.after(200 * time.Second)

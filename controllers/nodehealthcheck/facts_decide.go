@@ -95,12 +95,7 @@ func (f *Facts) Limits() (minHealthy, maxUnhealthy string) {
 type Outage struct{ From, To time.Time }
 
 // after is how much of o there was after at.
-func (o Outage) after(at time.Time) time.Duration {
-	if at.Before(o.From) {
-		at = o.From
-	}
-	return max(0, o.To.Sub(at))
-}
+func (o Outage) after(at time.Time) time.Duration { return max(0, o.To.Sub(latest(at, o.From))) }
 
 // Upgrade is what no single node tells of upgrades of the cluster. Progressing names the ClusterVersion that is progressing.
 type Upgrade struct {
@@ -110,15 +105,14 @@ type Upgrade struct {
 
 // Memory is what a decision must know of those before it. Losing it delays a remediation at worst.
 type Memory struct {
-	// Known says that there was a decision before; Judged is when nodes were judged last, zero if the last reconcile did not get to that.
-	Known  bool
+	// Judged is when nodes were judged last, zero if the last reconcile did not get to that.
 	Judged time.Time
 	// Seen are the conditions of the nodes that met one of the Rules when they were judged last, Streaks for how long they have been bad;
 	// by the UID of the node.
 	Seen    map[string]health.Seen
 	Rules   []health.Rule
-	Streaks map[string]Streaks
-	// Requests is by the UID of the request. Decided is to when outages are in Started of all.
+	Streaks map[string]health.Streaks
+	// Requests is by the UID of the request. Decided is to when outages are in Started of all; zero if there was no decision before.
 	Requests   map[string]RequestMemory
 	Decided    time.Time
 	Refusals   map[string]Refusal  // by the name of the node
@@ -129,9 +123,8 @@ type Memory struct {
 type RequestMemory struct {
 	// Started is from when on the time of the request counts, if not from its creation.
 	Started time.Time
-	// Flagged says that it was counted as old, Unpatchable that it may not be annotated so that its remediator stops, Succeeded that its
-	// remediator has said so.
-	Flagged, Unpatchable, Succeeded bool
+	// Flagged says that it was counted as old, Succeeded that its remediator has said so.
+	Flagged, Succeeded bool
 }
 
 // Plan is what follows from the facts.

@@ -2,7 +2,6 @@ package nodehealthcheck
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -13,23 +12,17 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
-	"k8s.io/apimachinery/pkg/api/meta/testrestmapper"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/apimachinery/pkg/types"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
@@ -38,12 +31,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/test/inmemory"
 )
 
 // fixture is a cluster without anybody else in it: the controller on a client that obeys, a clock, and nodes and remediators that the
 // test plays.
 type fixture struct {
 	t         tester
+	server    *inmemory.Server
 	client    client.Client
 	informers *informertest.FakeInformers
 	clock     *clocktesting.FakePassiveClock
@@ -59,8 +54,6 @@ type fixture struct {
 	apis   apis
 	// writes is how many there were, of the test too.
 	writes int
-	// deleted is when objects were deleted, by this clock. The fake client goes by that of the machine.
-	deleted sync.Map // types.UID to time.Time
 }
 
 // tester is a test, or one of the random ones.
@@ -82,7 +75,30 @@ const (
 // kindsOfRequests are those that tests know: each has templates named like it.
 var kindsOfRequests = []string{"Reboot", "Replace", "Pray"}
 
-// knownKinds has the kinds that tests need and no more: the fake client goes through all of them for each write.
+// servedKinds are the kinds that the server of a test has.
+var servedKinds = sync.OnceValue(func() []inmemory.Kind {
+	kinds := []inmemory.Kind{{GroupVersionKind: nhcv1.GroupVersion.WithKind("NodeHealthCheck"), Global: true}}
+	whole := func(global bool, all ...schema.GroupVersionKind) {
+		for _, kind := range all {
+			kinds = append(kinds, inmemory.Kind{GroupVersionKind: kind, Global: global, Whole: true})
+		}
+	}
+	whole(true, corev1.SchemeGroupVersion.WithKind("Namespace"), corev1.SchemeGroupVersion.WithKind("Node"), ClusterVersions)
+	whole(false, corev1.SchemeGroupVersion.WithKind("Pod"), policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"),
+		coordinationv1.SchemeGroupVersion.WithKind("Lease"), mendv1.GroupVersion.WithKind("RemediationRecord"),
+		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"),
+		clusterv1.GroupVersion.WithKind("MachineHealthCheck"), MachineHealthChecks, OpenShiftMachines)
+	templates := []corev1.ObjectReference{aboutMachine("Metal3Remediation", ""), aboutMachine("HostRemediation", "")}
+	for _, kind := range kindsOfRequests {
+		templates = append(templates, refTo(kind, ""))
+	}
+	for i := range templates {
+		kind := templates[i].GroupVersionKind()
+		whole(false, kind, remediationrequest.KindOf(kind))
+	}
+	return kinds
+})
+
 var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
@@ -91,107 +107,71 @@ var knownKinds = sync.OnceValue(func() *runtime.Scheme {
 		utilruntime.Must(add(scheme))
 	}
 	scheme.AddKnownTypes(mendv1.GroupVersion, &mendv1.RemediationRecord{}, &mendv1.RemediationRecordList{})
-	gv := schema.GroupVersion{Group: remediatorGroup, Version: "v1"}
-	for _, kind := range kindsOfRequests {
-		for _, k := range []string{kind, kind + remediationrequest.TemplateSuffix} {
-			scheme.AddKnownTypeWithName(gv.WithKind(k), &unstructured.Unstructured{})
-			scheme.AddKnownTypeWithName(gv.WithKind(k+"List"), &unstructured.UnstructuredList{})
-		}
-	}
-	theirs := []schema.GroupVersionKind{MachineHealthChecks, ClusterVersions, OpenShiftMachines}
-	for _, kind := range []string{"Metal3Remediation", "HostRemediation"} {
-		ref := aboutMachine(kind, "")
-		template := ref.GroupVersionKind()
-		theirs = append(theirs, template, template.GroupVersion().WithKind(kind))
-	}
-	for _, kind := range theirs {
-		scheme.AddKnownTypeWithName(kind, &unstructured.Unstructured{})
-		scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &unstructured.UnstructuredList{})
-	}
+	inmemory.Register(scheme, servedKinds()...)
 	return scheme
 })
-
-var mapper = sync.OnceValue(func() meta.RESTMapper { return testrestmapper.TestOnlyStaticRESTMapper(knownKinds()) })
 
 func newFixture(t tester, objects ...client.Object) *fixture {
 	t.Helper()
 	log.SetLogger(logr.Discard())
 	k := &fixture{t: t, clock: clocktesting.NewFakePassiveClock(epoch), recorder: events.NewFakeRecorder(4096)}
-	// The tracker that the builder makes keeps managed fields, which no test reads and which cost most of the time.
-	tracker := clienttesting.NewObjectTracker(knownKinds(), serializer.NewCodecFactory(knownKinds()).UniversalDecoder())
-	k.client = fake.NewClientBuilder().WithScheme(knownKinds()).WithObjectTracker(tracker).WithObjects(objects...).
-		WithStatusSubresource(&nhcv1.NodeHealthCheck{}).
-		WithInterceptorFuncs(interceptor.Funcs{
-			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
-				if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
-					return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
-				}
-				err := c.List(ctx, list, opts...)
-				if all, is := list.(*unstructured.UnstructuredList); is {
-					for i := range all.Items {
-						k.redate(&all.Items[i])
-					}
-				}
+	k.server = inmemory.New(knownKinds(), k.clock, servedKinds()...)
+	for _, name := range []string{namespace, nhcv1.DefaultLeaseNamespace, "default", "elsewhere", "capi", "openshift-machine-api"} {
+		k.server.Put(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}})
+	}
+	k.server.Put(objects...)
+	k.client = interceptor.NewClient(k.server, interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			if kind := list.GetObjectKind().GroupVersionKind(); k.denied != "" && kind.Kind == k.denied+"List" {
+				return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: k.denied}, "", nil)
+			}
+			return c.List(ctx, list, opts...)
+		},
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			if err := k.fail("create", obj); err != nil {
 				return err
-			},
-			Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
-				if err := k.fail("create", obj); err != nil {
-					return err
+			}
+			err := c.Create(ctx, obj, opts...)
+			if u, is := obj.(*unstructured.Unstructured); is && err == nil && !isTemplate(u.GetKind()) {
+				k.made = append(k.made, u.GetKind()+"/"+u.GetName())
+				if k.watch != nil {
+					k.watch(u)
 				}
-				if obj.GetUID() == "" {
-					obj.SetUID(types.UID(fmt.Sprintf("uid-%d", len(k.made))))
-				}
-				obj.SetCreationTimestamp(metav1.NewTime(k.clock.Now()))
-				err := c.Create(ctx, obj, opts...)
-				if u, is := obj.(*unstructured.Unstructured); is && err == nil && !isTemplate(u.GetKind()) {
-					k.made = append(k.made, u.GetKind()+"/"+u.GetName())
-					if k.watch != nil {
-						k.watch(u)
-					}
-				}
+			}
+			return err
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if err := k.fail("patch", obj); err != nil {
 				return err
-			},
-			Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
-				if err := k.fail("patch", obj); err != nil {
-					return err
-				}
-				err := c.Patch(ctx, obj, patch, opts...)
-				k.redate(obj)
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
+			if err := k.fail("update", obj); err != nil {
 				return err
-			},
-			Update: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.UpdateOption) error {
-				if err := k.fail("update", obj); err != nil {
-					return err
-				}
-				if _, deleted := k.deleted.Load(obj.GetUID()); deleted {
-					was := obj.DeepCopyObject().(client.Object)
-					if err := c.Get(ctx, client.ObjectKeyFromObject(obj), was); err != nil {
-						return err
-					}
-					obj.SetDeletionTimestamp(was.GetDeletionTimestamp())
-				}
-				return c.Update(ctx, obj, opts...)
-			},
-			Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-				if err := k.fail("delete", obj); err != nil {
-					return err
-				}
-				k.deleted.LoadOrStore(obj.GetUID(), k.clock.Now())
-				return c.Delete(ctx, obj, opts...)
-			},
-			SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
-				if err := k.fail("patch status", obj); err != nil {
-					return err
-				}
-				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
-			},
-		}).Build()
+			}
+			return c.Update(ctx, obj, opts...)
+		},
+		Delete: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
+			if err := k.fail("delete", obj); err != nil {
+				return err
+			}
+			return c.Delete(ctx, obj, opts...)
+		},
+		SubResourcePatch: func(
+			ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption,
+		) error {
+			if err := k.fail("patch status", obj); err != nil {
+				return err
+			}
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
 	synced := true
 	k.informers = &informertest.FakeInformers{Scheme: knownKinds(), Synced: &synced}
-	kinds := k.kinds()
 	k.r = &Reconciler{
-		Client: k.client, Management: k.client, Live: k.client, Mapper: mapper(),
-		Kinds: kinds, Watches: kinds,
+		Client: k.client, Management: k.client, Live: k.client, Mapper: k.server.RESTMapper(),
+		Kinds:     k.kinds(),
 		Requests:  &remediationrequest.Requests{Client: k.client, Live: k.client},
 		Discovery: &k.apis,
 		Gate:      &begin.Gate{Clock: k.clock},
@@ -244,12 +224,9 @@ func (k *fixture) read(check string) {
 		if is == nil {
 			return
 		}
-		w, err := k.r.observe(k.t.Context(), is, k.clock.Now())
+		_, err = k.r.observe(k.t.Context(), is, k.clock.Now())
 		if err != nil {
 			return // that is for the test to see
-		}
-		if err := k.r.watch(k.t.Context(), w.facts.Awaited); err != nil {
-			k.t.Fatal(err)
 		}
 	}
 }

@@ -10,7 +10,6 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -120,7 +119,7 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controlPlaneOfThree(t, row.there)
-			if err := k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()); err != nil {
+			if _, err := k.r.Kinds.Ready(t.Context(), row.there.GroupVersionKind()); err != nil {
 				t.Fatal(err)
 			}
 			k.reconciles("nhc")
@@ -279,27 +278,6 @@ func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testi
 	k.wants("m0 is healthy, and no remediator was at work for long", "Reboot/m0", "Reboot/m1")
 }
 
-func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
-	badB(k)
-	k.atWork()
-	k.remove(node("b", nil))
-	k.settle("nhc")
-	k.after(nodeAway)
-	k.fails = func(verb string, obj client.Object) error {
-		if verb == "patch" {
-			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
-		}
-		return nil
-	}
-	k.reconciles("nhc")
-	before := k.writes
-	k.reconciles("nhc")
-	if k.writes != before {
-		t.Errorf("%d writes in a steady state", k.writes-before)
-	}
-}
-
 func TestARequestOfAMemberThatIsGoneBlocksTheOthersForAWhileOnly(t *testing.T) {
 	for machineStays, wait := range map[bool]time.Duration{false: remediationrequest.ClingingFor, true: controlplane.ReplacementPatience} {
 		k := newFixture(t, five(check("nhc"))...)
@@ -350,8 +328,7 @@ func (k *fixture) search() {
 
 // restart forgets all that the controller remembers.
 func (k *fixture) restart() {
-	kinds := k.kinds()
-	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
+	k.r.memory, k.r.Kinds = memory{}, k.kinds()
 	k.r.search.Store(int32(searching))
 	k.search()
 }
@@ -455,11 +432,4 @@ func TestOthersThanMembersDoNotWaitForTheSearch(t *testing.T) {
 	k.r.search.Store(int32(searchFailed))
 	badB(k)
 	k.wants("a worker is remediated", "Reboot/b")
-}
-
-// redate has an object that is being deleted say since when by the clock of the test.
-func (k *fixture) redate(obj client.Object) {
-	if at, known := k.deleted.Load(obj.GetUID()); known && obj.GetDeletionTimestamp() != nil {
-		obj.SetDeletionTimestamp(ptr.To(metav1.NewTime(at.(time.Time))))
-	}
 }

@@ -13,7 +13,7 @@ import (
 // recall takes over what is remembered of the nodes and requests that there are, and forgets about the others.
 func (d *decider) recall() {
 	last, next := &d.f.Memory, &d.p.Memory
-	next.Known, next.Decided = true, d.f.Now
+	next.Decided = d.f.Now
 	next.Requests, next.Refusals, next.Recoveries = map[string]RequestMemory{}, map[string]Refusal{}, map[string]Recovery{}
 	for i := range d.f.Nodes {
 		n := &d.f.Nodes[i]
@@ -47,7 +47,7 @@ func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestStat
 		return state
 	}
 	outages := d.f.Outages
-	if !d.f.Memory.Known {
+	if d.f.Memory.Decided.IsZero() {
 		outages = n.Lease.unrenewed(d.f.Outages, d.f.Now)
 	}
 	for _, o := range outages {
@@ -197,7 +197,7 @@ func (c *Case) gone() {
 
 // stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
-	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Requests[r.ID()].Unpatchable {
+	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() {
 		c.Stop = append(c.Stop, j)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -37,8 +38,9 @@ type Node struct {
 	LoopAwaited time.Time
 	// Orphaned are requests of a check of the same name that was there before, Others those of others that name the node.
 	Orphaned, Others []*unstructured.Unstructured
-	// Named are the requests that have the name which one of the check would have, by template; read only if a remediation may start.
-	Named []Named
+	// Named are the requests, of whatever maker, that have the name which one of the check would have, by template; nil where there is
+	// none. They are read only if a remediation may start.
+	Named []*unstructured.Unstructured
 	// Listed is what the status of the check says of the node; nil if it does not list it.
 	Listed *nhcv1.UnhealthyNode
 	Lease  *Lease
@@ -73,11 +75,7 @@ func (n *Node) Excluded() (excluded, empty bool) {
 }
 
 func (n *Node) confirmed() bool {
-	if n.Object == nil {
-		return false
-	}
-	_, confirmed := n.Object.Annotations[nhcv1.ConfirmedHealthyAnnotation]
-	return confirmed
+	return n.Object != nil && metav1.HasAnnotation(n.Object.ObjectMeta, nhcv1.ConfirmedHealthyAnnotation)
 }
 
 // healthySince is since when the status of the check says that the node is healthy, or gone; zero if it does not.
@@ -88,9 +86,7 @@ func (n *Node) healthySince() time.Time {
 	return n.Listed.ConditionsHealthyTimestamp.Time
 }
 
-func (n *Node) delayed() bool {
-	return n.Listed != nil && n.Listed.HealthyDelayed != nil && *n.Listed.HealthyDelayed
-}
+func (n *Node) delayed() bool { return n.Listed != nil && ptr.Deref(n.Listed.HealthyDelayed, false) }
 
 // remembered reports whether the status of the check says more of the node than that it is unhealthy.
 func (n *Node) remembered() bool {
@@ -157,11 +153,7 @@ func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
 }
 
 func (m *Machine) annotated(key string) bool {
-	if !m.There() {
-		return false
-	}
-	_, annotated := m.Object.Annotations[key]
-	return annotated
+	return m.There() && metav1.HasAnnotation(m.Object.ObjectMeta, key)
 }
 
 // Ready reports whether node says that it is ready.
@@ -236,10 +228,7 @@ func (r *Request) GivenUp() time.Time {
 
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.
 func (r *Request) annotated(key string) time.Time {
-	at, err := time.Parse(time.RFC3339, r.Object.GetAnnotations()[key])
-	if err != nil {
-		return time.Time{}
-	}
+	at, _ := time.Parse(time.RFC3339, r.Object.GetAnnotations()[key])
 	return at
 }
 
@@ -262,12 +251,6 @@ type Listed struct {
 // Ref names the request.
 func (l *Listed) Ref() rule.Ref {
 	return rule.Ref{Kind: l.Resource.Kind, Namespace: l.Resource.Namespace, Name: l.Resource.Name}
-}
-
-// Named is a request that has the name which the request from a template would have.
-type Named struct {
-	Object *unstructured.Unstructured // nil if there is none
-	Own    bool                       // the check made it
 }
 
 // Template is a remediation template of the check: one step of its escalation, or all of it.

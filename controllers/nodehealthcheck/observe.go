@@ -209,22 +209,15 @@ var (
 func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind schema.GroupVersionKind) (
 	[]unstructured.Unstructured, bool, error,
 ) {
-	if there, err := r.installed(ctx, crd); err != nil || !there {
+	if there, err := r.Installed(ctx, crd); err != nil || !there {
 		return nil, true, err
 	}
-	ready, err := r.Kinds.Readable(ctx, kind)
+	ready, err := r.Kinds.Ready(ctx, kind)
 	if err != nil || !ready {
 		return nil, ready, err
 	}
 	list, err := r.list(ctx, kind)
 	return list, true, err
-}
-
-func (r *Reconciler) installed(ctx context.Context, crd string) (bool, error) {
-	if r.Installed == nil {
-		return false, nil
-	}
-	return r.Installed(ctx, crd)
 }
 
 // observeConflict looks for MachineHealthChecks of OpenShift. The one that it brings along is left its nodes; any other one disables the
@@ -305,13 +298,13 @@ const EtcdNamespace = "openshift-etcd"
 
 // observeEtcd reads what there is of OpenShift's etcd, live: what was true a moment ago is not enough.
 func (r *Reconciler) observeEtcd(ctx context.Context) (Etcd, error) {
-	there, err := r.installed(ctx, "clusterversions."+ConfigGroup)
+	there, err := r.Installed(ctx, "clusterversions."+ConfigGroup)
 	if err != nil || !there {
-		return Etcd{There: err != nil, Unread: err != nil}, err
+		return Etcd{Unread: err != nil}, err
 	}
 	budgets := &policyv1.PodDisruptionBudgetList{}
 	if err := r.Live.List(ctx, budgets, client.InNamespace(EtcdNamespace)); err != nil {
-		return Etcd{There: true, Unread: true}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", EtcdNamespace, err)
+		return Etcd{Unread: true}, fmt.Errorf("list the PodDisruptionBudgets in %s: %w", EtcdNamespace, err)
 	}
 	etcd := Etcd{There: true, Budgets: len(budgets.Items)}
 	if etcd.Budgets != 1 {
@@ -328,16 +321,14 @@ func (r *Reconciler) observeEtcd(ctx context.Context) (Etcd, error) {
 		err = r.Live.List(ctx, guards, client.InNamespace(EtcdNamespace), client.MatchingLabelsSelector{Selector: selector})
 	}
 	if err != nil {
-		return Etcd{There: true, Unread: true}, fmt.Errorf("list the guard pods of PodDisruptionBudget %s: %w", etcd.Budget, err)
+		return Etcd{Unread: true}, fmt.Errorf("list the guard pods of PodDisruptionBudget %s: %w", etcd.Budget, err)
 	}
 	etcd.Guards = map[string]string{}
-	for i := range guards.Items {
-		pod := &guards.Items[i]
-		notFalse := func(c corev1.PodCondition) bool {
-			return c.Type == corev1.PodReady && c.Status != corev1.ConditionFalse
-		}
-		if slices.ContainsFunc(pod.Status.Conditions, notFalse) {
-			etcd.Guards[pod.Spec.NodeName] = pod.Name
+	for _, pod := range guards.Items {
+		for _, cond := range pod.Status.Conditions {
+			if cond.Type == corev1.PodReady && cond.Status != corev1.ConditionFalse {
+				etcd.Guards[pod.Spec.NodeName] = pod.Name
+			}
 		}
 	}
 	return etcd, nil

@@ -126,7 +126,8 @@ func TestWhatIsReadOfEtcd(t *testing.T) {
 	if got, err := r.observeEtcd(t.Context()); err == nil || got.against("n") != EtcdUnread {
 		t.Errorf("where it could not be asked: %+v, %v", got, err)
 	}
-	if got, err := (&Reconciler{}).observeEtcd(t.Context()); err != nil || got.There {
+	r.Installed = func(context.Context, string) (bool, error) { return false, nil }
+	if got, err := r.observeEtcd(t.Context()); err != nil || got.There {
 		t.Errorf("where OpenShift is not installed: %+v, %v", got, err)
 	}
 }

@@ -64,7 +64,7 @@ func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[typ
 	if left {
 		at = health.Earliest(at, now.Add(releaseRetry))
 	} else {
-		r.memory.released(name)
+		r.memory.checks.Delete(name)
 	}
 	var errs []error
 	for _, o := range r.carryOut(ctx, state, &plan) {
@@ -141,7 +141,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 			}
 		}
 		if len(state.facts.Awaited) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.facts.Awaited)
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)
@@ -192,7 +192,8 @@ func (r *Reconciler) searchedFor() searchState {
 
 // searchOrphans searches until it could look everywhere.
 func (r *Reconciler) searchOrphans(ctx context.Context) error {
-	r.memory.begin(r.Clock.Now()) // the first check may come much later
+	now := r.Clock.Now()
+	r.memory.began.CompareAndSwap(nil, &now) // the first check may come much later
 	select {
 	case <-r.started:
 	case <-ctx.Done():
@@ -218,7 +219,7 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
+	failed := r.Kinds.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
 	if failed == nil && (err == nil || others) {
 		r.search.Store(int32(searched))
 	} else {

@@ -73,9 +73,13 @@ func replacing(name string, uid types.UID) *nhcv1.NodeHealthCheck {
 	return c
 }
 
+// create makes an object; one that has a UID keeps it.
 func (k *fixture) create(obj client.Object) {
 	k.t.Helper()
-	if err := k.client.Create(k.t.Context(), obj); err != nil {
+	if obj.GetUID() != "" {
+		obj.SetCreationTimestamp(metav1.NewTime(k.clock.Now()))
+		k.server.Put(obj)
+	} else if err := k.client.Create(k.t.Context(), obj); err != nil {
 		k.t.Fatal(err)
 	}
 }

@@ -190,27 +190,25 @@ func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixt
 		f(k)
 	}
 	k.bad("b")
-	k.looks()
+	k.reconciles("nhc")
 	k.after(2 * time.Minute)
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
 	k.after(time.Second)
-	k.looks()
+	k.reconciles("nhc")
 	k.turn("b", corev1.ConditionTrue)
-	k.looks()
+	k.reconciles("nhc")
 	k.after(time.Minute)
-	k.looks()
+	k.reconciles("nhc")
 	k.turn("b", corev1.ConditionUnknown)
 	return k
 }
 
 func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 	for name, happens := range map[string]func(*testing.T, time.Duration) *fixture{
-		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *fixture {
-			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "poison-pill-0.1")) })
+		"requests may not be patched": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.fails = unpatchable })
 		},
-		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
-			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "self-node-remediation-0.8")) })
-		},
+		"nothing is in the way": func(t *testing.T, delay time.Duration) *fixture { return relapses(t, delay) },
 		"a patch after the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
 			k, failed := relapses(t, delay), false
 			k.fails = func(verb string, _ client.Object) error {
@@ -220,12 +218,12 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 				failed = true
 				return apierrors.NewTimeoutError("once", 1)
 			}
-			k.looks()
+			k.reconciles("nhc")
 			return k
 		},
 		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
-			k.looks()
+			k.reconciles("nhc")
 			k.restart()
 			return k
 		},
@@ -236,7 +234,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 		},
 		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
-			k.looks()
+			k.reconciles("nhc")
 			obj := k.objects()[0]
 			obj.SetAnnotations(nil)
 			k.update(obj)
@@ -252,10 +250,10 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			t.Run(name+", "+wait, func(t *testing.T) {
 				t.Parallel()
 				k := happens(t, delay)
-				k.looks()
+				k.reconciles("nhc")
 				for _, later := range []time.Duration{10 * time.Minute, time.Hour, 23 * time.Hour} {
 					k.after(later)
-					k.looks()
+					k.reconciles("nhc")
 				}
 				if len(k.made) != 2 {
 					t.Errorf("made %v in a day, want 2", k.made)

@@ -283,36 +283,35 @@ func (c *Case) foreign() *unstructured.Unstructured {
 			return other
 		}
 	}
-	if named := c.namesake(); named.Object != nil && !named.Own {
-		return named.Object
+	named, own := c.namesake()
+	if own != nil {
+		return nil
 	}
-	return nil
+	return named
 }
 
-// namesake is the request that has the name which the one of this step would have.
-func (c *Case) namesake() Named {
+// namesake is the request that has the name which the one of this step would have; nil if there is none. Own is the same as a request that
+// the check made; nil if it did not.
+func (c *Case) namesake() (named *unstructured.Unstructured, own *Request) {
 	if t := c.template(); t == nil || t.Object == nil || c.step >= len(c.n.Named) {
-		return Named{}
+		return nil, nil
 	}
-	if named := c.n.Named[c.step]; named.Object != nil && !c.n.orphaned(named.Object) {
-		return named
+	if named = c.n.Named[c.step]; named == nil || c.n.orphaned(named) {
+		return nil, nil
 	}
-	return Named{}
+	if i := slices.IndexFunc(c.n.Requests, func(r Request) bool { return r.Object.GetUID() == named.GetUID() }); i >= 0 {
+		own = &c.n.Requests[i]
+	}
+	return named, own
 }
 
-// ownNamesake is that request, if the check made it.
-func (c *Case) ownNamesake() *unstructured.Unstructured {
-	if named := c.namesake(); named.Own {
-		return named.Object
+// otherStep is that request, if the check made it from another template, or for a step before that has the same one; nil if it did not.
+func (c *Case) otherStep() *Request {
+	_, own := c.namesake()
+	if own != nil && own.Object.GetAnnotations()[nhcv1.TemplateNameAnnotation] == c.template().Name && own.Step >= c.step {
+		return nil
 	}
-	return nil
-}
-
-// ofOtherStep reports whether the check made that request from another template, or for a step before that has the same one.
-func (c *Case) ofOtherStep() bool {
-	same := c.ownNamesake()
-	return same != nil && (same.GetAnnotations()[nhcv1.TemplateNameAnnotation] != c.template().Name ||
-		slices.ContainsFunc(c.n.Requests, func(r Request) bool { return r.Object.GetUID() == same.GetUID() && r.Step < c.step }))
+	return own
 }
 
 func (n *Node) orphaned(request *unstructured.Unstructured) bool {

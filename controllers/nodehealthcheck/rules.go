@@ -177,8 +177,8 @@ var rules = []Rule{
 	},
 	{
 		Reason: "RequestOfOtherTemplate", Event: skipped, asked: ofStep,
-		When:   (*Case).ofOtherStep,
-		Object: func(c *Case) rule.Ref { return RefOf(c.ownNamesake()) },
+		When:   func(c *Case) bool { return c.otherStep() != nil },
+		Object: func(c *Case) rule.Ref { return c.otherStep().Ref() },
 		Message: skippedBecause + "{object} exists and was made from another template: " +
 			"using multiple templates of same kind is not supported for this template",
 		Fix: "have the steps of the check name templates of different kinds",

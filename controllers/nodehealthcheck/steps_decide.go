@@ -59,18 +59,19 @@ func (d *decider) decide(i int) {
 
 // block says what keeps a remediation from starting where the node is not unhealthy.
 func (c *Case) block() {
-	at := ofState
+	asked := ofState
 	if c.Verdict.State == health.Pending {
-		c.view, at = &c.ahead, whileHeld
-		if !c.n.Selected && !c.n.Remediated() {
-			at = ofSelection
+		c.view = &c.ahead
+		switch {
+		case c.n.Remediated():
+			asked = whileHeld
+		case c.n.Selected:
+			asked = c.toBegin()
+		default:
+			asked = ofSelection
 		}
 	}
-	if at == whileHeld && !c.n.Remediated() {
-		c.Blockers = c.ask(c.toBegin())
-	} else {
-		c.Blockers = c.ask(at)
-	}
+	c.Blockers = c.ask(asked)
 }
 
 var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}

@@ -42,7 +42,6 @@ type Kinds[T client.Object] struct {
 	empty     func() T
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
-	mayWatch  MayWatch // nil: all may be watched
 	clock     clock.PassiveClock
 
 	mu    sync.Mutex // never held while a watch begins: see begin
@@ -58,7 +57,6 @@ type known struct {
 	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers
 	// meanwhile.
 	beginning, ending bool
-	polled            bool // see Polled
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
 	asked  time.Time
@@ -113,9 +111,10 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error
+// Ready reports whether the objects of a kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
+// for the first list: until that was read the kind is not ready, and the events of the objects in it reach the watchers. The error
 // satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
-func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
 	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
 		return now.synced(), nil
@@ -124,50 +123,26 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 		return false, now.absent
 	}
 	_, err := k.list(ctx, kind)
+	k.believe(kind, err)
+	if err != nil {
+		return false, err
+	}
+	return k.begin(ctx, kind)
+}
+
+// believe notes that a kind is not installed, if its list says so. Any kind may be named: what was absent before is forgotten.
+func (k *Kinds[T]) believe(kind schema.GroupVersionKind, listed error) {
 	k.mu.Lock()
+	defer k.mu.Unlock()
 	entry := k.of(kind)
 	entry.absent = nil
-	if Missing(err) { // any kind may be named: what was absent before is forgotten
+	if Missing(listed) {
 		now := k.clock.Now()
 		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
 			return other.absent != nil && other.told == 0 && !other.busy() && now.Sub(other.asked) >= believed
 		})
-		entry.absent, entry.asked = err, now
+		entry.absent, entry.asked = listed, now
 	}
-	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
-		entry.polled = false
-	}
-	k.mu.Unlock()
-	if err != nil || k.mayWatch == nil {
-		return false, err
-	}
-	may, err := k.mayWatch(ctx, kind)
-	if err != nil {
-		return false, err
-	}
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.of(kind).polled = !may
-	return !may, nil
-}
-
-// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the
-// first list: until that was read the kind is not readable, and the events of the objects in it reach the watchers.
-func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
-	if k.Polled(kind) {
-		return nil
-	}
-	_, err := k.begin(ctx, kind)
-	return err
-}
-
-// Ready is Readable, and begins to watch the kind if it is neither watched nor polled yet.
-func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
-	ready, err := k.Readable(ctx, kind)
-	if ready || err != nil {
-		return ready, err
-	}
-	return k.begin(ctx, kind)
 }
 
 // begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.
@@ -238,7 +213,7 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 		k.mu.Unlock()
 		return
 	}
-	entry.informer, entry.begun, entry.told, entry.polled, entry.ending = nil, 0, 0, false, true
+	entry.informer, entry.begun, entry.told, entry.ending = nil, 0, 0, true
 	k.mu.Unlock()
 
 	obj := k.empty()
@@ -273,13 +248,13 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 	return kinds
 }
 
-// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the
+// InUse returns the kinds of requests that are watched and read, in a stable order; each in one of its versions, which is the
 // one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
 	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
 		begun[kind] = entry.begun
-		return !isTemplate(kind) && (entry.synced() || entry.polled)
+		return !isTemplate(kind) && entry.synced()
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
 		return cmp.Or(
