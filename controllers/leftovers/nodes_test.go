@@ -94,11 +94,17 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				}
 				return is
 			}
+			connected := true
 			clock, recorder := clocktesting.NewFakeClock(noon), events.NewFakeRecorder(10)
 			s := &Sweep{
-				Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute,
-				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
+				Remover: Remover{
+					Client: here, Live: here, Recorder: recorder, Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
+				},
+				Installed: installed, Clock: clock, Grace: time.Minute,
 				Fenced: func() map[client.ObjectKey][]*corev1.Node {
+					if !connected {
+						return nil
+					}
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
 						return map[client.ObjectKey][]*corev1.Node{{Namespace: "ns", Name: "c"}: {is}}
 					}
@@ -115,6 +121,9 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			if swept() {
 				t.Error("at once it is unfenced")
 			}
+			connected = false // its cache is made anew meanwhile
+			swept()
+			connected = true
 			clock.SetTime(noon.Add(time.Minute + waits - time.Second))
 			if swept() {
 				t.Error("it is unfenced too early")
