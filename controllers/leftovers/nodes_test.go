@@ -37,10 +37,6 @@ func (p plainCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Co
 	return nil, clustercache.ErrClusterNotConnected
 }
 
-func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
-	return nil
-}
-
 func remembering(name, record string) *mendv1.HostRemediation {
 	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 	rem.Annotations = map[string]string{mendv1.PowerCycleAnnotation: record}
