@@ -16,11 +16,9 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if m.State != step.Next || m.Since.IsZero() || step.Do == Advance {
 		m.State, m.Since = step.Next, now
 	}
-	m = m.did(f, step, now)
-	m = m.withAttempt(f, step, now)
+	m = m.did(f, step, now).acted(f, step, now).withAttempt(f, step, now)
 	m.Cause = causeOf(f, step)
-	m = m.withFence(f, step, now)
-	m = m.withHost(f, step, now)
+	m = m.withFence(f, step, now).withHost(f, step, now)
 	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
 		m.restore(before) // the same is remembered
 	}
@@ -96,7 +94,8 @@ func causeOf(f Facts, step Step) Cause {
 		return Cause{}
 	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
 		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // more than that the attempts have not helped
-		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
+		step.Again = time.Time{}
+		return Cause{Step: step}
 	}
 	return f.Cause
 }
@@ -117,11 +116,7 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
-	return m.withFencedAt(f, step, now)
-}
-
-// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
-func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
+	// The workload is on its way for as long as the fence may stand.
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
 	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
 		m.FencedAt = time.Time{}
@@ -150,12 +145,8 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
 		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Power.Said, true, time.Time{}
 	}
-	return m.withSign(f, step, now)
-}
-
-// withSign is m with the last sign of life that the node had given when that was first looked at, once its host was proven off. It is
-// kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
-func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
+	// The last sign of life that the node had given when that was first looked at, once its host was proven off, is kept for as long as
+	// the fence may stand; one that is seen to come under the boot of before is kept in its place.
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
 	stands := step.Next.Final() && m.Fencing || slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next)
 	switch lived := step.Do == Unfence && f.livedOn(); {
@@ -268,7 +259,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
-	return m.acted(f, step, now)
+	return m
 }
 
 // awaitsOthers says that s waits for somebody who keeps the host off, or has paused or detached it.
