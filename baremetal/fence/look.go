@@ -287,18 +287,13 @@ func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
 	toleratesForGood := func(t corev1.Toleration) bool {
 		return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)
 	}
-	if finished(pod) || ofDaemonSet(pod) || taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, toleratesForGood) {
+	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" &&
+		schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == appsv1.GroupName {
+		return false
+	}
+	if finished(pod) || taint != nil && slices.ContainsFunc(pod.Spec.Tolerations, toleratesForGood) {
 		return false
 	}
 	_, mirrors := pod.Annotations[corev1.MirrorPodAnnotationKey]
 	return !mirrors
-}
-
-func ofDaemonSet(pod *corev1.Pod) bool {
-	owner := metav1.GetControllerOf(pod)
-	if owner == nil {
-		return false
-	}
-	version, err := schema.ParseGroupVersion(owner.APIVersion)
-	return err == nil && version.Group == appsv1.GroupName && owner.Kind == "DaemonSet"
 }

@@ -33,7 +33,11 @@ const requestedByHand = "RequestedByHand"
 // is stored, and if the manager is killed before that, the record is found by its name. Annotations are copied with manifests and backups:
 // one that does not name an open record of this machine is none of this remediation.
 func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycle.Step) {
-	if r.Records == nil || r.Teardown || obs.machine == nil || !obs.startsWith(step) {
+	first := []powercycle.Action{
+		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
+	}
+	starts := slices.Contains(first, step.Do) || slices.ContainsFunc(obs.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
+	if r.Records == nil || r.Teardown || obs.machine == nil || !starts {
 		return
 	}
 	carried, _ := records.CarriedBy(obs.rem)
@@ -42,15 +46,6 @@ func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycl
 		return
 	}
 	records.Carry(obs.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(obs, r.requester(ctx, obs)), string(obs.rem.GetUID())))
-}
-
-// startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to
-// the host or the machine.
-func (obs *observed) startsWith(step powercycle.Step) bool {
-	first := []powercycle.Action{
-		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
-	}
-	return slices.Contains(first, step.Do) || slices.ContainsFunc(obs.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
 }
 
 // recordOf is the record of the remediation of obs: what is known of the machine, its host and its node, and what asked for it.
@@ -237,7 +232,13 @@ func lastBoot(kept []mendv1.RemediationRecord) int64 {
 // observeLoop finds out from the records of the host whether its power cycles did not last, once they can be read after a start. A person
 // does not wait for that.
 func (r *Reconciler) observeLoop(ctx context.Context, obs *observed) {
-	if obs.machine == nil || obs.found.Host == nil || obs.record.Attempt > 0 || obs.byPerson() {
+	if obs.machine == nil || obs.found.Host == nil || obs.record.Attempt > 0 {
+		return
+	}
+	// A person asks by kubectl mend, by the annotation of the Machine, or by a request that is made from no template, nor by a check.
+	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
+	_, marked := obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	if attributed || marked || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == "" {
 		return
 	}
 	if obs.loopUntil = r.Records.Awaited(ctx); obs.now.Before(obs.loopUntil) {
@@ -253,12 +254,4 @@ func (r *Reconciler) observeLoop(ctx context.Context, obs *observed) {
 	}
 	obs.loop = repeats.Of(former, failed.Time)
 	obs.loopUntil = obs.loop.Until(obs.rem.GetCreationTimestamp().Time, time.Hour)
-}
-
-// byPerson reports whether a person has asked for the remediation, and no check: by kubectl mend, by the annotation of the Machine, or by
-// making a request that is from no template.
-func (obs *observed) byPerson() bool {
-	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
-	_, marked := obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]
-	return attributed || marked || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == ""
 }
