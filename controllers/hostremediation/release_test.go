@@ -209,6 +209,21 @@ func TestAHostThatIsGoneByNowIsNotMarked(t *testing.T) {
 	}
 }
 
+// An owner must not replace a machine that is healthy: who takes the mark off its host first may be killed before the rest.
+func TestAHostStaysMarkedUntilItsMachineIsNotToBeReplaced(t *testing.T) {
+	k := fixtureOf(t)
+	k.do(remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon))
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return errors.New("etcd has no leader")
+		},
+	})
+	w := &observed{now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
+	if done, err := k.r.act(t.Context(), w, powercycle.Step{Do: powercycle.Withdraw, Next: powercycle.Succeeded}); done || err == nil {
+		t.Errorf("it was done: %t, %v", done, err)
+	}
+}
+
 func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}

@@ -180,6 +180,9 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 	if left := metaOf(t, u, changed); left["keep.me/as-well"] == nil {
 		t.Errorf("left: %v", left)
 	}
+	if told := u.Recorder.(*events.FakeRecorder).Events; len(told) > 0 {
+		t.Errorf("nothing was removed, and it is told: %s", <-told)
+	}
 }
 
 func TestWhatIsTakenOffAnObject(t *testing.T) {
