@@ -132,8 +132,8 @@ func newInformers(config *rest.Config, node string) ([]toolscache.SharedIndexInf
 	pods := metadatainformer.NewFilteredMetadataInformer(reader, kind, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(nodeNameField, node).String()
 	}).Informer()
-	attachments := toolscache.NewSharedIndexInformer(
-		toolscache.NewListWatchFromClient(storage.RESTClient(), "volumeattachments", "", fields.Everything()), &storagev1.VolumeAttachment{}, 0, nil)
+	all := toolscache.NewListWatchFromClient(storage.RESTClient(), "volumeattachments", metav1.NamespaceAll, fields.Everything())
+	attachments := toolscache.NewSharedIndexInformer(all, &storagev1.VolumeAttachment{}, 0, nil)
 	if err := errors.Join(pods.SetTransform(slimPod), attachments.SetTransform(slimAttachment)); err != nil {
 		return nil, fmt.Errorf("keep little of pods and volume attachments: %w", err)
 	}

@@ -36,8 +36,9 @@ func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycl
 	first := []powercycle.Action{
 		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
 	}
-	starts := slices.Contains(first, step.Do) || slices.ContainsFunc(obs.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
-	if r.Records == nil || r.Teardown || obs.machine == nil || !starts {
+	starts := func(t taken) bool { return slices.Contains(first, t.step.Do) }
+	begins := starts(taken{step: step}) || slices.ContainsFunc(obs.taken, starts)
+	if r.Records == nil || r.Teardown || obs.machine == nil || !begins {
 		return
 	}
 	carried, _ := records.CarriedBy(obs.rem)

@@ -51,7 +51,7 @@ type action string
 
 const (
 	wait     action = "wait for"
-	release  action = "give back" // in one patch, so that Cluster API core takes the check up at once
+	release  action = "unclaim" // in one patch, so that Cluster API core takes the check up at once
 	unmark   action = "take our marks off"
 	erase    action = "delete"
 	strip    action = "remove our conditions from"
