@@ -123,8 +123,8 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 // sweep starts what releases orphaned hosts and nodes.
 func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
-		Installed: p.installed, Client: p.writer(), Live: p.GetAPIReader(), Hosts: hosts, Nodes: nodes,
-		Recorder: recorder, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
+		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: nodes, Hosts: hosts, Recorder: recorder},
+		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
 	}
 	if !p.o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced

@@ -39,9 +39,11 @@ func (p *program) addTeardown(lock *leftovers.Lock) error {
 		return err
 	}
 	uninstaller := &leftovers.Teardown{
-		Client: p.writer(), Live: p.GetAPIReader(),
-		Clusters: p.connections, Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
-		Discovery: api, Serves: p.services.Serves, Recorder: p.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
+		Remover: leftovers.Remover{
+			Client: p.writer(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
+			Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
+		},
+		Clusters: p.connections, Discovery: api, Serves: p.services.Serves, Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
 		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },
 	}

@@ -42,8 +42,6 @@ func (s situation) unnamed() time.Time { return s.Missing.Add(s.Timeout) }
 // believed is when a receipt that was given is believed.
 func (s situation) believed() time.Time { return s.Receipt.Add(s.Doubt) }
 
-func (s situation) receiptDue() time.Time { return s.settledAt().Add(s.Settle) }
-
 // needsReceipt says that only a receipt proves that the host is off.
 func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
 
@@ -163,8 +161,6 @@ func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 // bootAt is when a host is rebooted without knowing the boot of its node.
 func (s situation) bootAt() time.Time { return s.Since.Add(s.Unreachable) }
 
-func (s situation) unreachableAt() time.Time { return s.Unseen.Add(s.Unreachable) }
-
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
@@ -244,7 +240,8 @@ var (
 		return s.needsReceipt() && !s.Provable
 	}).tells(NoReceipts)
 	receiptNotAsked = is("no receipt asked for", func(s situation) bool { return s.needsReceipt() && !s.ReceiptAsked })
-	receiptLate     = timed("receipt overdue", situation.receiptDue, situation.awaitsReceipt).tells(ReceiptLate)
+	receiptLate     = timed("receipt overdue", func(s situation) time.Time { return s.settledAt().Add(s.Settle) },
+		situation.awaitsReceipt).tells(ReceiptLate)
 	receiptPending  = is("no receipt", situation.awaitsReceipt)
 	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
 	receiptNew      = guard{
@@ -358,7 +355,8 @@ var (
 	nodeAbsent             = is("node gone", func(s situation) bool { return s.Node == NodeAbsent }).tells(NodeIsGone)
 	nodeAbsentEmpty        = is("node gone, nothing left of it", func(s situation) bool { return s.Node == NodeAbsent && s.Drained })
 	nodeUnseen             = is("workload cluster out of reach", func(s situation) bool { return s.Node == NodeUnseen })
-	clusterUnreachableLong = timed("workload cluster out of reach, control-plane host", situation.unreachableAt,
+	clusterUnreachableLong = timed("workload cluster out of reach, control-plane host",
+		func(s situation) time.Time { return s.Unseen.Add(s.Unreachable) },
 		func(s situation) bool { return s.ControlPlane && s.Node == NodeUnseen })
 	inherited   = is("fence of a remediation that is gone", func(s situation) bool { return s.Inherited }).tells(FencedBefore)
 	anotherNode = is("another node has the name", func(s situation) bool { return s.NodeMismatch && !s.Fenced })

@@ -16,11 +16,9 @@ func After(f Facts, step Step, now time.Time) Memory {
 	if m.State != step.Next || m.Since.IsZero() || step.Do == Advance {
 		m.State, m.Since = step.Next, now
 	}
-	m = m.did(f, step, now)
-	m = m.withAttempt(f, step, now)
+	m = m.did(f, step, now).acted(f, step, now).withAttempt(f, step, now)
 	m.Cause = causeOf(f, step)
-	m = m.withFence(f, step, now)
-	m = m.withHost(f, step, now)
+	m = m.withFence(f, step, now).withHost(f, step, now)
 	if goesOn := f.frozen() && !before.Paused.IsZero(); goesOn && step.Do == Wait && step.Next == f.State {
 		m.restore(before) // the same is remembered
 	}
@@ -96,7 +94,8 @@ func causeOf(f Facts, step Step) Cause {
 		return Cause{}
 	case f.Cause == Cause{} && f.State != step.Next, step.Next == Succeeded && f.State != Succeeded,
 		step.Reason == HostExternalReason || step.Reason == OwnerlessReason: // more than that the attempts have not helped
-		return Cause{Reason: step.Reason, Detail: step.Detail, Do: step.Do, From: step.From, Next: step.Next}
+		step.Again = time.Time{}
+		return Cause{Step: step}
 	}
 	return f.Cause
 }
@@ -117,11 +116,7 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
-	return m.withFencedAt(f, step, now)
-}
-
-// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
-func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
+	// The workload is on its way for as long as the fence may stand.
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
 	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
 		m.FencedAt = time.Time{}
@@ -150,12 +145,8 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
 		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Power.Said, true, time.Time{}
 	}
-	return m.withSign(f, step, now)
-}
-
-// withSign is m with the last sign of life that the node had given when that was first looked at, once its host was proven off. It is
-// kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
-func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
+	// The last sign of life that the node had given when that was first looked at, once its host was proven off, is kept for as long as
+	// the fence may stand; one that is seen to come under the boot of before is kept in its place.
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
 	stands := step.Next.Final() && m.Fencing || slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next)
 	switch lived := step.Do == Unfence && f.livedOn(); {
@@ -268,7 +259,7 @@ func (m Memory) did(f Facts, step Step, now time.Time) Memory {
 	m.Waited = m.Waited || step.awaitsOthers(f)
 	// Not only when the attempt begins: a node may not be in the cache yet then.
 	m.StartedUnhealthy = m.StartedUnhealthy || f.Unhealthy && !m.Touched
-	return m.acted(f, step, now)
+	return m
 }
 
 // awaitsOthers says that s waits for somebody who keeps the host off, or has paused or detached it.
@@ -323,3 +314,47 @@ func (m Memory) NotAfter(now time.Time) Memory {
 
 // Did is what was done last to host or node.
 type Did = undone.Did[Action]
+
+// Policy is how to remediate. Of a remediation it has Retries, Timeout and Boot; the rest is the same for all (see PolicyOf).
+type Policy struct {
+	// Retries is how many attempts may follow the first.
+	Retries int
+	// Timeout bounds an attempt until its power-on is asked for, then once more until the host is on. Boot bounds the time until the
+	// machine is healthy after that: a large server takes longer for its self-test than all the rest does.
+	Timeout, Boot time.Duration
+	// Move is the least that an attempt has to move the workload once its host is proven off. Kubernetes deletes the pods of a node that is
+	// out of service in rounds of 20 s (kube-controller-manager, podgc), and detaches its volumes after that.
+	Move time.Duration
+	// Releasing is the most that a remediation that is over waits for a node that cannot be unfenced.
+	Releasing time.Duration
+	// Settle is how long a host that was off when it was asked has to stay off until a receipt is asked for: BMO reads a host's power once
+	// a minute, and may have asked it to power on just before. After as long without a receipt a person is asked.
+	Settle time.Duration
+	// Doubt is how old a receipt has to be before it is believed: BMO writes its conditions after it has given it.
+	Doubt time.Duration
+	// Watch is how long a node is watched that may live: four times as long as a kubelet takes to renew its lease, after which the
+	// controller manager calls it silent.
+	Watch time.Duration
+	// Skew is by how much the clocks of a node and of the manager may differ without that being taken for a sign of life.
+	Skew time.Duration
+	// Registering is how long a host that is gone may take to be registered anew until a person is asked.
+	Registering time.Duration
+	// Servicing is how long the firmware of a host may be written until a person is asked. Some take tens of minutes for each component.
+	Servicing time.Duration
+	// Unreachable is how long to wait for the API of the workload cluster while a host is held off that it may itself run on.
+	Unreachable time.Duration
+	// Queue is how long a remediation waits for its turn until a person is asked to see why.
+	Queue time.Duration
+}
+
+// PolicyOf is the policy of a remediation.
+func PolicyOf(retries int, timeout, boot time.Duration) Policy {
+	return Policy{
+		Retries: retries, Timeout: timeout, Boot: boot, Move: 2 * time.Minute, Releasing: time.Hour,
+		Settle: 90 * time.Second, Doubt: 5 * time.Second, Watch: 40 * time.Second, Skew: 5 * time.Second,
+		Registering: time.Hour, Servicing: 2 * time.Hour, Unreachable: time.Minute, Queue: 2 * time.Hour,
+	}
+}
+
+// Attempts is how many attempts there may be.
+func (p Policy) Attempts() int { return 1 + max(p.Retries, 0) }

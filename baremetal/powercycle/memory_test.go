@@ -187,7 +187,7 @@ func TestDuringAPauseTheSameIsRemembered(t *testing.T) {
 }
 
 func TestTheFirstCauseOfAnEndCounts(t *testing.T) {
-	caused := func(f *Facts) { f.Cause = Cause{Reason: "First"} }
+	caused := func(f *Facts) { f.Cause = Cause{Step: Step{Reason: "First"}} }
 	for name, tc := range map[string]struct {
 		given Facts
 		next  State

@@ -132,7 +132,7 @@ func (c *Cycle) cause(message string) string {
 	if cause.Reason == "" {
 		return cause.Said
 	}
-	text := cause.Step().Message()
+	text := cause.Message()
 	if strings.HasPrefix(message, text) {
 		return ""
 	}

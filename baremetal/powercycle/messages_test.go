@@ -46,7 +46,7 @@ func TestTheMessageNamesTheCause(t *testing.T) {
 
 func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	cycle := &Cycle{Policy: Policy{Retries: 1}, After: Memory{State: OwnerRequested, Attempt: 2, Cause: Cause{
-		Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner, Said: "no route to host",
+		Step: Step{Reason: PowerOffTimedOutReason, Do: Advance, From: PoweringOff, Next: RequestingOwner}, Said: "no route to host",
 	}}}
 	step := Step{Do: Wait, From: OwnerRequested, Next: OwnerRequested, Reason: OwnerRequestedReason}
 	const want = "The owner of the machine was asked to replace it (Attempt 2 of 2: The host was not seen off in time (no route to host))"
@@ -57,7 +57,7 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (it cannot be read)" {
 		t.Errorf("of a record that cannot be read it says %q", got)
 	}
-	cycle.After.State, cycle.After.Cause = Ended, Cause{Reason: EndedReason, From: Ended}
+	cycle.After.State, cycle.After.Cause = Ended, Cause{Step: Step{Reason: EndedReason, From: Ended}}
 	if got := cycle.Message("", Step{From: Ended, Reason: EndedReason}); strings.Contains(got, "(") {
 		t.Errorf("the end is named twice: %q", got)
 	}

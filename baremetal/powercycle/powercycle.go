@@ -344,14 +344,14 @@ type Facts struct {
 
 // Step is the answer: do this one thing, then be in that state. Message says it to users.
 type Step struct {
-	Do   Action
-	Next State
+	Reason Reason `json:"reason,omitempty"`
+	Detail Detail `json:"detail,omitempty"`
+	Do     Action `json:"do,omitempty"`
 	// From is the state in which it is taken.
-	From   State
-	Reason Reason
-	Detail Detail
+	From State `json:"from,omitempty"`
+	Next State `json:"next,omitempty"`
 	// Again is when to look again if nothing else is heard; zero if only an event can change anything.
-	Again time.Time
+	Again time.Time `json:"-"`
 }
 
 // Next returns the step for f. It is total: every state ends in a row that always matches.

@@ -55,7 +55,14 @@ func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediati
 		return member
 	}
 	for _, rem := range remediations {
-		rem.disrupts(&member, obeys)
+		switch {
+		case rem.Unreadable:
+			member.Remediation = rem.Name // of what cannot be read the worst is assumed
+		case rem.UnderWay():
+			member.Remediation, member.Began = rem.Name, rem.Began
+		case (rem.State == Pending || rem.State == Preparing) && rem.Paused.IsZero() && !rem.Leaves && obeys: // else it could not begin anyhow
+			member.Due, member.Begun = rem.Created, rem.Attempt > 0
+		}
 	}
 	return member
 }
@@ -147,34 +154,17 @@ func (q *Queue) plane() controlplane.Plane {
 	return plane
 }
 
-// disrupts notes in member what r, which does not keep its host powered off, does to it or waits for. One that could not begin for other
-// reasons keeps none waiting.
-func (r Queued) disrupts(member *controlplane.Member, obeys bool) {
-	switch {
-	case r.Unreadable:
-		member.Remediation = r.Name // of what cannot be read the worst is assumed
-	case r.UnderWay():
-		member.Remediation, member.Began = r.Name, r.Began
-	case (r.State == Pending || r.State == Preparing) && r.Paused.IsZero() && !r.Leaves && obeys:
-		member.Due, member.Begun = r.Created, r.Attempt > 0
-	}
-}
-
 // before reports whether r has begun, is not over, and began before self, if that has begun too.
 func (r Queued) before(self Queued) bool {
-	if r.UID == self.UID || !r.Unreadable && (r.Attempt == 0 || r.State.Final() || r.rests()) {
+	// One that is paused before it has touched the host looks at the queue again when the pause is over, and counts as begun then.
+	rests := !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
+	if r.UID == self.UID || !r.Unreadable && (r.Attempt == 0 || r.State.Final() || rests) {
 		return false
 	}
 	if r.Unreadable || self.Attempt == 0 {
 		return true // of what cannot be read the worst is assumed
 	}
 	return cmp.Or(r.beganAt().Compare(self.beganAt()), strings.Compare(r.UID, self.UID)) < 0
-}
-
-// rests reports whether a remediation is paused before it has touched the host in its attempt. When the pause is over it looks at the queue
-// again, and its attempt counts as begun then.
-func (r Queued) rests() bool {
-	return !r.Paused.IsZero() && slices.Contains([]State{Pending, Preparing}, r.State)
 }
 
 // UnderWay reports whether a remediation that remembers m may have done something to its host in this attempt, and is not over.

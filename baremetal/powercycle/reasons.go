@@ -106,19 +106,9 @@ const (
 
 // Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.
 type Cause struct {
-	Reason Reason `json:"reason,omitempty"`
-	Detail Detail `json:"detail,omitempty"`
-	// Do, From and Next are those of the step.
-	Do   Action `json:"do,omitempty"`
-	From State  `json:"from,omitempty"`
-	Next State  `json:"next,omitempty"`
+	Step `json:",inline"`
 	// Said is what was known about it then besides, which nothing tells later; empty if that is nothing.
 	Said string `json:"said,omitempty"`
-}
-
-// Step is the step that c was.
-func (c Cause) Step() Step {
-	return Step{Do: c.Do, From: c.From, Next: c.Next, Reason: c.Reason, Detail: c.Detail}
 }
 
 // variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.

@@ -155,8 +155,11 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, obs.machine, obs.now)
-	case powercycle.Withdraw:
-		err = r.withdraw(ctx, obs)
+	case powercycle.Withdraw: // first of all an owner must not replace a machine that is healthy
+		err = remediation.WithdrawFromOwner(ctx, r.Client, obs.machine)
+		if err == nil && bmh != nil {
+			err = r.Hosts.MarkHealthy(ctx, bmh, obs.machine.UID)
+		}
 	}
 	if apierrors.IsConflict(err) || errors.Is(err, errChanged) {
 		return false, nil
@@ -224,15 +227,4 @@ func (obs *observed) signs() fence.Owner {
 		}
 	}
 	return owner
-}
-
-// withdraw withdraws the request for owner remediation, and then the mark of the host: an owner must not replace a machine that is healthy.
-func (r *Reconciler) withdraw(ctx context.Context, obs *observed) error {
-	if err := remediation.WithdrawFromOwner(ctx, r.Client, obs.machine); err != nil {
-		return err
-	}
-	if obs.found.Host == nil {
-		return nil
-	}
-	return r.Hosts.MarkHealthy(ctx, obs.found.Host, obs.machine.UID)
 }

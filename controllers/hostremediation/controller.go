@@ -12,21 +12,30 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/flags"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // RBAC of this controller in the management cluster, besides that of package host.
@@ -239,4 +248,106 @@ func (r *Reconciler) next(obs *observed, step powercycle.Step, done bool) ctrl.R
 		return ctrl.Result{}
 	}
 	return enqueue.At(at, r.Clock.Now())
+}
+
+// Hosts reads hosts, asks for changes of their power, and marks them as unhealthy, so that CAPM3 puts no machine on them; host.Hosts
+// implements it for BareMetalHosts. Another provider of power has to keep its contract: every ask and mark is safe to repeat and changes
+// nothing of others; what turns a host off or on fails with a conflict if the host has changed since it was read; and Power says no more
+// than the provider has itself read from the hardware, with the moment at which it last did.
+type Hosts interface {
+	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
+	Named(ctx context.Context, key client.ObjectKey) (*host.Host, error)
+	Refresh(ctx context.Context, found *host.Found) error
+
+	KeepOff(ctx context.Context, h metav1.Object, by host.Remediation) error
+	AskReceipt(ctx context.Context, h metav1.Object, by host.Remediation, asked time.Time) error
+	Reboot(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
+	Release(ctx context.Context, h metav1.Object, by host.Remediation) error
+	ReleaseUnstored(ctx context.Context, h metav1.Object, by host.Remediation, attempt int) error
+
+	MarkUnhealthy(ctx context.Context, h metav1.Object, machine types.UID) error
+	MarkHealthy(ctx context.Context, h metav1.Object, machine types.UID) error
+	Disprove(ctx context.Context, h metav1.Object, now time.Time) error
+}
+
+// Nodes reads and fences the nodes of hosts, and watches what leaves them; fence.Nodes implements it.
+type Nodes interface {
+	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
+	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
+
+	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
+	Unwatch(cluster client.ObjectKey, node string)
+	Forget(cluster client.ObjectKey)
+}
+
+// Clusters are the workload clusters; workload.Clusters implements it.
+type Clusters interface {
+	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
+}
+
+var (
+	_ Hosts    = (*host.Hosts)(nil)
+	_ Nodes    = (*fence.Nodes)(nil)
+	_ Clusters = (*workload.Clusters)(nil)
+)
+
+// Self is where the manager runs, and what it does about it when that is to be switched off. The zero value runs nowhere.
+type Self struct {
+	// Node is the name of its node, BootID of what boot: together they tell it from a node of that name in another cluster.
+	Node, BootID string
+	// Elsewhere reports whether another replica is ready on another node, to take over. It may be nil, if there is none ever.
+	Elsewhere func(context.Context) (bool, error)
+	// StandDown ends this replica, so that another one acts.
+	StandDown func()
+}
+
+// on reports whether the manager runs on the host of obs, as far as its node is known.
+func (s Self) on(obs *observed) bool {
+	if s.Node == "" || s.BootID == "" || obs.nodeName() != s.Node {
+		return false
+	}
+	return obs.node != nil && obs.node.Status.NodeInfo.BootID == s.BootID || obs.node == nil && obs.record.BootID == s.BootID
+}
+
+// giveUpLeadership ends this replica if another one can take over, which may switch off the host that this one runs on. To stay is safe, so
+// in doubt it stays.
+func (s Self) giveUpLeadership(ctx context.Context) {
+	if s.Elsewhere == nil || s.StandDown == nil {
+		return
+	}
+	switch ready, err := s.Elsewhere(ctx); {
+	case err != nil:
+		log.FromContext(ctx).Error(err, "Cannot tell whether another replica could take over")
+	case ready:
+		log.FromContext(ctx).Info("Giving up leadership: another replica has to power-cycle the host that this one runs on", "Node", s.Node)
+		s.StandDown()
+	}
+}
+
+// Options are the settings of the controllers that power-cycle hosts.
+type Options struct {
+	OrphanGrace time.Duration
+	Concurrency int
+}
+
+// AddFlags adds the controllers' flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.Func("fencing", "Removed.", func(mode string) error {
+		if mode == "auto" || mode == "taint" { // a manifest of an older release may say so, and means what is done
+			return nil
+		}
+		return errors.New("nodes are fenced by the out-of-service taint alone, " +
+			"which every Kubernetes that Cluster API supports has: remove the flag")
+	})
+	_ = fs.MarkHidden("fencing") // the flag is there
+	fs.DurationVar(&o.OrphanGrace, "orphan-grace-period", 5*time.Minute,
+		"How long an annotation that keeps a BareMetalHost powered off, or the fence of a node, stays when its remediation does not exist.")
+	fs.IntVar(&o.Concurrency, "hostremediation-concurrency", 20, "Number of remediations of hosts, of each kind, to process at the same time.")
+}
+
+// Validate returns everything that is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return errors.Join(flags.Positive("hostremediation-concurrency", o.Concurrency), flags.NotNegative("orphan-grace-period", o.OrphanGrace))
 }

@@ -66,12 +66,7 @@ func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
 	if step.Reason == powercycle.UnfenceTimedOutReason {
 		fencesLeft.WithLabelValues(namespace, kind).Inc()
 	}
-	r.progressed(obs, step)
-}
-
-// progressed keeps the progress of a remediation that is not over, or that still keeps its host powered off.
-func (r *Reconciler) progressed(obs *observed, step powercycle.Step) {
-	now := progress{}
+	now := progress{} // of a remediation that is not over, or that still keeps its host powered off
 	if keepsOff(obs, step) {
 		now.keptOff, now.since = true, obs.record.Asked
 	}

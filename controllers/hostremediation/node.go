@@ -220,22 +220,18 @@ func (r *Reconciler) judge(ctx context.Context, obs *observed) {
 	obs.facts.Up = cycled && obs.record.BootID != "" && obs.booted()
 	obs.unhealthy = r.unhealthyFor(ctx, obs)
 	obs.facts.Healthy = obs.booted() && obs.unhealthy == ""
-	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) && !r.healthyToCheck(obs) {
-		judged, err := remediation.Judged(ctx, r.Client, obs.machine)
-		obs.facts.Healthy = err == nil && !judged // a health check that judges the machine, as one may in doubt, will mark it healthy again
+	if obs.facts.Healthy && remediation.MarkedUnhealthy(obs.machine) {
+		made, marked := remediationrequest.MadeBy(obs.rem)
+		healthy, known := false, false // to the check that made the request: another one alone may have marked the machine
+		if marked && r.Finds != nil {
+			healthy, known = r.Finds(client.ObjectKey{Namespace: obs.rem.GetNamespace(), Name: made.Name}, obs.machine.UID)
+		}
+		if !healthy || !known { // a health check that judges the machine, as one may in doubt, will mark it healthy again
+			judged, err := remediation.Judged(ctx, r.Client, obs.machine)
+			obs.facts.Healthy = err == nil && !judged
+		}
 	}
 	obs.facts.Unhealthy = !obs.facts.Healthy && obs.node != nil
-}
-
-// healthyToCheck reports whether the MachineHealthCheck that made the remediation finds the machine healthy: HealthCheckSucceeded is False
-// also if another check alone says so.
-func (r *Reconciler) healthyToCheck(obs *observed) bool {
-	made, marked := remediationrequest.MadeBy(obs.rem)
-	if r.Finds == nil || !marked {
-		return false
-	}
-	healthy, known := r.Finds(client.ObjectKey{Namespace: obs.rem.GetNamespace(), Name: made.Name}, obs.machine.UID)
-	return healthy && known
 }
 
 // needsNode reports whether the step depends on what is on the node, which only the workload cluster itself knows: while the

@@ -72,7 +72,10 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 	}
 	var err error
 	obs.existing, err = r.Installed.In(ctx, reader, obs.rem.GetNamespace())
-	if obs.confirms && slices.ContainsFunc(obs.existing.All, obs.isOlderThan) {
+	later := func(rem remediation.OfKind) bool { // the answer to a write of the remediation was lost
+		return rem.GetUID() == obs.rem.GetUID() && consistency.Older(obs.rem.GetResourceVersion(), rem.GetResourceVersion())
+	}
+	if obs.confirms && slices.ContainsFunc(obs.existing.All, later) {
 		err = consistency.ErrStale
 	}
 	if err == nil {
@@ -87,11 +90,6 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 	}
 	r.readLeases(ctx, obs)
 	return nil
-}
-
-// isOlderThan reports whether rem is a later version of the remediation of obs: the answer to a write of it was lost.
-func (obs *observed) isOlderThan(rem remediation.OfKind) bool {
-	return rem.GetUID() == obs.rem.GetUID() && consistency.Older(obs.rem.GetResourceVersion(), rem.GetResourceVersion())
 }
 
 // queued is the remediation of obs itself in its queue, with what it remembers so far.
@@ -257,8 +255,12 @@ func (r *Reconciler) memberOf(ctx context.Context, obs *observed, m *clusterv1.M
 	member := controlplane.Member{
 		Name: m.Name, Joining: m.Status.NodeRef.Name == "", Off: found.Host != nil && !found.Host.PoweredOn,
 	}
-	if since, replaced := replacedSince(m); replaced {
-		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, since
+	switch {
+	case !m.DeletionTimestamp.IsZero():
+		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, m.DeletionTimestamp.Time
+	case collections.IsUnhealthyAndOwnerRemediated(m):
+		asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
+		member.ReplacedBy, member.ReplacedSince = "Machine "+m.Name, asked.LastTransitionTime.Time
 	}
 	if own {
 		return member, nil
@@ -282,17 +284,6 @@ func keptOffFor(h *host.Host, by host.Remediation) string {
 
 // obeys reports whether a host would power off if it was asked to.
 func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.Unmanaged == "" }
-
-// replacedSince reports whether m is being deleted, or its owner was asked to replace it, and since when.
-func replacedSince(m *clusterv1.Machine) (time.Time, bool) {
-	if !m.DeletionTimestamp.IsZero() {
-		return m.DeletionTimestamp.Time, true
-	}
-	if !collections.IsUnhealthyAndOwnerRemediated(m) {
-		return time.Time{}, false
-	}
-	return conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition).LastTransitionTime.Time, true
-}
 
 // readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
 // they are read past the cache. Where they cannot be read the nodes alone count.

@@ -18,6 +18,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -32,7 +33,12 @@ const requestedByHand = "RequestedByHand"
 // is stored, and if the manager is killed before that, the record is found by its name. Annotations are copied with manifests and backups:
 // one that does not name an open record of this machine is none of this remediation.
 func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycle.Step) {
-	if r.Records == nil || r.Teardown || obs.machine == nil || !obs.startsWith(step) {
+	first := []powercycle.Action{
+		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
+	}
+	starts := func(t taken) bool { return slices.Contains(first, t.step.Do) }
+	begins := starts(taken{step: step}) || slices.ContainsFunc(obs.taken, starts)
+	if r.Records == nil || r.Teardown || obs.machine == nil || !begins {
 		return
 	}
 	carried, _ := records.CarriedBy(obs.rem)
@@ -41,15 +47,6 @@ func (r *Reconciler) recorded(ctx context.Context, obs *observed, step powercycl
 		return
 	}
 	records.Carry(obs.rem, r.Records.Begin(ctx, r.Kind.Kind, recordOf(obs, r.requester(ctx, obs)), string(obs.rem.GetUID())))
-}
-
-// startsWith reports whether step, or one that was taken before it in this reconcile, begins an attempt, or the first thing that is done to
-// the host or the machine.
-func (obs *observed) startsWith(step powercycle.Step) bool {
-	first := []powercycle.Action{
-		powercycle.BeginAttempt, powercycle.KeepOff, powercycle.Reboot, powercycle.MarkHost, powercycle.RequestOwner,
-	}
-	return slices.Contains(first, step.Do) || slices.ContainsFunc(obs.taken, func(t taken) bool { return slices.Contains(first, t.step.Do) })
 }
 
 // recordOf is the record of the remediation of obs: what is known of the machine, its host and its node, and what asked for it.
@@ -231,4 +228,31 @@ func lastBoot(kept []mendv1.RemediationRecord) int64 {
 		}
 	}
 	return seconds
+}
+
+// observeLoop finds out from the records of the host whether its power cycles did not last, once they can be read after a start. A person
+// does not wait for that.
+func (r *Reconciler) observeLoop(ctx context.Context, obs *observed) {
+	if obs.machine == nil || obs.found.Host == nil || obs.record.Attempt > 0 {
+		return
+	}
+	// A person asks by kubectl mend, by the annotation of the Machine, or by a request that is made from no template, nor by a check.
+	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
+	_, marked := obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	if attributed || marked || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == "" {
+		return
+	}
+	if obs.loopUntil = r.Records.Awaited(ctx); obs.now.Before(obs.loopUntil) {
+		return
+	}
+	carried, _ := records.CarriedBy(obs.rem)
+	own := func(record mendv1.RemediationRecord) bool { return record.Name == carried.Name }
+	former := slices.DeleteFunc(r.Records.Repeated(ctx, r.Client, obs.rem.GetNamespace(), "BareMetalHost", obs.found.Host.Name), own)
+	failed := obs.rem.GetCreationTimestamp()
+	ready := conditions.Get(obs.machine, clusterv1.MachineNodeReadyCondition)
+	if ready != nil && ready.Status != metav1.ConditionTrue && ready.LastTransitionTime.Before(&failed) {
+		failed = ready.LastTransitionTime
+	}
+	obs.loop = repeats.Of(former, failed.Time)
+	obs.loopUntil = obs.loop.Until(obs.rem.GetCreationTimestamp().Time, time.Hour)
 }

@@ -10,10 +10,13 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -206,6 +209,21 @@ func TestAHostThatIsGoneByNowIsNotMarked(t *testing.T) {
 	}
 }
 
+// An owner must not replace a machine that is healthy: who takes the mark off its host first may be killed before the rest.
+func TestAHostStaysMarkedUntilItsMachineIsNotToBeReplaced(t *testing.T) {
+	k := fixtureOf(t)
+	k.do(remediation.RequestOwner(t.Context(), k.client, k.machine(t.Context()), noon))
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return errors.New("etcd has no leader")
+		},
+	})
+	w := &observed{now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
+	if done, err := k.r.act(t.Context(), w, powercycle.Step{Do: powercycle.Withdraw, Next: powercycle.Succeeded}); done || err == nil {
+		t.Errorf("it was done: %t, %v", done, err)
+	}
+}
+
 func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k := fixtureOf(t)
 	k.seen.Pods = []types.UID{"old"}
@@ -243,4 +261,39 @@ func mustWrap(rem *mendv1.HostRemediation) remediation.Object {
 	wrapped := remediation.Own.New()
 	rem.DeepCopyInto(wrapped.Unwrapped().(*mendv1.HostRemediation))
 	return wrapped
+}
+
+// A condition that a NodeHealthCheck has asked about enqueues the remediation when it is over; a heartbeat does not.
+func TestAConditionOfANodeThatChangesIsHeard(t *testing.T) {
+	was := &corev1.Node{Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{{Type: "Ready", Status: "True"}, {Type: "KernelDeadlock", Status: "True"}}}}
+	is, later := was.DeepCopy(), was.DeepCopy()
+	is.Status.Conditions[1].Status = corev1.ConditionFalse
+	later.Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(noon)
+	if !nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: is}) {
+		t.Error("the condition is over, and nothing is enqueued")
+	}
+	if nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: later}) {
+		t.Error("a heartbeat is heard")
+	}
+}
+
+// Who does not know the boot of a node cannot tell later that it has booted.
+func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
+	k := fixtureOf(t)
+	k.host.Spec.DisablePowerOff = true
+	k.r.Clusters = answering{err: clustercache.ErrClusterNotConnected}
+	k.pass()
+	if len(k.did) > 0 {
+		t.Fatal("it is asked to reboot before the boot of its node was seen")
+	}
+	k.r.Clusters = boots("before", corev1.ConditionTrue)
+	k.obeys()
+	k.pass()
+	record := remediation.Remembered(k.remediation())
+	if !slices.Contains(k.did, reboots) || record.BootID != "before" {
+		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, record.BootID)
+	}
+	if record.HostUID != k.host.UID || record.HostUID == "" { // one that is registered anew is not handed to the owner
+		t.Errorf("%q is asked to reboot, and %q remembered", k.host.UID, record.HostUID)
+	}
 }

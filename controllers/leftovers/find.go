@@ -3,6 +3,7 @@ package leftovers
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,16 +11,18 @@ import (
 	"time"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/discovery"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -32,8 +35,6 @@ const (
 	// patience is how long a teardown waits for a workload cluster that does not answer, and for a remediator that does not finish its
 	// request. Power cycles have deadlines of their own.
 	patience = remediationrequest.ClingingFor
-	// answerWithin is how long a workload cluster is waited for in one reconcile.
-	answerWithin = 10 * time.Second
 	// nodeCheckCRD is the kind whose requests and leases are ours if we serve it.
 	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
 	// coreGoesOn is why a check, or a request of one, is left to Cluster API core.
@@ -42,62 +43,9 @@ const (
 
 var (
 	leaseKind   = coordinationv1.SchemeGroupVersion.WithKind("Lease")
-	clusterKind = clusterv1.GroupVersion.WithKind("Cluster")
 	checkKind   = clusterv1.GroupVersion.WithKind("MachineHealthCheck")
 	machineKind = clusterv1.GroupVersion.WithKind("Machine")
 )
-
-// action is what becomes of a leftover.
-type action string
-
-const (
-	wait    action = "wait for it"
-	release action = "give the check back" // in one patch, so that Cluster API core takes it up at once
-	unmark  action = "take our marks off"
-	erase   action = "delete it"
-	strip   action = "remove our conditions"
-	unfence action = "unfence the node"
-	pass    action = "pass it over" // with a warning: there may be something of ours behind it
-)
-
-// metadata is an object as far as kubemend writes on it.
-type metadata = metav1.PartialObjectMetadata
-
-// as is an object of this kind with this metadata.
-func as(kind schema.GroupVersionKind, object metav1.ObjectMeta) *metadata {
-	obj := &metadata{ObjectMeta: object}
-	obj.SetGroupVersionKind(kind)
-	return obj
-}
-
-// leftover is something that kubemend wrote on an object, what becomes of it, and why.
-type leftover struct {
-	// on is the object, with its kind; of a node it is in cluster.
-	on      *metadata
-	cluster client.ObjectKey
-	do      action
-	why     string
-	// marks are the annotations and labels on it that say something to kubemend alone, finalizer is one that nothing else removes.
-	marks     []string
-	finalizer string
-	// template is the kind of the template of a check that is claimed.
-	template schema.GroupKind
-	// machine is the one whose conditions are to be removed, read live.
-	machine *clusterv1.Machine
-	// cause is why the nodes of a cluster could not be read.
-	cause error
-}
-
-// object names the object.
-func (l *leftover) object() string {
-	name := fmt.Sprintf("%s %s", l.on.Kind, client.ObjectKeyFromObject(l.on))
-	if l.cluster.Name != "" {
-		return fmt.Sprintf("%s of cluster %s", name, l.cluster)
-	}
-	return name
-}
-
-func (l *leftover) String() string { return fmt.Sprintf("%s: %s (%s)", l.object(), l.why, l.do) }
 
 // look is everything that one reconcile reads.
 type look struct {
@@ -299,7 +247,7 @@ func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*met
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := listOf(ctx, there, corev1.SchemeGroupVersion.WithKind("Node"), "")
+	nodes, err := listOf(ctx, there, nodeKind, "")
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
@@ -310,4 +258,119 @@ func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*met
 		}
 	}
 	return marked, nil
+}
+
+// findRequests reads the objects of every kind that has a ...Template beside it: of no other kind are requests.
+//
+// Groups of APIs that are not served at this moment are those of other API servers; requests are custom resources.
+func (s *look) findRequests(ctx context.Context) error {
+	lists, err := s.Discovery.ServerPreferredResources()
+	if _, others := discovery.GroupDiscoveryFailedErrorGroups(err); err != nil && !others {
+		return fmt.Errorf("discover kinds of remediation requests: %w", err)
+	}
+	for _, list := range lists {
+		kinds, err := remediationrequest.KindsIn(list)
+		if err != nil {
+			return err
+		}
+		for _, r := range kinds {
+			kind := schema.FromAPIVersionAndKind(list.GroupVersion, r.Kind)
+			served, err := s.Serves(ctx, r.Name+"."+kind.Group)
+			if err != nil {
+				return err
+			}
+			requests, err := listOf(ctx, s.Live, kind, "")
+			if apierrors.IsForbidden(err) && s.Namespace != "" {
+				requests, err = listOf(ctx, s.Live, kind, s.Namespace)
+			}
+			if err != nil && !apierrors.IsForbidden(err) && !remediationrequest.Missing(err) { // else no request of ours can be there
+				return err
+			}
+			for i := range requests {
+				s.findMarks(&requests[i], served)
+			}
+		}
+	}
+	return nil
+}
+
+// findMarks finds the marks of checks on a request, and what it has of a remediation of a host. Of one whose power cycle is under way the
+// mark of its maker and the name of its record are removed, and nothing else.
+func (s *look) findMarks(req *metadata, served bool) {
+	if by := remediationrequest.NodeCheckOf(req); by.Name != "" || by.UID != "" {
+		do, why := ofNodeCheck(s.nodeChecks, req.DeletionTimestamp, s.now)
+		s.found(req, do, why,
+			mendv1.MadeByNodeCheckAnnotation, mendv1.RecordAnnotation, mendv1.MadeByNodeCheckUIDLabel)
+	}
+	if s.Namespace != "" && req.Namespace != s.Namespace {
+		return
+	}
+	by, ours := remediationrequest.MadeBy(req)
+	if _, labelled := req.Labels[mendv1.MadeByUIDLabel]; ours || labelled {
+		check := s.checks[client.ObjectKey{Namespace: req.Namespace, Name: by.Name}]
+		if s.watched(req) || check != nil && s.watched(check) {
+			do, why := ofCheck(check == nil || !check.DeletionTimestamp.IsZero(), req.DeletionTimestamp, s.now)
+			s.found(req, do, why, mendv1.MadeByAnnotation, mendv1.RecordAnnotation, mendv1.MadeByUIDLabel)
+		}
+	}
+	s.findRemediation(req, served)
+}
+
+// ofCheck is what becomes of a request of a MachineHealthCheck, which is gone if it is orphaned.
+func ofCheck(orphaned bool, deleted *metav1.Time, now time.Time) (action, string) {
+	switch {
+	case !orphaned:
+		return unmark, coreGoesOn
+	case deleted != nil:
+		return waitOr(unmark, deleted.Time, now, "its remediator has not released it")
+	}
+	return erase, "no check would ever end it: the MachineHealthCheck that made it is gone"
+}
+
+// ofNodeCheck is what becomes of a request of a NodeHealthCheck. The controller of those, if it is ours, deletes it.
+func ofNodeCheck(ours bool, deleted *metav1.Time, now time.Time) (action, string) {
+	switch {
+	case !ours:
+		return unmark, "another operator acts on NodeHealthChecks"
+	case deleted != nil:
+		return waitOr(unmark, deleted.Time, now, "its remediator has not released it")
+	}
+	return wait, "it is about to be deleted"
+}
+
+// waitOr waits until patience is over, and then does that.
+func waitOr(then action, since, now time.Time, why string) (action, string) {
+	if now.Before(since.Add(patience)) {
+		return wait, why
+	}
+	return then, fmt.Sprintf("%s within %s", why, patience)
+}
+
+func (s *look) findRemediation(rem *metadata, served bool) {
+	memory, remembers := rem.Annotations[mendv1.PowerCycleAnnotation]
+	holds := slices.Contains(rem.Finalizers, mendv1.HostRemediationFinalizer) ||
+		served && slices.Contains(rem.Finalizers, infrav1.RemediationFinalizer)
+	if !remembers && !holds && rem.Annotations[clusterctlv1.BlockMoveAnnotation] != mendv1.Claim {
+		s.others[rem.UID] = !served
+		return
+	}
+	var record struct {
+		UID    types.UID `json:"uid"`
+		Filter string    `json:"filter"`
+	}
+	_ = json.Unmarshal([]byte(memory), &record) // what cannot be read is ours all the same
+	switch {
+	case s.WatchFilterValue != "" && record.Filter != s.WatchFilterValue && !s.watched(rem):
+		s.others[rem.UID], s.others[record.UID] = true, true
+		return
+	case served:
+		s.found(rem, wait, "its power cycle is being released; its status says how far that is")
+	default:
+		l := s.found(rem, unmark, "no controller of kubemend acts on its kind",
+			mendv1.PowerCycleAnnotation, mendv1.RecordAnnotation, mendv1.WaitsForAnnotation)
+		if l.finalizer = mendv1.HostRemediationFinalizer; rem.Annotations[clusterctlv1.BlockMoveAnnotation] == mendv1.Claim {
+			l.marks = append(l.marks, clusterctlv1.BlockMoveAnnotation)
+		}
+	}
+	s.atWork[rem.UID], s.atWork[record.UID] = served, served
 }

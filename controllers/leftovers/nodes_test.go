@@ -37,8 +37,17 @@ func (p plainCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Co
 	return nil, clustercache.ErrClusterNotConnected
 }
 
-func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
-	return nil
+// lookedAt are nodes at which nobody can look while their cluster is silent.
+type lookedAt struct {
+	*fence.Nodes
+	silent bool
+}
+
+func (l lookedAt) Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error) {
+	if l.silent {
+		return fence.Seen{}, nil
+	}
+	return l.Nodes.Look(ctx, cluster, node, by)
 }
 
 func remembering(name, record string) *mendv1.HostRemediation {
@@ -65,11 +74,14 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 		// moves is how long after the grace period a pod leaves the node; below zero: never.
 		moves time.Duration
 		ready corev1.ConditionStatus
+		// silent says that its cluster does not say what is left on it.
+		silent bool
 	}{
 		"of no remediation":                         {mark: "gone", swept: true},
 		"once its workload has moved":               {mark: "gone", swept: true, moves: time.Minute},
 		"or when that has not moved for long":       {mark: "gone", swept: true, moves: -1},
 		"of a node that is back":                    {mark: "gone", swept: true, moves: -1, ready: corev1.ConditionTrue},
+		"or was not seen to for long":               {mark: "gone", swept: true, moves: -1, silent: true},
 		"of one that exists":                        {mark: "exists"},
 		"without a signature it is another's fence": {},
 	} {
@@ -94,11 +106,18 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				}
 				return is
 			}
+			connected := true
 			clock, recorder := clocktesting.NewFakeClock(noon), events.NewFakeRecorder(10)
 			s := &Sweep{
-				Installed: installed, Client: here, Live: here, Recorder: recorder, Clock: clock, Grace: time.Minute,
-				Nodes: fence.NewNodes(plainCluster{there}, func(fence.Place) {}),
+				Remover: Remover{
+					Client: here, Live: here, Recorder: recorder,
+					Nodes: lookedAt{fence.NewNodes(plainCluster{there}, func(fence.Place) {}), row.silent},
+				},
+				Installed: installed, Clock: clock, Grace: time.Minute,
 				Fenced: func() map[client.ObjectKey][]*corev1.Node {
+					if !connected {
+						return nil
+					}
 					if is := node(); is.Annotations[fence.FencedByAnnotation] != "" {
 						return map[client.ObjectKey][]*corev1.Node{{Namespace: "ns", Name: "c"}: {is}}
 					}
@@ -115,6 +134,9 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			if swept() {
 				t.Error("at once it is unfenced")
 			}
+			connected = false // its cache is made anew meanwhile
+			swept()
+			connected = true
 			clock.SetTime(noon.Add(time.Minute + waits - time.Second))
 			if swept() {
 				t.Error("it is unfenced too early")

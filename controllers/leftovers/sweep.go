@@ -1,7 +1,3 @@
-// Package leftovers removes what kubemend wrote on objects and nothing else will remove. While kubemend runs, Sweep removes
-// what remediations of hosts have left that do not exist any more. Teardown removes everything, so that kubemend can be uninstalled.
-//
-// It begins nothing, and never touches what a remediation that exists may still need: a power cycle ends in its own order.
 package leftovers
 
 import (
@@ -10,14 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -39,7 +34,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
-	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
 var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -52,11 +46,6 @@ func init() { metrics.Registry.MustRegister(exhausted) }
 // Metrics returns what this package exports.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{exhausted} }
 
-// Unfencer unfences nodes; fence.Nodes does it.
-type Unfencer interface {
-	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
-}
-
 // Sweep looks for hosts that are kept powered off, or were to be rebooted, and for nodes that are fenced, for a remediation
 // that does not exist any more: because its finalizer was removed by hand, because its namespace was restored without it, or because CAPM3
 // did not remove its annotation. Such a host stays off for ever, also for the next machine that is put on it, and such a node stays empty.
@@ -64,29 +53,24 @@ type Unfencer interface {
 // It also withdraws the request for owner remediation of a machine that is healthy after all and whose remediation, which would do
 // that, is gone.
 type Sweep struct {
+	Remover
 	// Installed has also kinds that kubemend does not act on: any may have written on a host or a node.
 	Installed remediation.Installed
-	// Client reads from caches and writes, Live reads past the caches.
-	Client client.Client
-	Live   client.Reader
-	Hosts  *host.Hosts
-	Nodes  interface {
-		Unfencer
-		Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
-	}
 	// Fenced returns the nodes that are signed, of clusters that are cached for others, by cluster. It is nil during a teardown, which
 	// reads the nodes of all clusters.
-	Fenced   func() map[client.ObjectKey][]*corev1.Node
-	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
+	Fenced func() map[client.ObjectKey][]*corev1.Node
+	Clock  clock.PassiveClock
 	// Grace is how long an annotation stays whose remediation cannot be found: a backup that is being restored, or clusterctl, may
 	// create the host before the remediation.
 	Grace time.Duration
 	// Teardown says that kubemend is being removed: a remediation that neither remembers nor keeps anything releases nothing then.
 	Teardown bool
 
-	since    map[orphan]time.Time // as of the look before
 	exported map[client.ObjectKey]bool
+	mu       sync.Mutex // the nodes of several clusters are looked at side by side
+	// since is when a remediation was first missed. A look that does not get to a host or node says nothing of it: only that the
+	// remediation exists ends a grace period.
+	since map[orphan]time.Time
 }
 
 // orphan is what a remediation that cannot be found has left on a host or node.
@@ -110,8 +94,10 @@ func (s *Sweep) SetupWithManager(mgr ctrl.Manager) error {
 		})).
 		Watches(host.Watched(), all, builder.WithPredicates(marked())).
 		Watches(&clusterv1.Machine{}, all, builder.WithPredicates(recoveries()))
-	for _, kind := range kinds {
-		b.Watches(kind.Watched(), all, builder.WithPredicates(deletions()))
+	for _, kind := range kinds { // where one that goes has not cleaned up, its host and its node do not change
+		b.Watches(kind.Watched(), all, builder.WithPredicates(predicate.Funcs{
+			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
+		}))
 	}
 	if err := b.Complete(s); err != nil {
 		return fmt.Errorf("set up the controller that releases orphaned hosts and nodes: %w", err)
@@ -140,13 +126,6 @@ func recoveries() predicate.Predicate {
 	return p
 }
 
-// deletions lets a remediation through that goes: where it did not clean up, its host and its node do not change.
-func deletions() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
-	p.DeleteFunc = func(event.DeleteEvent) bool { return true }
-	return p
-}
-
 // Reconcile looks at all hosts and fenced nodes. What fails is looked at again, with all else.
 func (s *Sweep) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	if err := s.sweep(ctx); err != nil {
@@ -155,26 +134,39 @@ func (s *Sweep) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, err
 	return ctrl.Result{RequeueAfter: seldom}, nil
 }
 
-// sweep looks once. A failure for one object delays no other: all are looked at again.
+// sweep looks once. A failure for one object delays no other, and a cluster that does not answer delays no other cluster.
 func (s *Sweep) sweep(ctx context.Context) error {
+	if s.since == nil {
+		s.since = map[orphan]time.Time{}
+	}
 	hosts, err := host.List(ctx, s.Client, client.UnsafeDisableDeepCopy)
-	errs, since := []error{err}, map[orphan]time.Time{}
+	errs := []error{err}
 	if err == nil {
 		s.measure(hosts)
 	}
-	for _, found := range hosts {
-		if len(host.AllMarks(found)) > 0 || host.MarkedFor(found) != "" {
-			errs = append(errs, s.sweepHost(ctx, found, since))
+	for _, listed := range hosts {
+		if len(host.AllMarks(listed)) > 0 || host.MarkedFor(listed) != "" {
+			errs = append(errs, s.sweepHost(ctx, listed))
 		}
 	}
-	if s.Fenced != nil {
-		for cluster, nodes := range s.Fenced() {
+	if s.Fenced == nil {
+		return errors.Join(errs...)
+	}
+	var clusters sync.WaitGroup
+	for cluster, nodes := range s.Fenced() {
+		clusters.Go(func() {
+			ctx, end := context.WithTimeout(ctx, answerWithin)
+			defer end()
 			for _, node := range nodes {
-				errs = append(errs, s.sweepNode(ctx, cluster, node, since))
+				if err := s.sweepNode(ctx, cluster, node); err != nil {
+					s.mu.Lock()
+					errs = append(errs, err)
+					s.mu.Unlock()
+				}
 			}
-		}
+		})
 	}
-	s.since = since
+	clusters.Wait()
 	return errors.Join(errs...)
 }
 
@@ -195,8 +187,9 @@ func (s *Sweep) measure(hosts []*host.Host) {
 	s.exported = marked
 }
 
-// sweepHost releases a host, and withdraws the request for owner remediation of its machine, as far as either is due.
-func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host, since map[orphan]time.Time) error {
+// sweepHost removes the annotations that act on the power of a host and are orphaned, and its mark as unhealthy if its machine has
+// recovered.
+func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host) error {
 	found, err := s.Hosts.Named(ctx, client.ObjectKey{Namespace: listed.Namespace, Name: listed.Name})
 	switch {
 	case errors.Is(err, consistency.ErrStale):
@@ -204,50 +197,45 @@ func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host, since map[orph
 	case err != nil || found == nil:
 		return err
 	}
-	return errors.Join(s.release(ctx, found, since), s.withdraw(ctx, found))
-}
-
-// release removes the annotations that act on the power of found and are orphaned.
-func (s *Sweep) release(ctx context.Context, found *host.Host, since map[orphan]time.Time) error {
-	marks := host.AllMarks(found)
-	gone, err := s.orphaned(ctx, found.Namespace, found.UID, slices.Collect(maps.Values(marks)), since)
-	if err != nil || len(gone) == 0 {
-		return err
-	}
+	on, marks := as(host.Kind, found.ObjectMeta), host.AllMarks(found)
+	gone, errGone := s.orphaned(ctx, found.Namespace, found.UID, slices.Collect(maps.Values(marks)))
 	maps.DeleteFunc(marks, func(_ string, uid types.UID) bool { return !slices.Contains(gone, uid) })
-	if err := s.Hosts.RemoveOrphans(ctx, found, marks); err != nil {
-		if apierrors.IsConflict(err) {
-			return nil
-		}
-		return err
+	var errFree, errWithdraw error
+	if len(marks) > 0 {
+		errFree = s.remove(ctx, &leftover{
+			on: on, do: free, marks: slices.Sorted(maps.Keys(marks)), why: fmt.Sprintf("remediation %s does not exist any more", gone),
+		})
 	}
-	for key, uid := range marks {
-		s.report(host.Reference(found), mendv1.EventOrphanSwept, "Release",
-			fmt.Sprintf("Removed annotation %s: remediation %s does not exist any more", key, uid))
+	machine, errMachine := s.recovered(ctx, found)
+	if machine != nil {
+		errWithdraw = s.remove(ctx, &leftover{
+			on: on, do: withdraw, machine: machine, why: "Machine " + machine.Name + " is healthy after all",
+		})
 	}
-	return nil
+	return errors.Join(errGone, errFree, errMachine, errWithdraw)
 }
 
 // sweepNode unfences a node whose fence is orphaned, once its workload has moved: on a node that is unfenced before, Kubernetes finishes
 // neither its pods nor their volumes while its host is off.
-func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, since map[orphan]time.Time) error {
+func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) error {
 	by := types.UID(node.Annotations[fence.FencedByAnnotation])
-	gone, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by}, since)
+	gone, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by})
 	if err != nil || len(gone) == 0 {
 		return err
 	}
-	if until := since[orphan{node.UID, by}].Add(s.Grace + stays); s.Clock.Now().Before(until) && !ready(node) {
+	s.mu.Lock()
+	until := s.since[orphan{node.UID, by}].Add(s.Grace + stays)
+	s.mu.Unlock()
+	if s.Clock.Now().Before(until) && !ready(node) {
 		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
 		if err != nil || seen.Presence == fence.Unseen || seen.Fenced && !seen.Drained {
 			return err
 		}
 	}
-	if err := s.Nodes.Unfence(ctx, cluster, node, fence.Owner{UID: by}); err != nil {
-		return err
-	}
-	s.report(as(clusterKind, metav1.ObjectMeta{Namespace: cluster.Namespace, Name: cluster.Name}), mendv1.EventOrphanSwept, "Unfence",
-		fmt.Sprintf("Unfenced node %s: remediation %s, which had fenced it, does not exist any more", node.Name, by))
-	return nil
+	return s.remove(ctx, &leftover{
+		on: as(nodeKind, node.ObjectMeta), cluster: cluster, do: unfence,
+		why: fmt.Sprintf("remediation %s, which had fenced it, does not exist any more", by),
+	})
 }
 
 func ready(node *corev1.Node) bool {
@@ -257,37 +245,35 @@ func ready(node *corev1.Node) bool {
 }
 
 // orphaned are those of remediations, which have written on an object of the namespace, that have not existed for longer than the grace
-// period. They are looked for past the cache before they count. since is filled with when those that do not exist were first missed.
-func (s *Sweep) orphaned(
-	ctx context.Context, namespace string, on types.UID, by []types.UID, since map[orphan]time.Time,
-) ([]types.UID, error) {
-	if len(by) == 0 {
-		return nil, nil
-	}
+// period. They are looked for past the cache before they count.
+func (s *Sweep) orphaned(ctx context.Context, namespace string, on types.UID, by []types.UID) ([]types.UID, error) {
 	missing, err := s.missing(ctx, s.Client, namespace, by)
 	if err != nil {
 		return nil, err
 	}
 	now, gone := s.Clock.Now(), []types.UID(nil)
-	for _, uid := range missing {
-		o := orphan{on, uid}
-		if first, known := s.since[o]; known {
-			since[o] = first
-		} else {
-			since[o] = now
+	s.mu.Lock()
+	for _, uid := range by {
+		mark := orphan{on, uid}
+		if _, known := s.since[mark]; !known {
+			s.since[mark] = now
 		}
-		if !now.Before(since[o].Add(s.Grace)) {
+		switch {
+		case !slices.Contains(missing, uid):
+			delete(s.since, mark)
+		case !now.Before(s.since[mark].Add(s.Grace)):
 			gone = append(gone, uid)
 		}
 	}
-	if len(gone) == 0 {
-		return nil, nil
-	}
+	s.mu.Unlock()
 	return s.missing(ctx, s.Live, namespace, gone)
 }
 
 // missing are those of remediations that do not exist, or need nothing any more.
 func (s *Sweep) missing(ctx context.Context, reader client.Reader, namespace string, by []types.UID) ([]types.UID, error) {
+	if len(by) == 0 {
+		return nil, nil
+	}
 	existing, err := s.Installed.In(ctx, reader, namespace)
 	if err != nil {
 		return nil, err
@@ -301,36 +287,9 @@ func (s *Sweep) missing(ctx context.Context, reader client.Reader, namespace str
 	return slices.DeleteFunc(slices.Clone(by), func(uid types.UID) bool { return needed[uid] }), nil
 }
 
-// withdraw removes the mark of an unhealthy host from found and withdraws the request for owner remediation of its machine, if that is
-// healthy and no remediation of it exists.
-func (s *Sweep) withdraw(ctx context.Context, found *host.Host) error {
-	machine, err := s.markedMachine(ctx, found)
-	if err != nil || machine == nil {
-		return err
-	}
-	if healthy, err := s.recovered(ctx, machine); err != nil || !healthy {
-		return err
-	}
-	if existing, err := s.Installed.In(ctx, s.Client, found.Namespace); err != nil || len(existing.Of(machine)) > 0 {
-		return err
-	}
-	if err := remediation.WithdrawFromOwner(ctx, s.Client, machine); err != nil {
-		return err
-	}
-	if err := s.Hosts.MarkHealthy(ctx, found, machine.UID); err != nil {
-		return err
-	}
-	s.report(host.Reference(found), mendv1.EventMarkRemoved, "Release",
-		"Machine "+machine.Name+" is healthy after all: the host is no longer marked as unhealthy")
-	return nil
-}
-
-func (s *Sweep) report(about *metadata, reason, action, text string) {
-	recorder.Send(s.Recorder, recorder.Event{About: about, Kind: corev1.EventTypeNormal, Reason: reason, Action: action, Text: text})
-}
-
-// markedMachine returns the machine for which found is marked as unhealthy; nil if it is not, or if there is no such machine any more.
-func (s *Sweep) markedMachine(ctx context.Context, found *host.Host) (*clusterv1.Machine, error) {
+// recovered returns the machine for which a host is marked as unhealthy if that is healthy, by the health check that judges it or else by
+// its node, and no remediation of it exists; else nil.
+func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Machine, error) {
 	uid := host.MarkedFor(found)
 	if uid == "" {
 		return nil, nil
@@ -342,10 +301,19 @@ func (s *Sweep) markedMachine(ctx context.Context, found *host.Host) (*clusterv1
 	i := slices.IndexFunc(list.Items, func(machine clusterv1.Machine) bool {
 		return machine.UID == uid && machine.DeletionTimestamp.IsZero()
 	})
-	if i < 0 {
+	if i < 0 || !mayHaveRecovered(&list.Items[i]) {
 		return nil, nil
 	}
-	return &list.Items[i], nil
+	machine := &list.Items[i]
+	if remediation.MarkedUnhealthy(machine) {
+		if judged, err := remediation.Judged(ctx, s.Client, machine); err != nil || judged {
+			return nil, err
+		}
+	}
+	if existing, err := s.Installed.In(ctx, s.Client, found.Namespace); err != nil || len(existing.Of(machine)) > 0 {
+		return nil, err
+	}
+	return machine, nil
 }
 
 // mayHaveRecovered reports whether a condition shows that a machine is healthy. A health check that still judges it may have another
@@ -353,16 +321,4 @@ func (s *Sweep) markedMachine(ctx context.Context, found *host.Host) (*clusterv1
 func mayHaveRecovered(machine *clusterv1.Machine) bool {
 	return remediation.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionTrue ||
 		remediation.ConditionOf(machine, clusterv1.MachineNodeHealthyCondition) == metav1.ConditionTrue
-}
-
-// recovered reports whether a machine whose owner was asked is healthy, by the health check that judges it, or else by its node.
-func (s *Sweep) recovered(ctx context.Context, machine *clusterv1.Machine) (bool, error) {
-	if !mayHaveRecovered(machine) {
-		return false, nil
-	}
-	if !remediation.MarkedUnhealthy(machine) {
-		return true, nil
-	}
-	judged, err := remediation.Judged(ctx, s.Client, machine)
-	return !judged && err == nil, err
 }

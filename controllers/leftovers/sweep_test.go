@@ -26,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	realhost "github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/consistency"
 )
 
 func installed() ([]remediation.Kind, error) {
@@ -49,8 +50,8 @@ func sweeperOf(
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
 	clock := clocktesting.NewFakeClock(noon)
 	return &Sweep{
-		Installed: installed, Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Clock: clock, Grace: time.Minute,
-		Hosts: &realhost.Hosts{Client: c, Live: c},
+		Remover:   Remover{Client: c, Live: c, Recorder: events.NewFakeRecorder(10), Hosts: &realhost.Hosts{Client: c, Live: c}},
+		Installed: installed, Clock: clock, Grace: time.Minute,
 	}, c, clock
 }
 
@@ -118,6 +119,42 @@ func TestAnOrphanedRebootIsRemovedIfItIsInOurWords(t *testing.T) {
 		clock.SetTime(noon.Add(time.Hour))
 		if got := sweep(t, s, c); len(got) != left {
 			t.Errorf("of a reboot asked for with %s these are left: %v", asked, got)
+		}
+	}
+}
+
+// unread is a client that cannot read.
+type unread struct {
+	client.Client
+	err error
+}
+
+func (u unread) Get(context.Context, client.ObjectKey, client.Object, ...client.GetOption) error {
+	return u.err
+}
+
+func (u unread) List(context.Context, client.ObjectList, ...client.ListOption) error { return u.err }
+
+func TestAGracePeriodGoesOnWhileAHostCannotBeRead(t *testing.T) {
+	down := errors.New("etcd has no leader")
+	for name, fails := range map[string]func(*Sweep, client.Client){
+		"the cache of hosts is stale": func(s *Sweep, c client.Client) {
+			s.Hosts = &realhost.Hosts{Client: unread{c, consistency.ErrStale}, Live: c}
+		},
+		"hosts cannot be listed": func(s *Sweep, c client.Client) { s.Client = unread{c, down} },
+		"remediations cannot be listed": func(s *Sweep, _ client.Client) {
+			s.Installed = func() ([]remediation.Kind, error) { return nil, down }
+		},
+	} {
+		s, c, clock := sweeperOf(t, map[string]string{holdOff + "gone": "x"})
+		hosts, reads := s.Hosts, s.Client
+		sweep(t, s, c)
+		fails(s, c)
+		_ = s.sweep(t.Context())
+		s.Hosts, s.Client, s.Installed = hosts, reads, installed
+		clock.SetTime(noon.Add(time.Minute))
+		if left := sweep(t, s, c); len(left) != 0 {
+			t.Errorf("%s at one look: %v stays after the grace period", name, left)
 		}
 	}
 }

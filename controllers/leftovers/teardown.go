@@ -2,32 +2,24 @@ package leftovers
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
-	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/tools/events"
+	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
-	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
-	"github.com/kubemend/kubemend/controllers/capi"
-	"github.com/kubemend/kubemend/controllers/recorder"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // RBAC of a teardown: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right
@@ -49,13 +41,8 @@ func (o *Options) AddFlags(fs *pflag.FlagSet) {
 			"A replica is ready when nothing is left.")
 }
 
-const (
-	// soon is when to look again while something is left, seldom when nothing is.
-	soon   = 2 * time.Second
-	seldom = 30 * time.Second
-	// mostNamed is how many leftovers an answer of Ready names.
-	mostNamed = 20
-)
+// mostNamed is how many leftovers an answer of Ready names.
+const mostNamed = 20
 
 // Clusters are the connections to workload clusters.
 type Clusters interface {
@@ -65,15 +52,12 @@ type Clusters interface {
 // Teardown finds what is left, removes what no controller removes, and says when nothing is left. It reads everything live, remembers
 // nothing that counts, and leaves to each controller what that has to end in its own order. All replicas look; the leader acts.
 type Teardown struct {
-	Client    client.Client // writes
-	Live      client.Reader // reads past the caches
+	Remover
 	Clusters  Clusters
-	Nodes     Unfencer
 	Discovery discovery.ServerResourcesInterface
 	// Serves reports whether the kind of a CustomResourceDefinition is ours to serve.
-	Serves   func(ctx context.Context, crd string) (bool, error)
-	Recorder events.EventRecorder
-	Clock    clock.WithTicker
+	Serves func(ctx context.Context, crd string) (bool, error)
+	Clock  clock.WithTicker
 
 	// Namespace and WatchFilterValue limit what is read, as in the flags of these names; LeaseNamespace is where the leases on nodes are.
 	Namespace, WatchFilterValue, LeaseNamespace string
@@ -89,7 +73,7 @@ type Teardown struct {
 	Begin   func() error
 
 	failed map[client.ObjectKey]time.Time // since when clusters cannot be read
-	said   map[string]bool                // what was reported last of what stays
+	said   map[string]bool                // what stays, as it was reported at the last look
 
 	mu     sync.Mutex
 	looked bool  // once at least
@@ -149,8 +133,8 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 		if l.do == wait || l.do == pass {
 			stays[l.String()] = true
 		}
-		if leads || l.do == wait {
-			left = append(left, t.act(ctx, l))
+		if (leads || l.do == wait) && !t.said[l.String()] {
+			left = append(left, t.remove(ctx, l))
 		}
 	}
 	t.said = stays
@@ -192,54 +176,6 @@ func (t *Teardown) Ready(*http.Request) error {
 	return fmt.Errorf("not removed yet: %s", strings.Join(lines, "; "))
 }
 
-// act does with a leftover what becomes of it, and reports that. That another writer was faster, or that the object is gone, is no
-// error: the next reconcile sees it.
-func (t *Teardown) act(ctx context.Context, l *leftover) error {
-	var err error
-	switch l.do {
-	case release, unmark:
-		err = t.patch(ctx, l.on, unmarked(l))
-	case erase:
-		err = t.Client.Delete(ctx, remediationrequest.Identity(l.on), client.Preconditions{UID: ptr.To(l.on.UID)})
-	case strip:
-		capi.DropOwn(l.machine)
-		err = capi.PatchConditions(ctx, t.Client, l.machine)
-	case unfence:
-		by := fence.Owner{UID: types.UID(l.on.Annotations[fence.FencedByAnnotation])}
-		err = t.Nodes.Unfence(ctx, l.cluster, &corev1.Node{ObjectMeta: l.on.ObjectMeta}, by)
-	}
-	switch {
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("%s %s: %w", l.do, l.object(), err)
-	}
-	t.report(ctx, l)
-	return nil
-}
-
-// unmarked is what a merge patch has to say of the metadata of an object, to remove kubemend's marks.
-func unmarked(l *leftover) map[string]any {
-	marks := map[string]any{}
-	for _, key := range l.marks {
-		marks[key] = nil
-	}
-	changes := map[string]any{"annotations": marks, "labels": marks}
-	if slices.Contains(l.on.Finalizers, l.finalizer) {
-		changes["finalizers"] = slices.DeleteFunc(slices.Clone(l.on.Finalizers), func(f string) bool { return f == l.finalizer })
-	}
-	return changes
-}
-
-// patch changes metadata of that very object, if it did not change since it was read.
-func (t *Teardown) patch(ctx context.Context, on *metadata, changes map[string]any) error {
-	changes["uid"], changes["resourceVersion"] = on.UID, on.ResourceVersion
-	content, err := json.Marshal(map[string]any{"metadata": changes})
-	if err != nil {
-		return fmt.Errorf("encode the metadata: %w", err)
-	}
-	return t.Client.Patch(ctx, remediationrequest.Identity(on), client.RawPatch(types.MergePatchType, content))
-}
-
 // own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another
 // replica that takes it over does the same.
 func (t *Teardown) own(ctx context.Context) error {
@@ -259,42 +195,78 @@ func (t *Teardown) own(ctx context.Context) error {
 	return nil
 }
 
-// report reports what was done, in an event and in the log; of what stays, once.
-func (t *Teardown) report(ctx context.Context, l *leftover) {
-	if t.said[l.String()] {
-		return
-	}
-	if l.do == wait {
-		log.FromContext(ctx).Info("Waiting", "for", l.String())
-		return
-	}
-	log.FromContext(ctx).Info("Carried out a teardown step", "action", l.do, "object", l.object(), "because", l.why)
-	recorder.Send(t.Recorder, eventOf(l))
+// prefix begins the identity of a replica that tears down.
+const prefix = "teardown_"
+
+// Identity is how a replica that tears down signs the lease by which replicas agree.
+func Identity(of string) string { return prefix + of }
+
+// IsTeardown reports whether an identity is that of a replica that tears down.
+func IsTeardown(identity string) bool { return strings.HasPrefix(identity, prefix) }
+
+// Lock takes the lease from a replica that acts. Those are about to be replaced, and none may hold up the others: while a Deployment is
+// being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing of kubemend's is left.
+//
+// The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
+// election promises. So a replica that has taken a lease must do nothing until Quiet.
+type Lock struct {
+	resourcelock.Interface
+	Clock clock.PassiveClock
+	// LeaseDuration is after how long a leader that cannot renew its lease has stopped for certain.
+	LeaseDuration time.Duration
+
+	mu     sync.Mutex
+	holder string
+	quiet  time.Time
 }
 
-// eventOf is the event about what was done.
-func eventOf(l *leftover) recorder.Event {
-	event := recorder.Event{About: remediationrequest.Identity(l.on), Kind: corev1.EventTypeNormal, Action: "Teardown"}
-	switch l.do {
-	case release:
-		event.Reason = mendv1.EventCheckReleased
-		event.Text = "kubemend is being removed: Cluster API core acts on this MachineHealthCheck from now on (docs/uninstall.md)"
-		if l.template.Group == mendv1.GroupVersion.Group {
-			event.Kind = corev1.EventTypeWarning
-			event.Text += ". No controller acts on what is made from a " + l.template.Kind +
-				" any more: have it name another template, or none"
-		}
-	case pass:
-		event.Kind, event.Reason, event.Text = corev1.EventTypeWarning, mendv1.EventNotRemoved,
-			fmt.Sprintf("Its nodes could not be read: %v. "+
-				"A node that is fenced there has annotation kubemend.io/fenced-by (docs/uninstall.md)", l.cause)
-	case unfence: // users of this cluster look for events of the Cluster
-		event.About = as(clusterKind, metav1.ObjectMeta{Namespace: l.cluster.Namespace, Name: l.cluster.Name})
-		event.Reason, event.Text = mendv1.EventOrphanSwept, fmt.Sprintf("Unfenced %s: %s", l.object(), l.why)
-	case erase:
-		event.Reason, event.Text = mendv1.EventRequestReleased, "Deleted: "+l.why
-	default:
-		event.Reason, event.Text = mendv1.EventMarksRemoved, "kubemend is being removed: its marks were removed; "+l.why
+// NewLock returns the lock of a replica that tears down: on the lease of the namespace in which podNamespace or the options say that
+// the replicas agree.
+func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity string) (*Lock, error) {
+	lease := o.LeaderLease(podNamespace)
+	if lease.Namespace == "" {
+		return nil, errors.New("set up leader election: --leader-elect-namespace has to be given outside of a cluster")
 	}
-	return event
+	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
+	cfg.Timeout = o.RenewDeadline / 2 // one request that hangs must not lose the lease
+	api, err := coordinationv1client.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("set up leader election: %w", err)
+	}
+	return &Lock{
+		Interface: &resourcelock.LeaseLock{
+			LeaseMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}, Client: api,
+			LockConfig: resourcelock.ResourceLockConfig{Identity: Identity(identity)},
+		},
+		Clock: clock.RealClock{}, LeaseDuration: o.LeaseDuration,
+	}, nil
+}
+
+// Get shows a lease that is held by a replica that acts as free.
+func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	record, raw, err := l.Interface.Get(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.holder = record.HolderIdentity; l.holder != "" && !IsTeardown(l.holder) {
+		l.quiet = l.Clock.Now().Add(l.LeaseDuration)
+		record.HolderIdentity = ""
+	}
+	return record, raw, nil
+}
+
+// Holder held the lease when it was read last.
+func (l *Lock) Holder() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.holder
+}
+
+// Quiet is the moment after which the replica that the lease was taken from does not act any more.
+func (l *Lock) Quiet() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.quiet
 }

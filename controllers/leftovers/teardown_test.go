@@ -63,6 +63,10 @@ func (unreachable) Unfence(context.Context, client.ObjectKey, *corev1.Node, fenc
 	return nil
 }
 
+func (unreachable) Look(context.Context, client.ObjectKey, string, fence.Owner) (fence.Seen, error) {
+	return fence.Seen{}, nil
+}
+
 // fails makes the next write fail, once.
 type fails struct{ next bool }
 
@@ -87,7 +91,8 @@ func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardow
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
 	return &Teardown{
-		Client: c, Live: c, Clusters: unreachable{}, Nodes: unreachable{}, Discovery: kinds{}, Clock: clock, Recorder: events.NewFakeRecorder(50),
+		Remover:  Remover{Client: c, Live: c, Nodes: unreachable{}, Recorder: events.NewFakeRecorder(50)},
+		Clusters: unreachable{}, Discovery: kinds{}, Clock: clock,
 		LeaseNamespace: "leases",
 		Serves: func(_ context.Context, crd string) (bool, error) {
 			for _, name := range ours {
@@ -169,11 +174,14 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 	if err := u.Client.Update(t.Context(), changed); err != nil {
 		t.Fatal(err)
 	}
-	if err := u.act(t.Context(), found[0]); err != nil {
+	if err := u.remove(t.Context(), found[0]); err != nil {
 		t.Error(err)
 	}
 	if left := metaOf(t, u, changed); left["keep.me/as-well"] == nil {
 		t.Errorf("left: %v", left)
+	}
+	if told := u.Recorder.(*events.FakeRecorder).Events; len(told) > 0 {
+		t.Errorf("nothing was removed, and it is told: %s", <-told)
 	}
 }
 

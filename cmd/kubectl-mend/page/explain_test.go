@@ -339,7 +339,9 @@ func moreHosts() map[string]story {
 	byHand := func(_ *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {
 		r.Name, r.Finalizers = "w1-by-hand", nil
 		remembers(r, powercycle.Memory{State: powercycle.Succeeded, Since: noon.Add(-4 * time.Minute), Attempt: 1, Touched: true,
-			Cause: powercycle.Cause{Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded}})
+			Cause: powercycle.Cause{Step: powercycle.Step{
+				Reason: powercycle.MachineHealthyReason, Do: powercycle.Advance, Next: powercycle.Succeeded,
+			}}})
 		says(r, powercycle.MachineHealthyReason, powercycle.Cycle{})
 	}
 	free := func(h *bmov1alpha1.BareMetalHost, _ *mendv1.HostRemediation) { h.Spec.ConsumerRef = nil }
@@ -347,7 +349,9 @@ func moreHosts() map[string]story {
 		r.Finalizers = nil
 		h.Annotations = map[string]string{infrav1.UnhealthyAnnotation: "", infrav1.LegacyUnhealthyAnnotation: ""}
 		remembers(r, powercycle.Memory{State: powercycle.OwnerRequested, Since: noon.Add(-time.Minute), Attempt: 2, Began: noon.Add(-20 * time.Minute), Touched: true, StartedUnhealthy: true,
-			Marked: true, Cause: powercycle.Cause{Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner}})
+			Marked: true, Cause: powercycle.Cause{Step: powercycle.Step{
+				Reason: powercycle.NodeStillUnhealthyReason, Do: powercycle.Advance, From: powercycle.Booting, Next: powercycle.RequestingOwner,
+			}}})
 		says(r, powercycle.OwnerRequestedReason, powercycle.Cycle{})
 	}
 	moving := func(h *bmov1alpha1.BareMetalHost, r *mendv1.HostRemediation) {

@@ -1,0 +1,292 @@
+package remediation
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/capi"
+)
+
+// Existing are the remediations of a namespace, of all kinds, whichever controller acts on them. What a remediation remembers is an
+// annotation, which a tenant can write: it is believed only where it agrees with what exists. (docs/security.md)
+type Existing struct {
+	// All are shared: read only.
+	All []OfKind
+	own map[types.UID]bool
+}
+
+// OfKind is a remediation with its kind.
+type OfKind struct {
+	client.Object
+	Kind Kind
+}
+
+// Installed returns the kinds of remediations whose CRDs exist.
+type Installed func() ([]Kind, error)
+
+// In lists the remediations of a namespace.
+func (installed Installed) In(ctx context.Context, reader client.Reader, namespace string) (Existing, error) {
+	kinds, err := installed()
+	if err != nil {
+		return Existing{}, err
+	}
+	return List(ctx, reader, kinds, namespace)
+}
+
+// List lists the remediations of these kinds in a namespace.
+func List(ctx context.Context, reader client.Reader, kinds []Kind, namespace string) (Existing, error) {
+	e := Existing{own: map[types.UID]bool{}}
+	for _, kind := range kinds {
+		list := kind.List()
+		if err := reader.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+			return Existing{}, fmt.Errorf("list %s in %s: %w", kind.Kind, namespace, err)
+		}
+		err := meta.EachListItem(list, func(o runtime.Object) error {
+			rem := OfKind{o.(client.Object), kind}
+			e.All, e.own[rem.GetUID()] = append(e.All, rem), true
+			return nil
+		})
+		if err != nil {
+			return Existing{}, fmt.Errorf("read the list of %s in %s: %w", kind.Kind, namespace, err)
+		}
+	}
+	return e, nil
+}
+
+// Former is the UID that rem had before `clusterctl move`; empty if it had none, or if its record cannot be true: a remediation of that UID
+// exists, or the record is not about the machine that owns rem.
+func (e Existing) Former(rem client.Object) types.UID {
+	rec, owner := Remembered(rem), OwnerOf(rem)
+	if rec.UID == rem.GetUID() || e.own[rec.UID] || owner == nil || rec.Machine != owner.Name {
+		return ""
+	}
+	return rec.UID
+}
+
+// Has reports whether a remediation has that UID, or had it before it was moved.
+func (e Existing) Has(uid types.UID) bool {
+	return e.own[uid] || uid != "" && slices.ContainsFunc(e.All, func(rem OfKind) bool { return e.Former(rem) == uid })
+}
+
+// Of returns the remediations that m owns, in the order of the kinds.
+func (e Existing) Of(m *clusterv1.Machine) []OfKind {
+	return slices.DeleteFunc(slices.Clone(e.All), func(rem OfKind) bool { return !OwnedBy(rem, m) })
+}
+
+// OnHost returns the remediations that act on the power of h by its annotations, in the order of the kinds, and the UIDs of those of which
+// no more is known than the annotation: they do not exist any more, or are of another kind.
+func (e Existing) OnHost(h metav1.Object) (known []OfKind, unknown []types.UID) {
+	left := map[types.UID]bool{}
+	for _, uid := range host.AllMarks(h) {
+		left[uid] = true
+	}
+	acting := maps.Clone(left)
+	for _, rem := range e.All {
+		uid, former := rem.GetUID(), Remembered(rem).UID
+		if acting[uid] || former != "" && acting[former] {
+			known = append(known, rem)
+			delete(left, uid)
+			delete(left, former)
+		}
+	}
+	return known, slices.Sorted(maps.Keys(left))
+}
+
+// OwnerOf returns the reference to the machine that owns rem, or nil.
+func OwnerOf(rem client.Object) *metav1.OwnerReference {
+	for _, owner := range rem.GetOwnerReferences() {
+		if owner.Kind == "Machine" && schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group == clusterv1.GroupVersion.Group {
+			return &owner
+		}
+	}
+	return nil
+}
+
+// OwnedBy reports whether m owns rem.
+func OwnedBy(rem client.Object, m *clusterv1.Machine) bool {
+	owner := OwnerOf(rem)
+	return owner != nil && owner.UID == m.UID
+}
+
+// Record is what a remediation remembers of itself: the memory of the power cycle, and the names of what it is about. It is stored in an
+// annotation, which survives `clusterctl move` and CRDs without fields for it.
+type Record struct {
+	powercycle.Memory `json:",inline"`
+
+	// UID is that of the remediation that wrote this. One that was moved has another UID, and is known on its host by the old one.
+	UID types.UID `json:"uid,omitempty"`
+	// HostUID is that of the host that was asked to power off, or to reboot: a new host of the same name was not.
+	HostUID types.UID `json:"hostUID,omitempty"`
+	// Machine is the name of the machine. A record that names another one than the owner is not that of this remediation.
+	Machine string `json:"machine,omitempty"`
+	// Host, Node and Cluster are names, for when nothing else has them any more.
+	Host    string `json:"host,omitempty"`
+	Node    string `json:"node,omitempty"`
+	Cluster string `json:"cluster,omitempty"`
+	// ControlPlane says that the machine is one, by its label or by those of its Node, which may not be read later.
+	ControlPlane bool `json:"controlPlane,omitempty"`
+	// MayControl says that it may be one: the API of its cluster did not answer before its Node was seen, and no Machine has the label.
+	MayControl bool `json:"mayControl,omitempty"`
+	// Filter is the value of the flag --watch-filter under which the remediation began: it ends under it, also without the label.
+	Filter string `json:"filter,omitempty"`
+	// BootID is the node's from before the power cycle: a node that says it is ready under the same one has not booted yet.
+	BootID string `json:"bootID,omitempty"`
+	// NodeUID is the node's from before the power cycle: another node of its name is not fenced.
+	NodeUID types.UID `json:"nodeUID,omitempty"`
+	// BootSeconds is how long a boot of the host may take by its last one; zero before that was looked up.
+	BootSeconds int64 `json:"bootSeconds,omitempty"`
+	// Pods are those that had to move when the node was fenced; nil if that is not known. What has come since has never run on the host.
+	Pods []types.UID `json:"pods,omitzero"`
+}
+
+// RecordOf reads what rem remembers. A record that cannot be read is an error: to begin anew could do everything twice. The record that
+// comes with the error is that of a remediation that has failed for it, and releases what is known without it.
+func RecordOf(rem client.Object) (Record, error) {
+	value, found := rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
+	if !found {
+		return Record{}, nil
+	}
+	var r Record
+	if err := json.Unmarshal([]byte(value), &r); err != nil {
+		err = fmt.Errorf("metadata.annotations[%s]: expected what kubemend wrote there: %w", mendv1.PowerCycleAnnotation, err)
+		return Record{Memory: powercycle.Memory{State: powercycle.Failed, Fencing: true, Cause: powercycle.Cause{Said: err.Error()}}}, err
+	}
+	return r, nil
+}
+
+// Remembered is the record of rem; an empty one if it cannot be read.
+func Remembered(rem client.Object) Record {
+	if rec, err := RecordOf(rem); err == nil {
+		return rec
+	}
+	return Record{}
+}
+
+// Encode is the record as it is stored.
+func (r Record) Encode() (string, error) {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return "", fmt.Errorf("encode what is remembered: %w", err)
+	}
+	return string(content), nil
+}
+
+// By is rem as it is known on its host. The UID in the record must have been checked before (see Existing.Former).
+func (r Record) By(rem client.Object) host.Remediation {
+	who := host.Remediation{UID: rem.GetUID()}
+	if r.UID != who.UID {
+		who.Before = r.UID
+	}
+	return who
+}
+
+// RequestOwner asks the owner of m to remediate it, in both flavours of the condition: MachineSets and KubeadmControlPlanes act on the
+// v1beta2 flavour alone, older ones on the other. (CAPM3 writes only the old one, and nothing happens.)
+//
+// Owners act only on a machine that is marked unhealthy as well, and drop the request if it is marked healthy. Where a MachineHealthCheck
+// judges m, it sets that mark. Where none does, because a NodeHealthCheck or a person has asked for the power cycle, RequestOwner sets it.
+func RequestOwner(ctx context.Context, c client.Client, m *clusterv1.Machine, now time.Time) error {
+	judged, err := Judged(ctx, c, m)
+	if err != nil {
+		return err
+	}
+	next := m.DeepCopy()
+	if !judged {
+		conditions.Set(next, metav1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+			Reason: mendv1.PowerCycleFailedReason, Message: "Power-cycling the host did not help, and no MachineHealthCheck judges the machine",
+		})
+		v1beta1conditions.Set(next, &clusterv1.Condition{
+			Type: clusterv1.MachineHealthCheckSucceededV1Beta1Condition, Status: corev1.ConditionFalse,
+			Severity: clusterv1.ConditionSeverityWarning, Reason: mendv1.PowerCycleFailedReason,
+		})
+	}
+	conditions.Set(next, metav1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+		Reason:  clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Message: "Waiting for remediation: power-cycling the host did not help",
+	})
+	v1beta1conditions.Set(next, &clusterv1.Condition{
+		Type: clusterv1.MachineOwnerRemediatedV1Beta1Condition, Status: corev1.ConditionFalse,
+		Severity: clusterv1.ConditionSeverityWarning, Reason: clusterv1.WaitingForRemediationV1Beta1Reason,
+	})
+	return patch(ctx, c, next)
+}
+
+// WithdrawFromOwner takes the request back. What the owner has answered by then is the owner's; the mark of kubemend's is removed in any
+// case.
+func WithdrawFromOwner(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
+	next := m.DeepCopy()
+	cond := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition)
+	asked := cond != nil && cond.Status == metav1.ConditionFalse && cond.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason
+	if asked {
+		conditions.Delete(next, clusterv1.MachineOwnerRemediatedCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineOwnerRemediatedV1Beta1Condition)
+	}
+	marked := markedByKubemend(m)
+	if marked {
+		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
+		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
+	}
+	if !asked && !marked {
+		return nil
+	}
+	return patch(ctx, c, next)
+}
+
+// patch writes the conditions of m. A machine that is gone meanwhile needs none.
+func patch(ctx context.Context, c client.Client, m *clusterv1.Machine) error {
+	if err := client.IgnoreNotFound(capi.PatchConditions(ctx, c, m)); err != nil {
+		return fmt.Errorf("write the conditions of machine %s: %w", m.Name, err)
+	}
+	return nil
+}
+
+// Judged reports whether a MachineHealthCheck, kubemend's or Cluster API core's, judges m. If none does, because the check was paused or
+// deleted meanwhile, its last verdict is never updated. A NodeHealthCheck judges nodes, and sets no condition of machines.
+func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bool, error) {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := checks.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return false, fmt.Errorf("list the MachineHealthChecks in %s: %w", m.Namespace, err)
+	}
+	return slices.ContainsFunc(list.Items, func(check clusterv1.MachineHealthCheck) bool { return capi.Judges(&check, m) }), nil
+}
+
+// MarkedUnhealthy reports whether a health check has marked m unhealthy. The mark that RequestOwner sets is no verdict.
+func MarkedUnhealthy(m *clusterv1.Machine) bool {
+	return ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse && !markedByKubemend(m)
+}
+
+// markedByKubemend reports whether RequestOwner has marked m unhealthy.
+func markedByKubemend(m *clusterv1.Machine) bool {
+	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
+	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
+}
+
+// ConditionOf is the status of a condition of m; empty if m does not have it.
+func ConditionOf(m *clusterv1.Machine, kind string) metav1.ConditionStatus {
+	for i := range m.Status.Conditions {
+		if m.Status.Conditions[i].Type == kind {
+			return m.Status.Conditions[i].Status
+		}
+	}
+	return ""
+}
