@@ -2,6 +2,9 @@ package kubemend_test
 
 import (
 	"context"
+	"maps"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -109,5 +112,74 @@ func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t 
 		marks, taints = left()
 		Expect(marks).NotTo(HaveKey(mark))
 		Expect(taints).To(BeEmpty())
+	})
+}
+
+// faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
+func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	template := remediation.Own.GroupVersionKind
+	template.Kind += "Template"
+	for _, kind := range []apiserver.Kind{
+		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
+		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
+		{GroupVersionKind: remediation.Own.GroupVersionKind}, {GroupVersionKind: template},
+	} {
+		e.management.Serve(kind)
+		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
+	}
+	time.Sleep(5 * time.Minute) // it has found them
+	machine := e.machine(ctx, "a")
+	between := builders.Metal3Machine(machine)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
+	host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name), builders.NeverOff)
+	Expect(e.here.Create(ctx, between)).To(Succeed())
+	Expect(e.here.Create(ctx, host)).To(Succeed())
+	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
+	host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+	Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+	reboot := &mendv1.HostRemediationTemplate{}
+	reboot.Namespace, reboot.Name = "ns", "reboot"
+	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
+		Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600,
+	})
+	Expect(e.here.Create(ctx, reboot)).To(Succeed())
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "check"}, check)).To(Succeed())
+	builders.RemediatedBy(template.GroupVersion().String(), template.Kind, "reboot")(check)
+	Expect(e.here.Update(ctx, check)).To(Succeed())
+	return host
+}
+
+// reboots carries a reboot out that the host is asked for, after which its node is Ready for a while, and reports whether it did.
+func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHost, boot int) bool {
+	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+	before := len(host.Annotations)
+	maps.DeleteFunc(host.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, bmov1alpha1.RebootAnnotationPrefix) })
+	if len(host.Annotations) == before {
+		return false
+	}
+	Expect(e.here.Update(ctx, host)).To(Succeed())
+	time.Sleep(2 * time.Minute)
+	node := &corev1.Node{}
+	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
+	node.Status.NodeInfo.BootID = strconv.Itoa(boot)
+	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
+	e.reports(ctx, "a", corev1.ConditionTrue)
+	return true
+}
+
+// It was power-cycled every twelve minutes for ever.
+func TestAHostThatFailsSoonAfterEachPowerCycleIsPowerCycledEverMoreRarely(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, cycles, begin := e.faultyHost(ctx), 0, time.Now()
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		for ; time.Since(begin) < 6*time.Hour; time.Sleep(10 * time.Second) {
+			if e.reboots(ctx, host, cycles) {
+				cycles++
+				time.Sleep(4 * time.Minute)
+				e.reports(ctx, "a", corev1.ConditionUnknown)
+			}
+		}
+		Expect(cycles).To(BeNumerically("~", 10, 1), "after 1, 2, 4 ... minutes, and then an hour")
 	})
 }
