@@ -263,17 +263,6 @@ func obeysWithoutManager(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("an old version is neither read nor deleted as such", func(ctx SpecContext) {
-		for _, o := range written {
-			if o.GroupVersionKind().Version != "v1beta1" {
-				continue
-			}
-			_, err := management.current(ctx, o)
-			Expect(err).To(MatchError(ContainSubstring("connection refused")))
-			Expect(management.Delete(ctx, o.DeepCopy())).To(MatchError(ContainSubstring("connection refused")))
-		}
-	}, SpecTimeout(specPatience))
-
 	It("remediations are made, and their status is written", func(ctx SpecContext) {
 		for _, o := range written {
 			if o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation" {
@@ -295,19 +284,6 @@ func obeysWithoutManager(management *cluster) {
 		another.SetFinalizers(nil)
 		management.apply(ctx, another, author)
 		Expect(management.Delete(ctx, another)).To(Succeed())
-	}, SpecTimeout(specPatience))
-
-	It("objects without an owner are garbage-collected", func(ctx SpecContext) {
-		owner := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "machine"}}
-		Expect(management.Create(ctx, owner)).To(Succeed())
-		owned := again(written[5])
-		Expect(owned.GetAPIVersion() + " " + owned.GetKind()).To(Equal(stored.String() + " Metal3Remediation"))
-		owned.SetName("owned")
-		owned.SetFinalizers(nil)
-		owned.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID}})
-		management.apply(ctx, owned, author)
-		Expect(management.Delete(ctx, owner)).To(Succeed())
-		management.gone(ctx, owned)
 	}, SpecTimeout(specPatience))
 
 	It("every object can be deleted, whatever version it was written in", func(ctx SpecContext) {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -176,12 +175,6 @@ func takesManifests(management *cluster) {
 			To(MatchError(ContainSubstring("uid mismatch")))
 	}, SpecTimeout(specPatience))
 
-	It("gets no template that lacks the cluster's name", func(ctx SpecContext) {
-		entries, err := os.ReadDir(filepath.Join(root, "templates"))
-		Expect(err).NotTo(HaveOccurred())
-		_, err = rig.Clusterctl(ctx, settings(nil), "generate", "yaml", "--from", released(this, entries[0].Name()))
-		Expect(err).To(MatchError(ContainSubstring("CLUSTER_NAME")))
-	}, SpecTimeout(specPatience))
 }
 
 // forgets are the specs of docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves

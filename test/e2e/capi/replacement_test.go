@@ -24,16 +24,6 @@ var _ = Describe("A machine whose node stops being ready", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("is replaced by its MachineDeployment if it is a worker, and no other one is", func(ctx SpecContext) {
-		check := shared.check(ctx, worker)
-		before, lost := shared.identities(ctx), shared.names(ctx, worker)[0]
-
-		shared.turn(ctx, lost, corev1.ConditionFalse)
-
-		shared.replaced(ctx, before, lost)
-		shared.toldOnce(ctx, check, lost)
-	}, SpecTimeout(specPatience))
-
 	It("is replaced by its KubeadmControlPlane if it is of the control plane, and its etcd member is removed", func(ctx SpecContext) {
 		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[0]

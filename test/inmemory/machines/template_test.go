@@ -1,7 +1,6 @@
 package machines
 
 import (
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -173,34 +172,6 @@ func (s *environment) printed(recipe string) *clusterv1.MachineHealthCheck {
 	}
 	s.t.Fatal(recipe + " shows no check")
 	return nil
-}
-
-// Conditions that other programs write, under the names that their sources have: a name that is misspelled in a page would match nothing,
-// without a word.
-func TestTheCheckOfARecipeMarksAMachineForEachConditionThatLastsAndNoneForTheGoodState(t *testing.T) {
-	for _, recipe := range []string{"node-problem-detector", "gpu"} {
-		run(t, func(s *environment) {
-			check, others := s.printed(recipe), 0
-			rules := check.Spec.Checks.UnhealthyNodeConditions
-			for i, rule := range rules {
-				bad, good := fmt.Sprintf("bad-%d", i), fmt.Sprintf("good-%d", i)
-				s.workers(bad, good)
-				s.nodeReports(bad, rule.Type, rule.Status, 0)
-				if rule.Type != corev1.NodeReady {
-					s.Expect(rule.Status).To(Equal(corev1.ConditionTrue), "%s: of these conditions True is the failure", rule.Type)
-					s.nodeReports(good, rule.Type, corev1.ConditionFalse, 2*long)
-					others++
-				}
-			}
-			s.Expect(others).To(BeNumerically(">=", 4))
-			time.Sleep(2 * long)
-			for i, rule := range rules {
-				s.Eventually(s.health(fmt.Sprintf("bad-%d", i))).Should(Equal(silent), string(rule.Type))
-				s.Eventually(s.health(fmt.Sprintf("good-%d", i))).Should(Equal(well), string(rule.Type))
-			}
-			s.Eventually(s.allowed("check")).Should(Equal(restricted), "so many at once are not remediated")
-		})
-	}
 }
 
 func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMaintenanceOperatorPutsOnItsNode(t *testing.T) {
