@@ -168,7 +168,8 @@ func forbiddenImports(pkgs []pkg, l layer) []string {
 		})
 		for _, imported := range slices.Concat(p.Imports, byTests) {
 			folder := folderOf(imported)
-			if folder == "" || folder == p.folder() || slices.Contains(l.may, layerOf(folder).name) && !slices.Contains(forTests, p.folder()) {
+			if folder == "" || folder == p.folder() ||
+				slices.Contains(l.may, layerOf(folder).name) && !slices.Contains(forTests, p.folder()) {
 				continue
 			}
 			found = append(found, fmt.Sprintf("%s (%s) imports %s (%s)", p.folder(), l.name, folder, layerOf(folder).name))

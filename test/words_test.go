@@ -87,7 +87,8 @@ func avoidedWords(t *testing.T) []word {
 }
 
 // unlimited is a limit that lets everything that is due be remediated.
-var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrEqualTo)[^|\n]{0,40}100 ?%)|\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
+var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrEqualTo)[^|\n]{0,40}100 ?%)|` +
+	`\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
 
 // inFlight is a limit on how many are remediated at once.
 var inFlight = regexp.MustCompile(`kubemend\.io/max-in-flight|\bmaxInFlight\b`)

@@ -103,7 +103,8 @@ func (c *catalog) columns(ctx context.Context, name string) map[string]any {
 	GinkgoHelper()
 	lists, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	content, err := lists.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
+	content, err := lists.RESTClient().Get().
+		AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
 	Expect(err).NotTo(HaveOccurred())
 	table := &metav1.Table{}

@@ -87,7 +87,8 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		Expect(management.providers(ctx)).To(Equal(map[string]string{"cluster-api": coreVersion(), "addon-kubemend": this}))
 		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + this))
 		unchanged(ctx, management, kept)
-		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
+		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
+			To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
 	}, SpecTimeout(specPatience))
 
 	It("can go back", func(ctx SpecContext) {
@@ -105,7 +106,8 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		for _, gone := range []client.Object{&appsv1.Deployment{}, &corev1.ServiceAccount{}, &admissionv1.MutatingWebhookConfiguration{}} {
 			Expect(management.ours(ctx, gone)).To(BeEmpty())
 		}
-		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).To(HaveLen(1), "docs/uninstall.md says what to do about it")
+		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
+			To(HaveLen(1), "docs/uninstall.md says what to do about it")
 		// clusterctl leaves what has no namespace and no name that begins with the provider's, here and with every provider.
 		// docs/install.md says so.
 		Expect(management.ours(ctx, &rbacv1.ClusterRole{})).NotTo(BeEmpty())
@@ -147,7 +149,8 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		))
 
 		byLabel := client.MatchingLabels{"cluster.x-k8s.io/provider": "addon-kubemend"}
-		for _, kind := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{}, &apiextensionsv1.CustomResourceDefinition{}} {
+		for _, kind := range []client.Object{&rbacv1.ClusterRole{}, &rbacv1.ClusterRoleBinding{},
+			&apiextensionsv1.CustomResourceDefinition{}} {
 			Expect(management.DeleteAllOf(ctx, kind, byLabel)).To(Succeed())
 		}
 		Expect(management.Delete(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: rig.Namespace}})).To(Succeed())
@@ -171,7 +174,8 @@ func writeOtherProviders(ctx context.Context) {
 	GinkgoHelper()
 	module, err := rig.ClusterAPI()
 	Expect(err).NotTo(HaveOccurred())
-	write(filepath.Join("cluster-api", coreVersion()), "core-components.yaml", kustomized(ctx, filepath.Join(module, "core", "config", "default")))
+	write(filepath.Join("cluster-api", coreVersion()), "core-components.yaml",
+		kustomized(ctx, filepath.Join(module, "core", "config", "default")))
 	write(filepath.Join("cluster-api", coreVersion()), "metadata.yaml", read(filepath.Join(module, "metadata.yaml")))
 	kinds, err := rig.CertManager()
 	Expect(err).NotTo(HaveOccurred())
@@ -256,9 +260,11 @@ func obeysWithoutManager(management *cluster) {
 
 	It("what needs the answer of a webhook is refused", func(ctx SpecContext) {
 		for _, o := range written {
-			old, template := o.GroupVersionKind().Version == "v1beta1", o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation"
+			old, template := o.GroupVersionKind().Version == "v1beta1",
+				o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation"
 			if old || template {
-				Expect(management.try(ctx, o, author)).To(MatchError(ContainSubstring("connection refused")), "%s %s", o.GetKind(), o.GetName())
+				Expect(management.try(ctx, o, author)).
+					To(MatchError(ContainSubstring("connection refused")), "%s %s", o.GetKind(), o.GetName())
 			}
 		}
 	}, SpecTimeout(specPatience))
@@ -269,7 +275,8 @@ func obeysWithoutManager(management *cluster) {
 				continue
 			}
 			o = asStored(o)
-			Expect(management.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"status":{"message":"by hand"}}`)))).To(Succeed())
+			Expect(management.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"status":{"message":"by hand"}}`)))).
+				To(Succeed())
 			Expect(o.Object["status"]).To(HaveKeyWithValue("message", "by hand"), "%s %s", o.GetKind(), o.GetName())
 			// What was applied in v1beta1 cannot be converted to see whose fields these are. The API server writes, and forgets whose they
 			// were.
@@ -294,7 +301,8 @@ func obeysWithoutManager(management *cluster) {
 			is, err := management.current(ctx, o)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(is.GetDeletionTimestamp()).NotTo(BeNil(), name)
-			Expect(management.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed(), name)
+			Expect(management.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`)))).
+				To(Succeed(), name)
 			management.gone(ctx, o)
 		}
 	}, SpecTimeout(specPatience))

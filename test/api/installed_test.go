@@ -68,7 +68,8 @@ func takesManifests(management *cluster) {
 			kinds[o.GetKind()]++
 		}
 		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 3))
-		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"), HaveKey("MutatingWebhookConfiguration")))
+		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"),
+			HaveKey("MutatingWebhookConfiguration")))
 
 		wrong := all[0].DeepCopy()
 		Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
@@ -164,7 +165,8 @@ func takesManifests(management *cluster) {
 
 			wrong := rendered[0].DeepCopy()
 			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
-			Expect(management.try(ctx, wrong, author)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
+			Expect(management.try(ctx, wrong, author)).
+				To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
 		}
 	}, SpecTimeout(specPatience))
 

@@ -81,7 +81,8 @@ func startManager(ctx context.Context, more ...string) {
 	Expect(client.IgnoreNotFound(here.Delete(ctx, lease))).To(Succeed())
 	var err error
 	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
-		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s",
+		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s",
+		"--leader-elect-renew-deadline=14s",
 		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 	reportLog(manager)

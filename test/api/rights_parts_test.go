@@ -76,13 +76,15 @@ func hasTheRightsOfItsPart(ctx SpecContext) {
 func hasNoLeasesOfOthers(ctx SpecContext) {
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		for _, where := range []string{"", "kube-node-lease", "kube-system", namespace} {
-			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
+			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).
+				To(BeFalse(), "%s leases in %q", verb, where)
 		}
 		Expect(may(ctx, rig.Account, right{verb, "", "namespaces", ""})()).To(BeFalse(), verb)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
 		for _, where := range []string{"", "kube-node-lease", namespace} {
-			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
+			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).
+				To(BeFalse(), "%s leases in %q", verb, where)
 		}
 	}
 }

@@ -178,7 +178,8 @@ func (c *cluster) remove(ctx context.Context, all []*unstructured.Unstructured) 
 func (c *cluster) delete(ctx context.Context, all []*unstructured.Unstructured) {
 	GinkgoHelper()
 	for _, o := range all {
-		Expect(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+		Expect(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).
+			To(Succeed())
 	}
 }
 
@@ -328,7 +329,8 @@ func settings(variables map[string]string) string {
 	all := map[string]any{
 		"providers": []map[string]string{
 			{"name": "kubemend", "type": "AddonProvider", "url": released(this, "addon-components.yaml")},
-			{"name": "cluster-api", "type": "CoreProvider", "url": filepath.Join(repository, "cluster-api", coreVersion(), "core-components.yaml")},
+			{"name": "cluster-api", "type": "CoreProvider",
+				"url": filepath.Join(repository, "cluster-api", coreVersion(), "core-components.yaml")},
 		},
 		"cert-manager": map[string]string{
 			"url":     filepath.Join(repository, "cert-manager", certManagerVersion, "cert-manager.yaml"),

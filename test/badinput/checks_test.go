@@ -57,7 +57,8 @@ var checks = append(append(append(append(append(append(
 	annotated(mendv1.MaxInFlightAnnotation, "must not be negative", "-1", "-5%")...),
 	annotated(mendv1.StormCooldownAnnotation, "is no duration of zero or more, such as 10m or 1h30m", "", "soon", "10", "-5m")...),
 	annotated(mendv1.WaitForSpareAnnotation, "is neither true nor false", "", "yes", "True")...),
-	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon", "10", "0s", "-5m", "25h")...),
+	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon",
+		"10", "0s", "-5m", "25h")...),
 	limited()...),
 	naming()...)
 
@@ -65,9 +66,10 @@ var checks = append(append(append(append(append(append(
 func annotated(key, says string, values ...string) []saidOf {
 	rows := make([]saidOf, 0, len(values))
 	for _, value := range values {
-		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason, says, func(c *clusterv1.MachineHealthCheck) {
-			c.Annotations = map[string]string{key: value}
-		}})
+		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason,
+			says, func(c *clusterv1.MachineHealthCheck) {
+				c.Annotations = map[string]string{key: value}
+			}})
 	}
 	return rows
 }
@@ -75,14 +77,17 @@ func annotated(key, says string, values ...string) []saidOf {
 // limited are checks with limits that cannot be.
 func limited() []saidOf {
 	var rows []saidOf
-	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"}, {"4O%", "must be a number such as 2 or a percentage such as 40%"}} {
+	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"},
+		{"4O%", "must be a number such as 2 or a percentage such as 40%"}} {
 		value := intstr.FromString(row[0])
-		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", row[0], allowed, mendv1.InvalidLimitReason, row[1],
-			func(c *clusterv1.MachineHealthCheck) {
-				c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &value
-			}})
+		rows = append(rows,
+			saidOf{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", row[0], allowed, mendv1.InvalidLimitReason, row[1],
+				func(c *clusterv1.MachineHealthCheck) {
+					c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &value
+				}})
 	}
-	for _, row := range [][2]string{{"[5-3]", "its start is greater than its end"}, {"3-5", "must be a range such as [3-5]"}, {"[3-]", "must be a range such as [3-5]"}} {
+	for _, row := range [][2]string{{"[5-3]", "its start is greater than its end"}, {"3-5", "must be a range such as [3-5]"},
+		{"[3-]", "must be a range such as [3-5]"}} {
 		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyInRange", row[0], allowed, mendv1.InvalidLimitReason, row[1],
 			func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = row[0] }})
 	}
@@ -93,23 +98,30 @@ func limited() []saidOf {
 func naming() []saidOf {
 	rows := []saidOf{{"spec.clusterName", "none", allowed, mendv1.ClusterNotFoundReason, "none", func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.ClusterName = "none"
-	}}, {"spec.selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Is", "values": []any{"bad"}}}},
+	}}, {"spec.selector",
+		map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Is", "values": []any{"bad"}}}},
 		allowed, mendv1.InvalidSelectorReason, `"Is" is not a valid label selector operator`, func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is", Values: []string{"bad"}}}
 		}}}
 	for _, row := range []struct{ apiVersion, kind, reason, says string }{
 		{"coordination.k8s.io/v1", "Lease", mendv1.TemplateRefusedReason, `kind "Lease" is none of templates: their names end in Template`},
 		{"v1", "PodTemplate", mendv1.TemplateRefusedReason, `kind "PodTemplate" of group "" belongs to Kubernetes itself`},
-		{"resource.k8s.io/v1", "ResourceClaimTemplate", mendv1.TemplateRefusedReason, `kind "ResourceClaimTemplate" of group "resource.k8s.io" belongs to Kubernetes itself`},
-		{clusterv1.GroupVersion.String(), "Machine", mendv1.TemplateRefusedReason, `kind "Machine" is none of templates: their names end in Template`},
-		{clusterv1.GroupVersion.String(), "ClusterTemplate", mendv1.TemplateRefusedReason, `belongs to Cluster API itself and is no remediation template`},
-		{mendv1.GroupVersion.String(), "HostRemediation", mendv1.TemplateRefusedReason, `kind "HostRemediation" is none of templates: their names end in Template`},
+		{"resource.k8s.io/v1", "ResourceClaimTemplate", mendv1.TemplateRefusedReason,
+			`kind "ResourceClaimTemplate" of group "resource.k8s.io" belongs to Kubernetes itself`},
+		{clusterv1.GroupVersion.String(), "Machine", mendv1.TemplateRefusedReason,
+			`kind "Machine" is none of templates: their names end in Template`},
+		{clusterv1.GroupVersion.String(), "ClusterTemplate", mendv1.TemplateRefusedReason,
+			`belongs to Cluster API itself and is no remediation template`},
+		{mendv1.GroupVersion.String(), "HostRemediation", mendv1.TemplateRefusedReason,
+			`kind "HostRemediation" is none of templates: their names end in Template`},
 		{"example.org/v1", "WipeTemplate", mendv1.TemplateNotFoundReason, "the kind WipeTemplate.example.org is not installed"},
-		{mendv1.GroupVersion.String(), "HostRemediationTemplate", mendv1.TemplateNotFoundReason, "HostRemediationTemplate ns/none does not exist"},
+		{mendv1.GroupVersion.String(), "HostRemediationTemplate", mendv1.TemplateNotFoundReason,
+			"HostRemediationTemplate ns/none does not exist"},
 	} {
 		ref := clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: row.apiVersion, Kind: row.kind, Name: "none"}
-		rows = append(rows, saidOf{"spec.remediation.templateRef", map[string]any{"apiVersion": row.apiVersion, "kind": row.kind, "name": "none"},
-			template, row.reason, row.says, func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef = ref }})
+		rows = append(rows,
+			saidOf{"spec.remediation.templateRef", map[string]any{"apiVersion": row.apiVersion, "kind": row.kind, "name": "none"},
+				template, row.reason, row.says, func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef = ref }})
 	}
 	return rows
 }
@@ -132,7 +144,8 @@ func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 				t.Errorf("the check says %+v, want %s with %s: %s", c, row.reason, field, row.says)
 			}
 			if f.asked("bad") || !f.asked("good") {
-				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", f.asked("bad"), f.asked("good"))
+				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", f.asked("bad"),
+					f.asked("good"))
 			}
 			right := f.check("bad")
 			right.Annotations, right.Spec = good.Annotations, *good.Spec.DeepCopy()
@@ -161,7 +174,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ready := func(kind string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test",
+			LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
 	cluster.Status.Conditions = []metav1.Condition{
@@ -172,9 +186,11 @@ func newFixture(t *testing.T) *fixture {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"pool": name}
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID("m-" + name), Labels: map[string]string{"pool": name}, CreationTimestamp: metav1.NewTime(noon),
-			Annotations:     map[string]string{clusterv1.RemediateMachineAnnotation: ""},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "s", Controller: ptr.To(true)}},
+			Namespace: "ns", Name: name, UID: types.UID("m-" + name), Labels: map[string]string{"pool": name},
+			CreationTimestamp: metav1.NewTime(noon),
+			Annotations:       map[string]string{clusterv1.RemediateMachineAnnotation: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "s",
+				Controller: ptr.To(true)}},
 		}}
 		m.Spec.ClusterName = "c"
 		objects = append(objects, check, m)
@@ -185,14 +201,16 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
 	if err := machinehealthcheck.AddIndexes(t.Context(), indexer{b}); err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
 	f.Reconciler = &machinehealthcheck.Reconciler{
-		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api}, Recorder: events.NewFakeRecorder(1000),
-		Clock: f.clock, Unclaimed: machinehealthcheck.Act,
+		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api},
+		Recorder: events.NewFakeRecorder(1000),
+		Clock:    f.clock, Unclaimed: machinehealthcheck.Act,
 	}
 	return f
 }
@@ -294,8 +312,8 @@ var ofOneFlag = map[string][]string{
 
 // commandLines are others that a program refuses, by what it says.
 var commandLines = map[string]string{
-	"manager --fencing=delete": "nodes are fenced by the out-of-service taint alone, which every Kubernetes that Cluster API supports has: " +
-		"remove the flag",
+	"manager --fencing=delete": "nodes are fenced by the out-of-service taint alone, " +
+		"which every Kubernetes that Cluster API supports has: remove the flag",
 	"manager --no-such-flag":                 "unknown flag: --no-such-flag",
 	"manager --tls-min-version=VersionTLS9":  `unknown tls version "VersionTLS9"`,
 	"manager --tls-cipher-suites=NONE":       "Cipher suite NONE not supported",

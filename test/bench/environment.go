@@ -134,7 +134,8 @@ func (e *environment) fill(ctx context.Context) error {
 		return err
 	}
 	e.owner = &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: clusterName + "-md-0-x7kq2", Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
+		Namespace: namespace, Name: clusterName + "-md-0-x7kq2",
+		Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
 	}}
 	e.owner.Spec.ClusterName, e.owner.Spec.Replicas = clusterName, ptr.To(int32(e.count))
 	e.owner.Spec.Selector.MatchLabels = e.owner.Labels

@@ -107,7 +107,8 @@ func (e *environment) fillCheck(ctx context.Context) error {
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
 			Order: order, Timeout: metav1.Duration{Duration: time.Hour},
 			RemediationTemplate: corev1.ObjectReference{
-				APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
+				APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(),
+				Name: template.GetName(),
 			},
 		})
 	}

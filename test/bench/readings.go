@@ -46,8 +46,10 @@ type reading struct {
 func (r reading) minus(before reading) reading {
 	return reading{
 		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, resident: r.resident - before.resident,
-		reconciles: r.reconciles - before.reconciles, took: r.took - before.took, otherReconciles: r.otherReconciles - before.otherReconciles,
-		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
+		reconciles: r.reconciles - before.reconciles, took: r.took - before.took,
+		otherReconciles: r.otherReconciles - before.otherReconciles,
+		reads:           r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates,
+		others:        r.others - before.others,
 		workloadCalls: r.workloadCalls - before.workloadCalls,
 	}
 }

@@ -89,7 +89,8 @@ func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
 }
 
 // MachineDeployment keeps a number of workers, made from the Metal3MachineTemplate of the same name.
-func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32, edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32,
+	edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
 	labels := map[string]string{
 		clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineDeploymentNameLabel: name,
 	}
@@ -117,7 +118,8 @@ func Metal3MachineTemplate(cluster *clusterv1.Cluster, name string) *unstructure
 
 // MachineHealthCheck watches every machine of a Cluster that is not of its control plane: a node that is not Ready, or
 // of which nothing is known, for five minutes is unhealthy.
-func MachineHealthCheck(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+func MachineHealthCheck(cluster *clusterv1.Cluster, name string,
+	edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	const patience = 300
 	return edited(&clusterv1.MachineHealthCheck{
 		TypeMeta:   typed("MachineHealthCheck"),
@@ -233,7 +235,8 @@ func LongTrue(kind string) metav1.Condition {
 // that would write it.
 func Standing() clusterv1.ClusterStatus {
 	return clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
+		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true),
+			ControlPlaneInitialized: ptr.To(true)},
 		Conditions: []metav1.Condition{
 			LongTrue(clusterv1.ClusterInfrastructureReadyCondition), LongTrue(clusterv1.ClusterControlPlaneInitializedCondition),
 		},

@@ -42,7 +42,8 @@ func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 			rendered.SetNamespace("")
 			want := read(t, seed)
 			if strings.Contains(template, "workers") {
-				all := map[string]any{"matchExpressions": []any{map[string]any{"key": clusterv1.MachineDeploymentNameLabel, "operator": "Exists"}}}
+				all := map[string]any{"matchExpressions": []any{map[string]any{"key": clusterv1.MachineDeploymentNameLabel,
+					"operator": "Exists"}}}
 				if err := unstructured.SetNestedMap(want, all, "spec", "selector"); err != nil {
 					t.Fatal(err)
 				}

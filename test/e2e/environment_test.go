@@ -105,7 +105,8 @@ func reasons(ctx context.Context, check *clusterv1.MachineHealthCheck, object st
 		Expect(here.List(ctx, list, client.InNamespace(fixture.Namespace))).To(Succeed())
 		for i := range list.Items {
 			e := &list.Items[i]
-			if mine := e.Regarding.UID == check.UID || (e.Related != nil && e.Related.UID == check.UID); mine && e.Regarding.Name == object {
+			if mine := e.Regarding.UID == check.UID ||
+				(e.Related != nil && e.Related.UID == check.UID); mine && e.Regarding.Name == object {
 				all = append(all, e.Reason)
 			}
 		}
@@ -119,7 +120,8 @@ func identities(ctx context.Context) map[string]types.UID {
 	uids := map[string]types.UID{}
 	for _, name := range fixture.WorkerNames(ctx) {
 		m := &clusterv1.Machine{}
-		if err := here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil ||
+			err == nil {
 			Expect(err).NotTo(HaveOccurred())
 			uids[name] = m.UID
 		}
@@ -151,7 +153,8 @@ func untouched(ctx context.Context, before map[string]types.UID) {
 		Expect(m.DeletionTimestamp).To(BeNil(), name)
 		Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 	}
-	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).To(BeEmpty(), "no owner was asked")
+	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).
+		To(BeEmpty(), "no owner was asked")
 }
 
 // silence hangs the kubelets of machines, until the spec ends.

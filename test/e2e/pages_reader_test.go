@@ -161,7 +161,8 @@ func lacking(text string) string {
 // types runs a text in a shell, and all that it started ends with it.
 func (u *user) types(ctx context.Context, text string) string {
 	GinkgoHelper()
-	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "! [ -e .functions ] || . ./.functions\n"+text+"\ndeclare -f > .functions")
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
+		"! [ -e .functions ] || . ./.functions\n"+text+"\ndeclare -f > .functions")
 	shell.Dir = u.folder
 	shell.Env = append([]string{"PATH=" + u.path, "KUBECONFIG=" + u.kubeconfig(), "HOME=" + u.folder}, u.env...)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -194,21 +195,26 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}
 	gone := func(ctx context.Context, o client.Object) {
 		GinkgoHelper()
-		Eventually(func() bool { return apierrors.IsNotFound(there.Get(ctx, client.ObjectKeyFromObject(o), o)) }).Should(BeTrue(), o.GetName())
+		Eventually(func() bool { return apierrors.IsNotFound(there.Get(ctx, client.ObjectKeyFromObject(o), o)) }).
+			Should(BeTrue(), o.GetName())
 	}
 
 	It("from a folder of files, and render a template", func(ctx SpecContext) {
 		reader := readerOf(ctx, map[string]string{"clusterctl init.*": "true # test/api does it"})
 		reader.types(ctx, "kubectl create namespace "+fixture.Namespace)
-		Expect(reader.follows(ctx, "docs/install.md#Air-gapped")).To(And(ContainSubstring("deployment.apps/kubemend-controller-manager"), ContainSubstring("machinehealthcheck")))
+		Expect(reader.follows(ctx, "docs/install.md#Air-gapped")).
+			To(And(ContainSubstring("deployment.apps/kubemend-controller-manager"), ContainSubstring("machinehealthcheck")))
 		Expect(reader.follows(ctx, "docs/install.md#Check that it runs")).To(ContainSubstring("successfully rolled out"))
 	}, SpecTimeout(specPatience))
 
 	It("upgrade it", func(ctx SpecContext) {
 		reader := readerOf(ctx, map[string]string{"clusterctl upgrade.*": "true # test/api does it"})
-		reader.types(ctx, `echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' | kubectl create -n kubemend-system -f -`)
+		reader.types(ctx,
+			`echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' |
+				kubectl create -n kubemend-system -f -`)
 		Expect(reader.follows(ctx, "docs/upgrade.md#clusterctl")).To(ContainSubstring("addon-kubemend patched"))
-		image := reader.types(ctx, "kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")
+		image := reader.types(ctx,
+			"kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")
 		Expect(image).To(Equal("ghcr.io/kubemend/kubemend:v0.1.1"))
 		Expect(reader.follows(ctx, "docs/upgrade.md#kustomize")).To(ContainSubstring("serverside-applied"))
 	}, SpecTimeout(specPatience))
@@ -220,7 +226,8 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	It("add a shard, and remove it", func(ctx SpecContext) {
 		reader := readerOf(ctx, nil)
 		reader.types(ctx, "kubectl create namespace fleet-east")
-		Expect(reader.follows(ctx, "docs/sharding.md#Setting it up")).To(ContainSubstring("kubemend-controller-manager-shard-east serverside-applied"))
+		Expect(reader.follows(ctx, "docs/sharding.md#Setting it up")).
+			To(ContainSubstring("kubemend-controller-manager-shard-east serverside-applied"))
 		Expect(reader.follows(ctx, "docs/sharding.md#Monitoring them")).To(ContainSubstring("servicemonitor"))
 		Expect(reader.follows(ctx, "docs/sharding.md#Removing them")).To(ContainSubstring("successfully rolled out"))
 		gone(ctx, builders.Namespace("kubemend-east"))
@@ -238,22 +245,28 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	}, SpecTimeout(specPatience))
 
 	It("repair by hand what a deletion without a release leaves", func(ctx SpecContext) {
-		reader := readerOf(ctx, map[string]string{"NS": fixture.Namespace, "HOST": "host", "UID": "uid", "NODE": "worker", "NAME": "left", "KIND": "hostremediations"})
+		reader := readerOf(ctx, map[string]string{"NS": fixture.Namespace, "HOST": "host", "UID": "uid", "NODE": "worker", "NAME": "left",
+			"KIND": "hostremediations"})
 		for _, o := range suite.Manifest(filepath.Join("testdata", "left.yaml")) {
 			Expect(there.Create(ctx, o)).To(Succeed())
 		}
 		reader.follows(ctx, "docs/uninstall.md#Without the first step")
 		Expect(reader.types(ctx, "kubectl get bmh,machinehealthcheck,hostremediation,node,lease -A -o yaml")).NotTo(Or(
-			ContainSubstring("metal3-remediation-uid"), ContainSubstring("kubemend.io/hostremediation"), ContainSubstring("paused: kubemend"),
-			ContainSubstring("block-move"), ContainSubstring("out-of-service"), ContainSubstring("fenced-by"), ContainSubstring("name: node-worker"), ContainSubstring("leader.kubemend.io")))
+			ContainSubstring("metal3-remediation-uid"), ContainSubstring("kubemend.io/hostremediation"),
+			ContainSubstring("paused: kubemend"),
+			ContainSubstring("block-move"), ContainSubstring("out-of-service"), ContainSubstring("fenced-by"),
+			ContainSubstring("name: node-worker"), ContainSubstring("leader.kubemend.io")))
 	}, SpecTimeout(specPatience))
 
 	It("delete what clusterctl leaves", func(ctx SpecContext) {
 		reader := readerOf(ctx, nil)
-		reader.types(ctx, "kubectl create namespace kubemend-system --dry-run=client -o yaml | kubectl apply -f -; kubectl apply --server-side -f kubemend.yaml")
+		reader.types(ctx,
+			"kubectl create namespace kubemend-system --dry-run=client -o yaml | kubectl apply -f -\n"+
+				"kubectl apply --server-side -f kubemend.yaml")
 		reader.follows(ctx, "docs/uninstall.md#What clusterctl leaves")
 		gone(ctx, builders.Namespace(rig.Namespace))
-		Expect(reader.types(ctx, "kubectl get crds,clusterroles,clusterrolebindings -l cluster.x-k8s.io/provider=addon-kubemend -o name")).To(BeEmpty())
+		Expect(reader.types(ctx, "kubectl get crds,clusterroles,clusterrolebindings -l cluster.x-k8s.io/provider=addon-kubemend -o name")).
+			To(BeEmpty())
 	}, SpecTimeout(specPatience))
 })
 
@@ -329,7 +342,8 @@ var _ = Describe("The manifests in the pages", func() {
 						if here.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()) == nil {
 							o.SetName(o.GetName() + "-of-a-page") // what is here is another one
 						}
-						err = here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership, client.FieldOwner("pages"))
+						err = here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership,
+							client.FieldOwner("pages"))
 					}
 					if err != nil {
 						wrong = append(wrong, fmt.Sprintf("%s: %s %s: %v", b.At(), o.GetKind(), o.GetName(), err))

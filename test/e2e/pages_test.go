@@ -34,7 +34,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		claimed := false
 		reader.after = func(fences.Block) { // a later block removes the labels
 			if !claimed {
-				Eventually(func(g Gomega) { g.Expect(stored(ctx, g, check).Annotations).To(HaveKey(clusterv1.PausedAnnotation)) }).Should(Succeed())
+				Eventually(func(g Gomega) { g.Expect(stored(ctx, g, check).Annotations).To(HaveKey(clusterv1.PausedAnnotation)) }).
+					Should(Succeed())
 			}
 			claimed = true
 		}
@@ -67,7 +68,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		checked(ctx, "my-check", builders.Claimed)
 		machine := fixture.WorkerNames(ctx)[0]
 		meant := map[string]string{
-			"NAMESPACE|NS": fixture.Namespace, "CLUSTER": fixture.Name, "MACHINE": machine, "CHECK": "my-check", "NAME": "my-check", "REASON": "Fenced", "TEMPLATE": "reboot",
+			"NAMESPACE|NS": fixture.Namespace, "CLUSTER": fixture.Name, "MACHINE": machine, "CHECK": "my-check", "NAME": "my-check",
+			"REASON": "Fenced", "TEMPLATE": "reboot",
 		}
 		switch filepath.Base(page) {
 		case "KubemendHostExhausted.md":
@@ -108,7 +110,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
-		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
+		checked(ctx, "my-check", builders.Claimed,
+			func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
@@ -134,7 +137,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		rem := &mendv1.HostRemediation{}
 		rem.Namespace, rem.Name = fixture.Namespace, machine+"-by-hand"
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
-		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).follows(ctx, "docs/too-many-unhealthy.md")
+		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).
+			follows(ctx, "docs/too-many-unhealthy.md")
 		now := stored(ctx, Default, check)
 		Expect(now.Annotations).To(HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1"))
 		Expect(now.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntValue()).To(Equal(3))
@@ -184,7 +188,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		checked(ctx, "my-check", builders.Claimed)
 		machine := fixture.WorkerNames(ctx)[0]
 		reader := aUser(ctx, map[string]string{
-			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine), "cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
+			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine),
+			"cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
 			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "hrem/NAME": "hrem/" + powerCycled(ctx, machine),
 			"edge-3": fixture.Name,
 		})
@@ -206,12 +211,15 @@ var _ = Describe("The commands of the page", fencing, func() {
 	It("docs/judging.md limit a check", func(ctx SpecContext) {
 		check := checked(ctx, "my-check", builders.Claimed)
 		aUser(ctx, nil).follows(ctx, "docs/judging.md")
-		Expect(stored(ctx, Default, check).Annotations).To(And(HaveKeyWithValue(mendv1.StormCooldownAnnotation, "10m"), HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1")))
+		Expect(stored(ctx, Default, check).Annotations).
+			To(And(HaveKeyWithValue(mendv1.StormCooldownAnnotation, "10m"), HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1")))
 	}, SpecTimeout(specPatience))
 
 	It("docs/metal3remediation-api.md have clusterctl move the kinds", func(ctx SpecContext) {
 		reader := aUser(ctx, nil)
-		reader.types(ctx, "kubectl label crd hostremediations.kubemend.io hostremediationtemplates.kubemend.io clusterctl.cluster.x-k8s.io-") // as in an old release
+		// as in an old release
+		reader.types(ctx, "kubectl label crd hostremediations.kubemend.io hostremediationtemplates.kubemend.io "+
+			"clusterctl.cluster.x-k8s.io-")
 		Expect(reader.follows(ctx, "docs/metal3remediation-api.md")).To(ContainSubstring("hostremediationtemplates.kubemend.io labeled"))
 	}, SpecTimeout(specPatience))
 
@@ -223,7 +231,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		reader.follows(ctx, "docs/security.md")
 		greedy := builders.MachineHealthCheck(fixture.Cluster, "greedy")
 		greedy.Namespace = tenant.Name
-		Eventually(func() error { return here.Create(ctx, greedy.DeepCopy(), client.DryRunAll) }).Should(MatchError(ContainSubstring("kubemend-limits")))
+		Eventually(func() error { return here.Create(ctx, greedy.DeepCopy(), client.DryRunAll) }).
+			Should(MatchError(ContainSubstring("kubemend-limits")))
 	}, SpecTimeout(specPatience))
 
 	It("docs/sharding.md put clusters into a shard", func(ctx SpecContext) {
@@ -231,7 +240,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		cluster := &clusterv1.Cluster{}
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(fixture.Cluster), cluster)).To(Succeed())
 		Expect(cluster.Labels).To(HaveKeyWithValue(clusterv1.WatchLabel, "east"))
-		Expect(here.Patch(ctx, cluster, patch(map[string]any{"metadata": map[string]any{"labels": map[string]any{clusterv1.WatchLabel: nil}}}))).To(Succeed())
+		Expect(here.Patch(ctx, cluster,
+			patch(map[string]any{"metadata": map[string]any{"labels": map[string]any{clusterv1.WatchLabel: nil}}}))).To(Succeed())
 	}, SpecTimeout(specPatience))
 
 	It("docs/runbooks/KubemendTaintLeft.md find and remove a fence", func(ctx SpecContext) {
@@ -239,7 +249,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 			n.Annotations = map[string]string{"kubemend.io/fenced-by": "uid"}
 			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute, Value: "nodeshutdown"}}
 		})
-		Expect(aUser(ctx, map[string]string{"NODE": node.Name}).follows(ctx, "docs/runbooks/KubemendTaintLeft.md")).To(ContainSubstring("worker-3\tuid"))
+		Expect(aUser(ctx, map[string]string{"NODE": node.Name}).follows(ctx, "docs/runbooks/KubemendTaintLeft.md")).
+			To(ContainSubstring("worker-3\tuid"))
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
 		Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", corev1.TaintNodeOutOfService)))
 		Expect(node.Annotations).NotTo(HaveKey("kubemend.io/fenced-by"))
@@ -310,7 +321,8 @@ var _ = Describe("The commands about NodeHealthChecks of the page", func() {
 		ownNode(ctx, "worker-3")
 		reader := aUser(ctx, nil)
 		requests := &unstructured.UnstructuredList{}
-		requests.SetGroupVersionKind(schema.GroupVersionKind{Group: "remediation.example.org", Version: "v1alpha1", Kind: "RebootRemediationList"})
+		requests.SetGroupVersionKind(schema.GroupVersionKind{Group: "remediation.example.org", Version: "v1alpha1",
+			Kind: "RebootRemediationList"})
 		seen := false
 		reader.after = func(b fences.Block) {
 			if !endless.MatchString(b.Text) {
@@ -334,7 +346,8 @@ var _ = Describe("The commands about NodeHealthChecks of the page", func() {
 		Expect(here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, binding)).To(Succeed())
 		Expect(here.Delete(ctx, binding)).To(Succeed())
 		subject := binding.Subjects[0]
-		aUser(ctx, map[string]string{"NAMESPACE:NAME": subject.Namespace + ":" + subject.Name}).follows(ctx, "docs/nodehealthcheck.md#Rights")
+		aUser(ctx, map[string]string{"NAMESPACE:NAME": subject.Namespace + ":" + subject.Name}).
+			follows(ctx, "docs/nodehealthcheck.md#Rights")
 		now := &rbacv1.ClusterRoleBinding{}
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(binding), now)).To(Succeed())
 		Expect(now.Subjects).To(Equal(binding.Subjects))

@@ -38,7 +38,8 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		silence(lost)
 
 		Eventually(func() cliv1.State { return targetOf(explained(ctx, "machine/"+lost)).State }).Should(Equal(cliv1.StatePending))
-		Expect(explained(ctx, "machine/"+lost).Next.Message).To(HaveSuffix("kubemend asks its owner, MachineSet " + owner + ", to remediate it"))
+		Expect(explained(ctx, "machine/"+lost).Next.Message).
+			To(HaveSuffix("kubemend asks its owner, MachineSet " + owner + ", to remediate it"))
 		Eventually(message(ctx, "machine/"+lost)).Should(HavePrefix("UNHEALTHY, REMEDIATION BLOCKED: MachineSet " + owner))
 		resume(ctx)
 		replaced(ctx, before, lost)
@@ -74,7 +75,8 @@ var _ = Describe("Three workers of five whose kubelets fall silent", func() {
 			// A machine whose kubelet is silent for a moment, as where nothing runs for that long, is pending, and back.
 			g.Expect(e.Checks[0].NotHealthy).To(Equal([]cliv1.Group{{Class: "unhealthy", Names: lost}}))
 		}).Should(Succeed())
-		Expect(mend(ctx, "wait", "machine/"+lost[0], "--for=blocked").out).To(Equal("machine.cluster.x-k8s.io/" + lost[0] + " condition met\n"))
+		Expect(mend(ctx, "wait", "machine/"+lost[0], "--for=blocked").out).
+			To(Equal("machine.cluster.x-k8s.io/" + lost[0] + " condition met\n"))
 		file := filepath.Join(GinkgoT().TempDir(), "recorded.json")
 		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
 		for _, asked := range [][]string{{"explain", "mhc/" + check.Name}, {"status"}} {
@@ -116,7 +118,8 @@ var _ = Describe("For an unclaimed check", func() {
 		core := func() bool { return conditions.IsFalse(named(ctx, check.Name), clusterv1.PausedCondition) }
 		Eventually(core).Should(BeTrue())
 		Eventually(mode).Should(Equal(cliv1.ModeObserving))
-		Expect(conditions.Has(named(ctx, check.Name), mendv1.TargetsExclusive)).To(BeFalse(), "kubemend says nothing on what it only observes")
+		Expect(conditions.Has(named(ctx, check.Name), mendv1.TargetsExclusive)).
+			To(BeFalse(), "kubemend says nothing on what it only observes")
 
 		claimed := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
 		Expect(claimed.code).To(Equal(done), claimed.complaint)
@@ -162,7 +165,8 @@ func narrowReader(ctx context.Context, name string) string {
 	role := &rbacv1.Role{
 		ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name},
 		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"}, Verbs: []string{"get", "list", "watch"},
+			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"},
+			Verbs: []string{"get", "list", "watch"},
 		}},
 	}
 	binding := &rbacv1.RoleBinding{

@@ -35,7 +35,8 @@ func Compare(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s", file, got, want)
+		t.Errorf("%s is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s",
+			file, got, want)
 	}
 }
 

@@ -55,7 +55,8 @@ func obey(t *testing.T, name string, all []object) {
 // changes nothing but kinds.
 func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	left := byID(standalone(t))
-	for name, all := range map[string][]object{"default": beside(t), "node-health-checks": objects(t, kustomized(t, "node-health-checks"))} {
+	for name, all := range map[string][]object{"default": beside(t),
+		"node-health-checks": objects(t, kustomized(t, "node-health-checks"))} {
 		for key, o := range byID(all) {
 			if diff := cmp.Diff(left[key], o); diff != "" && !strings.HasPrefix(key, "MutatingWebhookConfiguration") {
 				t.Errorf("%s (-standalone +%s):\n%s", key, name, diff)
@@ -198,7 +199,8 @@ func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
 		if !strings.Contains(string(read(t, filepath.Join("templates", name))), "clusterctl generate yaml --from "+name) {
 			t.Errorf("%s does not say how it is applied", name)
 		}
-		says := strings.Contains(string(read(t, filepath.Join("templates", name))), "kubectl apply --server-side -f kubemend-node-health-checks.yaml")
+		says := strings.Contains(string(read(t, filepath.Join("templates", name))),
+			"kubectl apply --server-side -f kubemend-node-health-checks.yaml")
 		if says != (o.GetKind() == "NodeHealthCheck") {
 			t.Errorf("%s, a %s, names the file that its kind comes with: %t", name, o.GetKind(), says)
 		}

@@ -69,7 +69,8 @@ func (c *ControlPlane) Manager(ctx context.Context, o ManagerOptions) (*Manager,
 		"--kubeconfig=" + file, "--health-addr=" + health.address(),
 		"--diagnostics-address=" + diagnostics.address(), "--insecure-diagnostics",
 	}, o.Args...)
-	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics", Health: "http://" + health.address()}
+	m := &Manager{plane: c, key: program(o.Name), Metrics: "http://" + diagnostics.address() + "/metrics",
+		Health: "http://" + health.address()}
 	p, err := c.launch(m.key, o.Binary, args)
 	if err != nil {
 		return nil, err
@@ -244,7 +245,8 @@ func (c *ControlPlane) Stored(ctx context.Context, key string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/kv/range", bytes.NewReader(question))
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+c.etcdPort.address()+"/v3/kv/range",
+		bytes.NewReader(question))
 	if err != nil {
 		return nil, err
 	}

@@ -245,7 +245,8 @@ func Kubectl(ctx context.Context, kubeconfig string, args ...string) (*exec.Cmd,
 	}
 	command := exec.CommandContext(ctx, program, args...)
 	command.Env = []string{
-		"PATH=" + filepath.Join(root, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig, "HOME=" + os.TempDir(),
+		"PATH=" + filepath.Join(root, "bin") + string(os.PathListSeparator) + os.Getenv("PATH"), "KUBECONFIG=" + kubeconfig,
+		"HOME=" + os.TempDir(),
 	}
 	return command, nil
 }

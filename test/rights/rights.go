@@ -153,7 +153,8 @@ func rightFor(e *auditv1.Event) Right {
 		url, _, _ := strings.Cut(e.RequestURI, "?")
 		return Right{URL: url, Verb: e.Verb}
 	}
-	r := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, Verb: e.Verb}
+	r := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Verb: e.Verb}
 	if e.ObjectRef.Subresource != "" {
 		r.Resource += "/" + e.ObjectRef.Subresource
 	}

@@ -17,7 +17,8 @@ var NodeHealthCheck = Kind{nhcv1.GroupVersion.String(), "NodeHealthCheck"}
 // Parts of specs of checks.
 const (
 	oneTemplate  = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
-	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
+	bothDefaults = `"unhealthyConditions":[{"duration":"300s","status":"False","type":"Ready"},
+		{"duration":"300s","status":"Unknown","type":"Ready"}]`
 )
 
 func specWith(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
@@ -37,8 +38,8 @@ func steps(each ...string) string {
 
 // step is one with a template of that kind.
 func step(kind string, order int, timeout string) string {
-	return fmt.Sprintf(`{"remediationTemplate":{"apiVersion":"test.io/v1","kind":%q,"namespace":"default","name":"a"},"order":%d,"timeout":%q}`,
-		kind, order, timeout)
+	return fmt.Sprintf(`{"remediationTemplate":{"apiVersion":"test.io/v1","kind":%q,"namespace":"default","name":"a"},
+		"order":%d,"timeout":%q}`, kind, order, timeout)
 }
 
 // stepWith is one with the template that these fields name.
@@ -71,7 +72,8 @@ func NodeHealthChecks() []Row {
 		rows = append(rows, Row{Name: "NodeHealthCheck: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Strict: true})
 	}
 	for _, row := range slices.Concat(refusedChecks, refusedSteps) {
-		rows = append(rows, Row{Name: "NodeHealthCheck: seed 2.4: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Refused: row.with})
+		rows = append(rows,
+			Row{Name: "NodeHealthCheck: seed 2.4: " + row.name, Object: NodeHealthCheck.Object("a", row.spec), Refused: row.with})
 	}
 	return append(rows, Row{
 		Name:    "NodeHealthCheck: C01, C03, seed 0.14: default conditions, and a template that does not exist",
@@ -82,7 +84,8 @@ func NodeHealthChecks() []Row {
 
 // DocumentedChecks are requests with the manifests of the documentation, and with one of them without its slip.
 func DocumentedChecks() []Row {
-	const provider = `"remediationTemplate":{"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate","name":"group-x","namespace":"default"}`
+	const provider = `"remediationTemplate":{"apiVersion":"medik8s.io/v1alpha1","kind":"ProviderXRemediationTemplate",
+		"name":"group-x","namespace":"default"}`
 	becomes := map[string]string{
 		"000/nodehealthcheck.yaml": specWith(bothDefaults, provider),
 		"001/nodehealthcheck.yaml": specWith(bothDefaults, `"minHealthy":"51%","pauseRequests":["<pause-test-cluster>"]`,
@@ -93,7 +96,8 @@ func DocumentedChecks() []Row {
 	var rows []Row
 	for _, m := range seeds.All {
 		if o := documented(m.File); o != nil && o.GetKind() == NodeHealthCheck.Kind {
-			rows = append(rows, Row{Name: "NodeHealthCheck: seed " + m.File, Strict: true, Object: o, Refused: m.Refused, Becomes: becomes[m.File]})
+			rows = append(rows,
+				Row{Name: "NodeHealthCheck: seed " + m.File, Strict: true, Object: o, Refused: m.Refused, Becomes: becomes[m.File]})
 		}
 	}
 	quoted := documented("000/nodehealthcheck-with-options.yaml")
@@ -141,7 +145,8 @@ var acceptedChecks = []acceptedCheck{
 var refusedChecks = []refusedCheck{
 	{"C12: both thresholds", specWith(oneTemplate, `"minHealthy":"51%","maxUnhealthy":"49%"`),
 		"spec: Invalid value: minHealthy and maxUnhealthy cannot be specified at the same time"},
-	{"C11, W34: a negative maxUnhealthy", specWith(oneTemplate, `"maxUnhealthy":-7`), "spec.maxUnhealthy: Invalid value: -7: maxUnhealthy must not be negative: -7"},
+	{"C11, W34: a negative maxUnhealthy", specWith(oneTemplate, `"maxUnhealthy":-7`),
+		"spec.maxUnhealthy: Invalid value: -7: maxUnhealthy must not be negative: -7"},
 	{"C04: more than all unhealthy", specWith(oneTemplate, `"maxUnhealthy":"150%"`), "spec.maxUnhealthy: Invalid value"},
 	{
 		"a number that no client could read", specWith(oneTemplate, `"minHealthy":2147483648`),
@@ -163,8 +168,10 @@ var refusedChecks = []refusedCheck{
 		specWith(steps(step("RebootTemplate", 3, "60s"), step("FenceTemplate", 5, "60s"), step("ReplaceTemplate", 5, "60s"))),
 		"spec.escalatingRemediations: Invalid value: EscalatingRemediation Order must be unique: found duplicate order 5"},
 	{"C18: a step of almost a minute", specWith(steps(step("RebootTemplate", 1, "0.99m"))),
-		`spec.escalatingRemediations[0].timeout: Invalid value: "0.99m": EscalatingRemediation Timeout must be at least one minute: found timeout 0.99m`},
-	{"more steps than there may be", specWith(steps(differentSteps(21)...)), "spec.escalatingRemediations: Too many: 21: must have at most 20 items"},
+		`spec.escalatingRemediations[0].timeout: Invalid value: "0.99m": ` +
+			"EscalatingRemediation Timeout must be at least one minute: found timeout 0.99m"},
+	{"more steps than there may be", specWith(steps(differentSteps(21)...)),
+		"spec.escalatingRemediations: Too many: 21: must have at most 20 items"},
 	{"W21: a kind that is not one of templates", specWith(templateWith(`"apiVersion":"test.io/v1","kind":"Reboot","name":"a"`)),
 		"spec.remediationTemplate.kind: Invalid value: " +
 			"kind of the remediation template must be the kind of the remediation followed by Template: found kind Reboot"},
@@ -175,19 +182,22 @@ var refusedChecks = []refusedCheck{
 		"kind of the remediation template must be the kind of the remediation followed by Template: found kind Foo"},
 	{"a step whose template is nothing", specWith(steps(`{"remediationTemplate":{},"order":1,"timeout":"60s"}`)),
 		"spec.escalatingRemediations[0].remediationTemplate.name: Invalid value: name of the remediation template must be set"},
-	{"a step without a template", specWith(steps(`{"order":1,"timeout":"60s"}`)), "spec.escalatingRemediations[0].remediationTemplate: Required value"},
+	{"a step without a template", specWith(steps(`{"order":1,"timeout":"60s"}`)),
+		"spec.escalatingRemediations[0].remediationTemplate: Required value"},
 	{"one condition twice", specWith(oneTemplate,
 		`"unhealthyConditions":[{"type":"Ready","status":"False","duration":"1s"},{"type":"Ready","status":"False","duration":"2s"}]`),
 		"spec.unhealthyConditions[1]: Duplicate value"},
 	{"a duration that no client could read", specWith(oneTemplate, condition("False", "9999999h")),
-		`spec.unhealthyConditions[0].duration: Invalid value: "string": ` + notDuration + " evaluating rule: duration must be at most 2562047h"},
+		`spec.unhealthyConditions[0].duration: Invalid value: "string": ` + notDuration +
+			" evaluating rule: duration must be at most 2562047h"},
 	{"a cooldown that no client could read", specWith(oneTemplate, `"stormCooldownDuration":"9999999h"`),
 		notDuration + " evaluating rule: stormCooldownDuration must be at most 2562047h"},
 	{"a delay that no client could read", specWith(oneTemplate, `"healthyDelay":"-9999999h"`),
 		notDuration + " evaluating rule: healthyDelay must be at most 2562047h"},
 	{"a condition of a truth value, as YAML reads False without quotation marks",
 		specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","status":false,"duration":"300s"}]`),
-		`spec.unhealthyConditions[0].status: Invalid value: "boolean": spec.unhealthyConditions[0].status in body must be of type string: "boolean"`},
+		`spec.unhealthyConditions[0].status: Invalid value: "boolean": ` +
+			`spec.unhealthyConditions[0].status in body must be of type string: "boolean"`},
 	{
 		"a condition without a status", specWith(oneTemplate, `"unhealthyConditions":[{"type":"Ready","duration":"5m"}]`),
 		"spec.unhealthyConditions[0].status: Required value",
@@ -219,20 +229,25 @@ var acceptedSteps = []acceptedCheck{
 	{"a step of milliseconds", specWith(steps(step("RebootTemplate", 1, "600000ms")))},
 	{"a step of microseconds", specWith(steps(step("RebootTemplate", 1, "60000000µs")))},
 	{"a step of nanoseconds", specWith(steps(step("RebootTemplate", 1, "60000000000ns")))},
-	{"steps with templates of one name and of different kinds", specWith(steps(step("RebootTemplate", 1, "60s"), step("FenceTemplate", 2, "60s")))},
+	{"steps with templates of one name and of different kinds",
+		specWith(steps(step("RebootTemplate", 1, "60s"), step("FenceTemplate", 2, "60s")))},
 	{"steps with templates of one name and of different groups", specWith(steps(
-		step("RebootTemplate", 1, "60s"), stepWith(`"apiVersion":"other.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"`, 2)))},
+		step("RebootTemplate", 1, "60s"),
+		stepWith(`"apiVersion":"other.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"`, 2)))},
 	{"steps with templates of one kind in different namespaces", specWith(steps(
-		step("RebootTemplate", 1, "60s"), stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"other","name":"a"`, 2)))},
+		step("RebootTemplate", 1, "60s"),
+		stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"other","name":"a"`, 2)))},
 	{"steps with templates of one kind and of different names", specWith(steps(
-		step("RebootTemplate", 1, "60s"), stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"b"`, 2)))},
+		step("RebootTemplate", 1, "60s"),
+		stepWith(`"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"b"`, 2)))},
 }
 
 var refusedSteps = []refusedCheck{
 	{"a timeout without a unit, with nothing but what it should be", specWith(steps(step("RebootTemplate", 1, "60"))), noTimeout("60")},
 	{"a timeout for which there is no lease", specWith(steps(step("RebootTemplate", 1, "596523h1s"))), noTimeout("596523h1s")},
 	{"a timeout that no client could read", specWith(steps(step("RebootTemplate", 1, "9999999h"))), noTimeout("9999999h")},
-	{"a timeout that is too long only as a sum", specWith(steps(step("RebootTemplate", 1, "999999h999999h99999h"))), noTimeout("999999h999999h99999h")},
+	{"a timeout that is too long only as a sum", specWith(steps(step("RebootTemplate", 1, "999999h999999h99999h"))),
+		noTimeout("999999h999999h99999h")},
 	{"a timeout of more characters than any needs", specWith(steps(step("RebootTemplate", 1, "100000h59m59.999999999s"))),
 		"spec.escalatingRemediations[0].timeout: Too long: may not be more than 20 bytes"},
 	{"one template in two steps",

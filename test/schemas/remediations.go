@@ -72,7 +72,8 @@ var refusedV1Beta1 = []refused{
 	{"an empty strategy", `{"strategy":{}}`, notReboot},
 	{"no retry limit", `{"strategy":{"type":"Reboot"}}`, noRetry},
 	{"a timeout that is too short", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"99.9s"}}`, tooShort},
-	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`, [2]string{`must be of type string: "integer"`, `must be of type string: "integer"`}},
+	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`,
+		[2]string{`must be of type string: "integer"`, `must be of type string: "integer"`}},
 }
 
 // Remediations are requests for remediations and for their templates, while no webhook but the conversion is there. What the current
@@ -131,7 +132,8 @@ func CompletedTemplates() []Row {
 		{Metal3V1Beta1, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeout":"0s"}}`, CompleteV1Beta1},
 		{Metal3V1Beta2, "less than no retry", `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, Complete},
 		{Host, "empty values", `{"strategy":{"type":"","timeoutSeconds":0}}`, Complete},
-		{Host, "H-11: no retry, which stays,", `{"strategy":{"retryLimit":0}}`, `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`},
+		{Host, "H-11: no retry, which stays,", `{"strategy":{"retryLimit":0}}`,
+			`{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`},
 		{Metal3V1Beta2, "an empty strategy", `{"strategy":{}}`, Complete},
 		{Metal3V1Beta1, "an empty strategy", `{"strategy":{}}`, CompleteV1Beta1},
 		{Host, "an empty strategy", `{"strategy":{}}`, Complete},
@@ -140,7 +142,8 @@ func CompletedTemplates() []Row {
 		{Host, "W30: an empty spec", `{}`, `{}`},
 	} {
 		k := row.kind.Template()
-		rows = append(rows, Row{Name: k.String() + ": " + row.name + " is completed", Object: k.Object("a", row.spec), Becomes: row.becomes})
+		rows = append(rows,
+			Row{Name: k.String() + ": " + row.name + " is completed", Object: k.Object("a", row.spec), Becomes: row.becomes})
 	}
 	for _, row := range []struct {
 		kind             Kind
@@ -153,7 +156,8 @@ func CompletedTemplates() []Row {
 		{Metal3V1Beta2.Template(), "another type", `{"strategy":{"type":"Pray"}}`, `Unsupported value: "Pray"`},
 		{Metal3V1Beta1, "no retry limit, as a remediation is not completed", `{"strategy":{"type":"Reboot"}}`, noRetry[0]},
 	} {
-		rows = append(rows, Row{Name: row.kind.String() + ": " + row.name + " is still refused", Object: row.kind.Object("a", row.spec), Refused: row.with})
+		rows = append(rows, Row{Name: row.kind.String() + ": " + row.name + " is still refused", Object: row.kind.Object("a", row.spec),
+			Refused: row.with})
 	}
 	return rows
 }
@@ -178,7 +182,8 @@ type Conversion struct{ Name, Old, New, Back string }
 var Conversions = []Conversion{
 	{
 		"C9: with a timeout", `{"strategy":{"type":"Reboot","retryLimit":2,"timeout":"300s"}}`,
-		`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
 	},
 	{"C9: with nothing in the spec", `{}`, `{}`, `{}`},
 }

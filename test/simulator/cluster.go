@@ -177,7 +177,8 @@ func ready(was *unstructured.Unstructured, status metav1.ConditionStatus, reason
 }
 
 // change writes fields of the spec and of the status, and nothing if they are as they should be.
-func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, finalizer string, spec, status map[string]any) error {
+func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, finalizer string, spec,
+	status map[string]any) error {
 	before := object.DeepCopy()
 	controllerutil.AddFinalizer(object, finalizer)
 	if err := set(object, "spec", spec); err != nil {

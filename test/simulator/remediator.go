@@ -100,7 +100,8 @@ func anything(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefin
 		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + kind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List", Plural: singular + "s", Singular: singular},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List", Plural: singular + "s",
+				Singular: singular},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: kind.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{

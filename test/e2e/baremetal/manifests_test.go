@@ -44,7 +44,8 @@ var _ = Describe("The manifests of the documentation", func() {
 		fixture.silence(ctx, name)
 
 		asked := &infrav1beta1.Metal3Remediation{}
-		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, asked) }).Should(Succeed())
+		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, asked) }).
+			Should(Succeed())
 		Expect(asked.Spec.Strategy).NotTo(BeNil())
 		Expect(asked.Spec.Strategy.RetryLimit).To(Equal(2))
 		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
@@ -96,7 +97,8 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 
 		Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
 		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
-		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue(), "core deletes its request when the machine is healthy")
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).
+			Should(BeTrue(), "core deletes its request when the machine is healthy")
 		fixture.nothingIsLeft(ctx, host, name)
 		Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(freed, HaveKey("Fenced")))
@@ -128,7 +130,8 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 		}
 		Expect(here.Create(ctx, o)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(client.IgnoreNotFound(here.Delete(ctx, o, &client.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))).To(Succeed())
+			Expect(client.IgnoreNotFound(here.Delete(ctx, o,
+				&client.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))).To(Succeed())
 		})
 	}
 	Expect(check).NotTo(BeNil())
@@ -138,7 +141,7 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 // Cluster API core says what the drain waits for, in words that the manager quotes. All other waits are tested in memory, in
 // controllers/remediationrecord.
 var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blocks", func() {
-	It("is missing until the budget is gone, and back with the replacement, in the record, the check, the events and for kubectl", func(ctx SpecContext) {
+	It("is missing until the budget is gone, and back with the replacement, wherever it is told", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		name, host := fixture.aWorker(ctx)
 		budget := fixture.guarded(ctx, name)

@@ -143,7 +143,8 @@ func (env *environment) silence(ctx context.Context, name string) {
 	node := env.Node(ctx, name)
 	before := node.DeepCopy()
 	builders.Reports(node, corev1.NodeCondition{
-		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", Message: "Kubelet stopped posting node status.",
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		Message:            "Kubelet stopped posting node status.",
 		LastTransitionTime: metav1.Now(),
 	})
 	Expect(env.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
@@ -281,7 +282,8 @@ func hostIsFree(ctx context.Context, host *simulator.Host) {
 			if key == mendv1.ResetAnnotation { // says who has reset it, and acts on nothing
 				continue
 			}
-			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")), fmt.Sprintf("%s: %s", key, value))
+			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")),
+				fmt.Sprintf("%s: %s", key, value))
 		}
 	}).Should(Succeed())
 }

@@ -58,7 +58,8 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 		By("waiting for the second to be put off")
 		Eventually(func(g Gomega) {
 			i := slices.IndexFunc(lost, func(name string) bool {
-				return shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)() == "False/"+controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason
+				return shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)() == "False/"+
+					controlplanev1.KubeadmControlPlaneMachineRemediationDeferredReason
 			})
 			g.Expect(i).NotTo(Equal(-1), "none is put off")
 			e := shared.explained(ctx, lost[i])

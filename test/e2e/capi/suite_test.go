@@ -115,7 +115,8 @@ func (env *environment) build(ctx context.Context) {
 	env.cluster = builders.Cluster(env.namespace, env.name, func(c *clusterv1.Cluster) {
 		c.Spec = clusterv1.ClusterSpec{
 			ClusterNetwork: clusterv1.ClusterNetwork{
-				Services: clusterv1.NetworkRanges{CIDRBlocks: []string{"10.128.0.0/12"}}, Pods: clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16"}},
+				Services:      clusterv1.NetworkRanges{CIDRBlocks: []string{"10.128.0.0/12"}},
+				Pods:          clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16"}},
 				ServiceDomain: "cluster.local",
 			},
 			Topology: clusterv1.Topology{
@@ -172,7 +173,8 @@ func (env *environment) allHealthy(ctx context.Context) {
 		for name, m := range env.machines(ctx) {
 			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
 			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
-			g.Expect(conditions.IsTrue(m, clusterv1.MachineReadyCondition)).To(BeTrue(), name+" "+conditions.GetMessage(m, clusterv1.MachineReadyCondition))
+			g.Expect(conditions.IsTrue(m, clusterv1.MachineReadyCondition)).
+				To(BeTrue(), name+" "+conditions.GetMessage(m, clusterv1.MachineReadyCondition))
 			g.Expect(suite.Ready(ctx, env.there, m.Status.NodeRef.Name)).To(Equal(corev1.ConditionTrue), name)
 		}
 		g.Expect(env.members(ctx)).To(ConsistOf(env.names(ctx, controlPlane)))
@@ -210,7 +212,8 @@ const (
 func (env *environment) machines(ctx context.Context) map[string]*clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
-	Expect(here.List(ctx, list, client.InNamespace(env.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: env.name})).To(Succeed())
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: env.name})).
+		To(Succeed())
 	byName := map[string]*clusterv1.Machine{}
 	for i := range list.Items {
 		byName[list.Items[i].Name] = &list.Items[i]
@@ -310,7 +313,8 @@ func (env *environment) check(ctx context.Context, p part, edits ...func(*cluste
 		name, number, operator = "control-plane", env.controlPlanes, metav1.LabelSelectorOpExists
 	}
 	check := builders.MachineHealthCheck(env.cluster, name, append([]func(*clusterv1.MachineHealthCheck){
-		builders.Claimed, builders.Patience(patience), func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator },
+		builders.Claimed, builders.Patience(patience),
+		func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator },
 	}, edits...)...)
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	Eventually(env.counts(ctx, name)).Should(Equal(fmt.Sprintf("%d of %d", number, number)))

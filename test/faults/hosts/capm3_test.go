@@ -57,7 +57,8 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 		equal(t, "the phase", e.says().Phase, "Running")
 		e.tells("Pod apps/web")
 		h := e.host()
-		equal(t, "the hold", h.Annotations[infrav1.PowerOffAnnotationPrefix+string(e.remediation().GetUID())], `{"mode":"hard","force":false}`)
+		equal(t, "the hold", h.Annotations[infrav1.PowerOffAnnotationPrefix+string(e.remediation().GetUID())],
+			`{"mode":"hard","force":false}`)
 		equal(t, "spec.online, which is its owner's", h.Spec.Online, true)
 		equal(t, "the taint", e.node().Spec.Taints[0], theTaint)
 		e.evict()
@@ -71,7 +72,8 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 		equal(t, "the phase, until the check that made it deletes it,", e.says().Phase, "Waiting")
 		equal(t, "the number of retries", e.says().Retries, 0)
 		e.went(*order, "0s: the remediation is kept, and remembers", "0s: clusterctl must not move it", "0s: the host is asked",
-			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "1m36s: the volume is gone", "1m36s: the host is released", "1m42s: the host is on",
+			"6s: the host is off", "6s: the node is fenced", "1m6s: the pod is gone", "1m36s: the volume is gone",
+			"1m36s: the host is released", "1m42s: the host is on",
 			"1m42s: the node is free", "2m11s: the node is Ready", "2m11s: the remediation is not kept")
 		e.goneOnceDeleted()
 	})
@@ -80,7 +82,8 @@ func TestC1APowerCycleGoesInOrder(t *testing.T) {
 func TestC6AHostIsMarkedAndThenTheOwnerAskedWhenNoAttemptIsLeft(t *testing.T) {
 	bothKinds(t, settings{box: mute(-1)}, func(t *testing.T, e *environment) {
 		edit(e, e.management, e.machine(), true, func(m *clusterv1.Machine) {
-			conditions.Set(m, metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
+			conditions.Set(m,
+				metav1.Condition{Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionFalse, Reason: "Test"})
 		})
 		equal(t, "what Cluster API replaces before", collections.IsUnhealthyAndOwnerRemediated(e.machine()), false)
 		order := e.sees(
@@ -217,9 +220,10 @@ func TestForgedMemoryActsOnNothingOfOthers(t *testing.T) {
 					UID:    uid, Machine: "mine", Host: e.at.Name, Node: e.nodeName, Cluster: "c1",
 				})
 				e.do(err)
-				evil := e.make(metav1.ObjectMeta{Namespace: e.at.Namespace, Name: "evil", OwnerReferences: row.owners, Annotations: map[string]string{
-					mendv1.PowerCycleAnnotation: string(memory),
-				}}, *strategyOf(e.remediation()))
+				evil := e.make(metav1.ObjectMeta{Namespace: e.at.Namespace, Name: "evil", OwnerReferences: row.owners,
+					Annotations: map[string]string{
+						mendv1.PowerCycleAnnotation: string(memory),
+					}}, *strategyOf(e.remediation()))
 				e.do(e.management.Create(t.Context(), e.named(evil)))
 				host, node := e.host(), e.node()
 				e.reconciles(client.ObjectKeyFromObject(evil))
@@ -368,7 +372,8 @@ func TestTheOwnerIsNotAskedForAHostThatIsGone(t *testing.T) {
 				e.stands(s.state)
 				e.vanish(e.management, e.host())
 				e.until(3 * time.Hour)
-				if c := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition); c != nil || powercycle.State(e.memory()).Final() {
+				if c := conditions.Get(e.machine(), clusterv1.MachineOwnerRemediatedCondition); c != nil ||
+					powercycle.State(e.memory()).Final() {
 					t.Errorf("it is %s, and its owner: %v\n%s", e.memory(), c, e.story())
 				}
 				equal(t, "the reason for which a person is asked", memoryOf(e.remediation()).Person, powercycle.HostGoneReason)

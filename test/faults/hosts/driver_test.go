@@ -162,7 +162,8 @@ func (e *environment) story() string {
 		fmt.Fprintf(&text, "remediation %v %v\n%+v\n", rem.GetFinalizers(), rem.GetAnnotations(), builders.ReportOf(rem))
 	}
 	if h := e.host(); h != nil {
-		fmt.Fprintf(&text, "host %v on %t %+v, really %t %v\n", h.Annotations, h.Status.PoweredOn, h.Status.ErrorMessage, e.box.model.Powered(), e.box.history)
+		fmt.Fprintf(&text, "host %v on %t %+v, really %t %v\n", h.Annotations, h.Status.PoweredOn, h.Status.ErrorMessage,
+			e.box.model.Powered(), e.box.history)
 	}
 	if n := e.node(); n != nil {
 		fmt.Fprintf(&text, "node %v %v %v\n", n.Annotations, n.Spec.Taints, ready(n))

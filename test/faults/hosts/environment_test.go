@@ -46,7 +46,7 @@ var (
 	betweenKind  = infrav1.GroupVersion.WithKind("Metal3Machine")
 	clusterKey   = client.ObjectKey{Namespace: "ns", Name: "c1"}
 	scheme       = newScheme()
-	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its machine, of what is between the two, and of the remediation
+	theHost      = client.ObjectKey{Namespace: "ns", Name: "w"} // and the name of its Machine, Metal3Machine and remediation
 	theNode      = client.ObjectKey{Name: "node-w"}
 	theNeighbour = "neighbour" // the name of a host and of a node that no remediation is about
 )
@@ -157,7 +157,8 @@ func (e *environment) objects(cluster *clusterv1.Cluster) []client.Object {
 	if !e.as.controlPlane {
 		delete(m.Labels, clusterv1.MachineControlPlaneLabel)
 	}
-	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "ms", Controller: ptr.To(true)}}
+	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", UID: "ms",
+		Controller: ptr.To(true)}}
 	if e.as.machine != nil {
 		e.as.machine(m)
 	}
@@ -236,7 +237,8 @@ func (e *environment) request() {
 		OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}},
 	}
 	if e.as.nodeCheck {
-		check := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers", UID: "check-uid"}
+		check := metav1.OwnerReference{APIVersion: "remediation.medik8s.io/v1alpha1", Kind: "NodeHealthCheck", Name: "workers",
+			UID: "check-uid"}
 		rem.OwnerReferences = append([]metav1.OwnerReference{check}, rem.OwnerReferences...)
 		rem.Labels = map[string]string{"app.kubernetes.io/part-of": "node-healthcheck-controller"}
 	}

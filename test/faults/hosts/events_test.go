@@ -41,12 +41,13 @@ var interruptions = []interruption{
 		}
 		return "Stopped"
 	}},
-	{id: "N3", name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) }, ends: func(s standstill) string {
-		if s.state == "OwnerRequested" {
-			return s.state
-		}
-		return "Ended"
-	}},
+	{id: "N3", name: "the Machine vanishes", do: func(e *environment) { e.vanish(e.management, e.machine()) },
+		ends: func(s standstill) string {
+			if s.state == "OwnerRequested" {
+				return s.state
+			}
+			return "Ended"
+		}},
 	{
 		id: "N3", name: "the Metal3Machine vanishes", ends: atEnd("OwnerRequested"),
 		do: func(e *environment) { e.vanish(e.management, e.management.At(betweenKind, e.at)) },
@@ -112,7 +113,8 @@ func (i interruption) at(t *testing.T, s standstill, k kind) {
 			}
 		}
 	}
-	if _, asked := p.Conditions[clusterv1.MachineOwnerRemediatedCondition]; asked != (tl.ends == "OwnerRequested") && p.machine() != nil && tl.ends != "" {
+	_, asked := p.Conditions[clusterv1.MachineOwnerRemediatedCondition]
+	if asked != (tl.ends == "OwnerRequested") && p.machine() != nil && tl.ends != "" {
 		t.Errorf("the owner of the machine was asked: %t", asked)
 	}
 }
@@ -138,8 +140,9 @@ var (
 		e.lag(false)
 		e.seen = -1
 	}}
-	breaks   = event{name: "the workload cluster is out of reach", do: func(e *environment) { e.pods.unreachable = true }}
-	heals    = event{name: "it can be reached again", needs: breaks.name, do: func(e *environment) { e.pods.unreachable, e.seen = false, -1 }}
+	breaks = event{name: "the workload cluster is out of reach", do: func(e *environment) { e.pods.unreachable = true }}
+	heals  = event{name: "it can be reached again", needs: breaks.name,
+		do: func(e *environment) { e.pods.unreachable, e.seen = false, -1 }}
 	recovers = event{name: "the node is Ready again", do: func(e *environment) { e.box.recover() }}
 	cancels  = event{name: "the remediation is deleted", do: func(e *environment) {
 		if e.remediation() != nil {
@@ -312,7 +315,8 @@ func everyMoment(t *testing.T, all *figures) {
 							}
 						}
 						if b.end.do != nil {
-							e.script = []cue{{func(e *environment) bool { return !e.alarm.IsZero() && !e.clock.Now().Before(e.alarm) }, b.end.do}}
+							e.script = []cue{{func(e *environment) bool { return !e.alarm.IsZero() && !e.clock.Now().Before(e.alarm) },
+								b.end.do}}
 						}
 						e.run(ended)
 						e.holds(false)

@@ -51,7 +51,8 @@ func (e *environment) check(at place) {
 		e.fault("%s %s belongs to another client, and was changed", at.kind.Kind, at.key.Name)
 	}
 	isFenced, isGone := n != nil && fencedByUs(n), n == nil && at.kind == nodeKind
-	if safe := e.lies() || h != nil && heldOff(h) && (!e.box.model.Powered() || e.box.byHand); (isFenced && !e.safety.fenced || isGone) && !safe {
+	safe := e.lies() || h != nil && heldOff(h) && (!e.box.model.Powered() || e.box.byHand)
+	if (isFenced && !e.safety.fenced || isGone) && !safe {
 		e.fault("the node was fenced while its host was on, or not kept powered off")
 	}
 	e.safety.fenced = isFenced
@@ -64,7 +65,8 @@ func (e *environment) check(at place) {
 	if n := len(e.records()); n > 1 || n == 0 && (h != nil && held(h) || e.asksOwner()) {
 		e.fault("there are %d records of the remediation, also before its host or the owner of its machine is asked", n)
 	}
-	if rem := e.remediation(); rem != nil && h != nil && held(h) && builders.ReportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
+	if rem := e.remediation(); rem != nil && h != nil && held(h) &&
+		builders.ReportOf(rem).Conditions[nhcv1.SucceededCondition] == "False/TimedOutByCheck" {
 		e.fault("the remediation reports that it was stopped, so that another remediation may start, and still holds its host")
 	}
 	if holds := h != nil && heldOff(h); holds != e.safety.held {
@@ -194,7 +196,8 @@ func (e *environment) outcome() outcome {
 func (e *environment) orphans() (left []string) {
 	if h := e.host(); h != nil {
 		for key := range h.Annotations {
-			if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) || key == infrav1.RebootAnnotation || key == mendv1.RebootedForAnnotation {
+			if strings.HasPrefix(key, infrav1.PowerOffAnnotationPrefix) || key == infrav1.RebootAnnotation ||
+				key == mendv1.RebootedForAnnotation {
 				left = append(left, "host "+key)
 			}
 		}

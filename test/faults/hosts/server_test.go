@@ -150,7 +150,8 @@ func others(o client.Object) map[string]string {
 
 func newScheme() *runtime.Scheme {
 	s := runtime.NewScheme()
-	if err := errors.Join(coordinationv1.AddToScheme(s), corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s), bmov1alpha1.AddToScheme(s),
+	if err := errors.Join(coordinationv1.AddToScheme(s), corev1.AddToScheme(s), storagev1.AddToScheme(s), clusterv1.AddToScheme(s),
+		bmov1alpha1.AddToScheme(s),
 		infrav1.AddToScheme(s), nhcv1.AddToScheme(s), mendv1.AddToScheme(s)); err != nil {
 		panic(err)
 	}

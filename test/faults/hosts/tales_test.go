@@ -40,7 +40,8 @@ type standstill struct {
 // standstills are all states in which a remediation of a worker can wait, and the one in which the owner of the machine was asked.
 var standstills = []standstill{
 	{
-		state: "Preparing", attempt: 1, settings: settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")},
+		state: "Preparing", attempt: 1,
+		settings: settings{host: builders.Annotated[*bmov1alpha1.BareMetalHost](bmov1alpha1.PausedAnnotation, "test")},
 		resume: func(e *environment) {
 			if e.host() != nil {
 				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { delete(h.Annotations, bmov1alpha1.PausedAnnotation) })
@@ -73,7 +74,8 @@ var standstills = []standstill{
 		},
 		ends: "Succeeded", cycles: 1,
 	},
-	{state: "OwnerRequested", attempt: 2, settings: settings{box: mute(-1)}, resume: func(*environment) {}, ends: "OwnerRequested", cycles: 2},
+	{state: "OwnerRequested", attempt: 2, settings: settings{box: mute(-1)}, resume: func(*environment) {}, ends: "OwnerRequested",
+		cycles: 2},
 }
 
 func revived(e *environment) { e.box.revive() }
@@ -116,15 +118,19 @@ var (
 var tales = []tale{
 	{name: "a power cycle that helps", ends: "Succeeded", cycles: 1},
 	{name: "a second power cycle that helps", again: true, settings: settings{box: mute(1)}, ends: "Succeeded", cycles: 2},
-	{name: "two power cycles in vain, after which owner remediation is requested", again: true, settings: settings{box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
-	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)}, ends: "Succeeded", cycles: 2, stays: true},
+	{name: "two power cycles in vain, after which owner remediation is requested", again: true, settings: settings{box: mute(-1)},
+		ends: "OwnerRequested", cycles: 2},
+	{name: "two resets of a host that must not be powered off", settings: settings{host: builders.NeverOff, box: mute(1)},
+		ends: "Succeeded", cycles: 2, stays: true},
 	{
-		name: "two resets in vain, after which owner remediation is requested", again: true, settings: settings{host: builders.NeverOff, box: mute(-1)},
-		ends: "OwnerRequested", cycles: 2, stays: true,
+		name: "two resets in vain, after which owner remediation is requested", again: true,
+		settings: settings{host: builders.NeverOff, box: mute(-1)},
+		ends:     "OwnerRequested", cycles: 2, stays: true,
 	},
 	{
-		name: "a BMC that fails, after which owner remediation is requested", settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
-		ends: "OwnerRequested", stays: true,
+		name:     "a BMC that fails, after which owner remediation is requested",
+		settings: settings{box: func(b *box) { b.model.Faults.Refuses = "no route to the BMC" }},
+		ends:     "OwnerRequested", stays: true,
 	},
 	{
 		name: "a workload that never leaves", settings: settings{box: func(b *box) { b.e.pods.stuck = true }},
@@ -139,7 +145,8 @@ var tales = []tale{
 		name: "a control-plane host on which the API server of its cluster runs", ends: "Succeeded", cycles: 1, stays: true,
 		settings: settings{apiServer: true, machine: func(m *clusterv1.Machine) { m.Labels[clusterv1.MachineControlPlaneLabel] = "" }},
 	},
-	{name: "a machine that never had a node", again: true, settings: settings{noNode: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2, stays: true},
+	{name: "a machine that never had a node", again: true, settings: settings{noNode: true, box: mute(-1)}, ends: "OwnerRequested",
+		cycles: 2, stays: true},
 	{name: "a machine that is healthy", settings: settings{healthy: true}, ends: "Succeeded", cycles: 1},
 	{
 		name: "a machine that recovers before its host is asked", settings: standstills[0].settings, ends: "Succeeded", stays: true,
@@ -149,14 +156,16 @@ var tales = []tale{
 		}},
 	},
 	{
-		name: "a remediation whose finalizer is removed before its host is asked", settings: standstills[0].settings, ends: "Succeeded", cycles: 1,
+		name: "a remediation whose finalizer is removed before its host is asked", settings: standstills[0].settings,
+		ends: "Succeeded", cycles: 1,
 		script: []cue{standstills[0].there(func(e *environment) {
 			edit(e, e.management, e.remediation(), false, func(rem client.Object) { rem.SetFinalizers(nil) })
 			standstills[0].resume(e)
 		})},
 	},
 	{
-		name: "a host that its owner switches off for an hour meanwhile", settings: standstills[2].settings, ends: "Succeeded", cycles: 1, stays: true,
+		name: "a host that its owner switches off for an hour meanwhile", settings: standstills[2].settings, ends: "Succeeded", cycles: 1,
+		stays: true,
 		script: append([]cue{standstills[2].there(func(e *environment) {
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 		})}, later(time.Hour, func(e *environment) {
@@ -170,7 +179,8 @@ var tales = []tale{
 			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
 		})...),
 	},
-	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true, settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
+	{name: "a request of a NodeHealthCheck, after which owner remediation is requested", again: true,
+		settings: settings{nodeCheck: true, box: mute(-1)}, ends: "OwnerRequested", cycles: 2},
 	{
 		name: "a request that its NodeHealthCheck stops", settings: settings{nodeCheck: true, box: func(b *box) { b.e.pods.stuck = true }},
 		ends: "Stopped", cycles: 1, stays: true, script: []cue{standstills[2].there(stopped)},
@@ -181,7 +191,8 @@ var tales = []tale{
 func interrupted() []tale {
 	var all []tale
 	for _, s := range standstills {
-		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles, script: []cue{s.there(s.resume)}, stays: s.state == "Rebooting"}
+		goesOn := tale{name: "one that stands still while " + s.state, settings: s.settings, ends: s.ends, cycles: s.cycles,
+			script: []cue{s.there(s.resume)}, stays: s.state == "Rebooting"}
 		cancelled := goesOn
 		cancelled.name, cancelled.ends, cancelled.stays = "one that is cancelled while "+s.state, "", true
 		cancelled.cycles = map[string]int{"Preparing": 0, "PoweringOff": 0, "Rebooting": 0}[s.state]

@@ -179,7 +179,8 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	}
 	is.Events, want.Events = nil, nil
 	want.Records = maps.Clone(want.Records)
-	if fate == faults.Refused && is.Unbegun == want.Unbegun+1 { // of what was refused: another machine is remediated first, and the record is cancelled
+	// of what was refused: another machine is remediated first, and the record is cancelled
+	if fate == faults.Refused && is.Unbegun == want.Unbegun+1 {
 		is.Unbegun--
 	}
 	for id := range e.unrecorded { // nothing but a write that was refused leaves a remediation without one
@@ -234,7 +235,8 @@ func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
 			before()
 			return c.Patch(ctx, obj, patch, opts...)
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			before()
 			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
 		},

@@ -189,7 +189,8 @@ func (l liveNodes) List(_ context.Context, list client.ObjectList, _ ...client.L
 	}
 	all := list.(*metav1.PartialObjectMetadataList)
 	for _, node := range l.cluster.nodes {
-		all.Items = append(all.Items, metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: node.Name, ResourceVersion: node.ResourceVersion}})
+		all.Items = append(all.Items,
+			metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: node.Name, ResourceVersion: node.ResourceVersion}})
 	}
 	return nil
 }

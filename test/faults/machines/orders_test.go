@@ -50,7 +50,8 @@ var (
 	cacheStops    = happening{"the caches show nothing new", (*environment).lag}
 	cacheGoesOn   = happening{"the caches catch up", (*environment).catchUp}
 	marked        = happening{"a person marks m1", func(e *environment) { e.annotate("m1", clusterv1.RemediateMachineAnnotation) }}
-	leftAlone     = happening{"m1 is to be left alone", func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
+	leftAlone     = happening{"m1 is to be left alone",
+		func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
 )
 
 // orders are sets of happenings, each of which is tried in every order.
@@ -191,7 +192,8 @@ func (e *environment) flies(check *clusterv1.MachineHealthCheck, m *clusterv1.Ma
 	if check.Spec.Remediation.TemplateRef.IsDefined() {
 		return e.requestOf(m.Name).GetUID() != ""
 	}
-	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
+	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
+		statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
 }
 
 func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, flying int) {

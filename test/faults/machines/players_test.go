@@ -44,7 +44,8 @@ func (e *environment) machineOf(pool, name string) {
 	e.must(e.api.Create(e.ctx, m))
 	m.Status.NodeRef.Name = name
 	m.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon),
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test",
+		LastTransitionTime: metav1.NewTime(noon),
 	}}
 	if !e.unknown {
 		isHealthy(m)
@@ -55,7 +56,8 @@ func (e *environment) machineOf(pool, name string) {
 // isHealthy says of m what a check says of a healthy machine.
 func isHealthy(m *clusterv1.Machine) {
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineHealthCheckSucceededReason,
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue,
+		Reason:             clusterv1.MachineHealthCheckSucceededReason,
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(noon),
 	})
 	m.SetV1Beta1Conditions(clusterv1.Conditions{{
@@ -264,7 +266,8 @@ func (e *environment) providerGivesUp(name string) {
 	e.t.Helper()
 	m := e.machine(name)
 	conditions.Set(m, metav1.Condition{
-		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason:             clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
 		LastTransitionTime: metav1.NewTime(e.clock.Now()),
 	})
 	e.must(e.api.Status().Update(e.ctx, m))

@@ -42,7 +42,8 @@ type record struct {
 }
 
 func newRecord() record {
-	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{}, machines: map[string]string{}, begun: map[string]bool{}}
+	return record{Requests: map[string]int{}, Turns: map[string][]string{}, Events: map[string]int{}, counters: map[string]float64{},
+		machines: map[string]string{}, begun: map[string]bool{}}
 }
 
 // recorded is the API server as the program sees it: what it does is recorded, and must be safe.
@@ -82,7 +83,8 @@ func (e *environment) recorded() client.WithWatch {
 			}
 			return err
 		},
-		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch, opts ...client.SubResourcePatchOption) error {
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
 			if kindOf(obj) != "Machine" {
 				e.record.note("patch " + kindOf(obj) + " " + obj.GetName() + " " + sub)
 				return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
@@ -133,7 +135,8 @@ func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 	e.record.mu.Lock()
 	defer e.record.mu.Unlock()
 	for _, kind := range []string{
-		clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition, clusterv1.MachineExternallyRemediatedCondition,
+		clusterv1.MachineHealthCheckSucceededCondition, clusterv1.MachineOwnerRemediatedCondition,
+		clusterv1.MachineExternallyRemediatedCondition,
 	} {
 		was, is := statusOf(before, kind), statusOf(after, kind)
 		if was == is {
@@ -154,7 +157,8 @@ func (e *environment) noteMachine(before, after *clusterv1.Machine) {
 
 // asks reports whether the owner of m is asked to replace it: it acts on both conditions together.
 func asks(m *clusterv1.Machine) bool {
-	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
+	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
+		statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
 }
 
 func statusOf(m *clusterv1.Machine, kind string) string {
@@ -179,7 +183,8 @@ type outcome struct {
 
 func (e *environment) outcome() outcome {
 	o := outcome{
-		Machines: map[string][]string{}, Checks: map[string][]string{}, Turns: e.record.Turns, Did: e.record.Requests, Events: e.record.Events,
+		Machines: map[string][]string{}, Checks: map[string][]string{}, Turns: e.record.Turns, Did: e.record.Requests,
+		Events:   e.record.Events,
 		Counters: e.record.counters,
 	}
 	o.Records, o.Unbegun = e.recordsByMachine()
@@ -196,13 +201,15 @@ func (e *environment) outcome() outcome {
 	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
 	for i := range checks.Items {
 		c := &checks.Items[i]
-		o.Checks[c.Name] = append(said(c.Status.Conditions), fmt.Sprintf("expected %d healthy %d allowed %d targets %v observed %t cluster %s",
-			deref(c.Status.ExpectedMachines), deref(c.Status.CurrentHealthy), deref(c.Status.RemediationsAllowed), c.Status.Targets,
-			c.Status.ObservedGeneration == c.Generation, c.Labels[clusterv1.ClusterNameLabel]))
+		o.Checks[c.Name] = append(said(c.Status.Conditions),
+			fmt.Sprintf("expected %d healthy %d allowed %d targets %v observed %t cluster %s",
+				deref(c.Status.ExpectedMachines), deref(c.Status.CurrentHealthy), deref(c.Status.RemediationsAllowed), c.Status.Targets,
+				c.Status.ObservedGeneration == c.Generation, c.Labels[clusterv1.ClusterNameLabel]))
 	}
 	for _, req := range e.objectsOf(requestKind) {
 		maker, _ := remediationrequest.MadeBy(req)
-		o.Requests = append(o.Requests, fmt.Sprintf("%s made by %q, deleting %t", req.GetName(), maker.Name, req.GetDeletionTimestamp() != nil))
+		o.Requests = append(o.Requests,
+			fmt.Sprintf("%s made by %q, deleting %t", req.GetName(), maker.Name, req.GetDeletionTimestamp() != nil))
 	}
 	return o
 }
@@ -303,7 +310,8 @@ func (e *environment) missing(c client.WithWatch) client.WithWatch {
 }
 
 // makeRecord creates a record, of which there must not be another open one for the same machine, by the same check and in the same way.
-func (e *environment) makeRecord(ctx context.Context, c client.Client, record *mendv1.RemediationRecord, opts ...client.CreateOption) error {
+func (e *environment) makeRecord(ctx context.Context, c client.Client, record *mendv1.RemediationRecord,
+	opts ...client.CreateOption) error {
 	if err := c.Create(ctx, record, opts...); err != nil {
 		return err
 	}
@@ -340,7 +348,8 @@ func (e *environment) isRecorded(m *clusterv1.Machine, named string) {
 
 func (e *environment) openRecords(uid string) []mendv1.RemediationRecord {
 	all := &mendv1.RemediationRecordList{}
-	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace), client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: uid}))
+	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace),
+		client.MatchingLabels{mendv1.RecordOpenLabel: "true", mendv1.RecordTargetLabel: uid}))
 	return all.Items
 }
 

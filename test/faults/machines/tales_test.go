@@ -180,11 +180,13 @@ var tales = []tale{
 			for _, name := range []string{"m1", "m2"} {
 				req := aRequest(e.namespace, name)
 				req.SetAnnotations(map[string]string{
-					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
+					clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
+					clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
 				})
 				m := &clusterv1.Machine{}
 				e.must(e.api.Get(e.ctx, client.ObjectKeyFromObject(req), m))
-				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: m.UID}})
+				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name,
+					UID: m.UID}})
 				e.must(e.api.Create(e.ctx, req))
 			}
 			e.check("check", byTemplate)

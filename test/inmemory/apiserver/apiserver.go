@@ -95,7 +95,8 @@ func Install() (undo func()) {
 // New starts a server at http://host, which serves these kinds.
 func New(host string, kinds ...Kind) *Server {
 	s := &Server{
-		host: host, kinds: map[schema.GroupVersionResource]Kind{}, objects: map[schema.GroupResource]map[string]*unstructured.Unstructured{},
+		host: host, kinds: map[schema.GroupVersionResource]Kind{},
+		objects:  map[schema.GroupResource]map[string]*unstructured.Unstructured{},
 		watchers: map[*watcher]bool{},
 	}
 	s.Serve(kinds...)

@@ -171,7 +171,8 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Hour)
 		Expect(e.management.Calls(func(call apiserver.Call) bool { // the namespace is that of its lease
-			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" && call.Resource != "namespaces"
+			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" &&
+				call.Resource != "namespaces"
 		})).To(BeEmpty())
 
 		claim := []byte(`{"metadata":{"annotations":{"` + clusterv1.PausedAnnotation + `":"` + mendv1.Claim + `"}}}`)

@@ -94,7 +94,8 @@ func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t 
 		const mark = infrav1.PowerOffAnnotationPrefix + "gone"
 		patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"`+mark+`":"x"}}}`))
 		Expect(e.here.Patch(ctx, host, patch)).To(Succeed())
-		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fenced", Annotations: map[string]string{mendv1.FencedByAnnotation: "gone"}}}
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fenced",
+			Annotations: map[string]string{mendv1.FencedByAnnotation: "gone"}}}
 		node.Spec.Taints = []corev1.Taint{{
 			Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
 		}}

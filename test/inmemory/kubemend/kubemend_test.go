@@ -61,7 +61,8 @@ func world(t *testing.T, story func(ctx context.Context, e *environment)) {
 		e.here, e.there = clientOf(e.management), clientOf(e.workload)
 		Expect(e.there.Create(t.Context(), builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 		for _, kind := range []apiserver.Kind{
-			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Cluster"), kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Machine"),
+			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Cluster"),
+			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "Machine"),
 			kubemend.Kind(clusterv1.GroupVersion.Group, "v1beta2", "MachineHealthCheck"),
 			{GroupVersionKind: mendv1.GroupVersion.WithKind("RemediationRecord"), NoStatus: true},
 		} {
@@ -110,7 +111,8 @@ func (e *environment) worker(ctx context.Context, name string) {
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: ptr.To(true),
 	}}
 	Expect(e.here.Create(ctx, machine)).To(Succeed())
-	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name, []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
+	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name,
+		[]metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
 }
 

@@ -58,7 +58,8 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 		s.Expect(s.health("a")()).To(Equal(silent))
 		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
 		s.Eventually(s.remediation("a")).Should(Equal("True/OwnerAsked"))
-		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).To(HavePrefix("Its owner, MachineSet ms, was asked to remediate it: see RemediationRecord a-"))
+		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).
+			To(HavePrefix("Its owner, MachineSet ms, was asked to remediate it: see RemediationRecord a-"))
 		version = s.get("a").ResourceVersion
 		time.Sleep(long)
 		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "a steady world causes no writes")
@@ -151,7 +152,8 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 // recorded are the records of an environment.
 func (s *environment) recorded() []mendv1.RemediationRecord {
 	all := &mendv1.RemediationRecordList{}
-	s.Expect(s.here.List(s.ctx, all, client.InNamespace(s.cluster.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})).To(Succeed())
+	s.Expect(s.here.List(s.ctx, all, client.InNamespace(s.cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})).To(Succeed())
 	return all.Items
 }
 
@@ -218,7 +220,8 @@ func TestARecordIsHealedByTheRulesOfTheCheckThatAskedAlone(t *testing.T) {
 			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
 		})
 		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
-		s.Eventually(func() string { return conditions.GetMessage(s.get("a"), "HealthCheckSucceeded") }).Should(ContainSubstring("DiskPressure"))
+		s.Eventually(func() string { return conditions.GetMessage(s.get("a"), "HealthCheckSucceeded") }).
+			Should(ContainSubstring("DiskPressure"))
 		s.comesBack("a")
 		time.Sleep(15 * time.Minute)
 
@@ -266,8 +269,9 @@ func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChan
 
 		s.fallsSilent("a")
 		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted"))
-		s.Eventually(s.note("a", "MachineMarkedUnhealthy")).Should(Equal("Normal: Machine " + in + "a has been marked as unhealthy by " + in + "check: " +
-			"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+		s.Eventually(s.note("a", "MachineMarkedUnhealthy")).
+			Should(Equal("Normal: Machine " + in + "a has been marked as unhealthy by " + in + "check: " +
+				"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
 		s.Eventually(s.note("check", "RemediationStarted")).Should(Equal("Normal: Requested a Metal3Remediation for a"))
 
 		s.nodeReports("b", corev1.NodeReady, corev1.ConditionUnknown, 0)
@@ -283,7 +287,8 @@ func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChan
 		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
 			"b MachineMarkedUnhealthy", "check RemediationRestricted",
 			"a MachineHealthy", "check RemediationEnded", "check RemediationAllowed", "check RemediationStarted"))
-		s.Eventually(s.note("a", "MachineHealthy")).Should(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
+		s.Eventually(s.note("a", "MachineHealthy")).
+			Should(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
 		s.Eventually(s.note("check", "RemediationEnded")).Should(Equal("Normal: Healthy again: a"))
 
 		s.Eventually(s.message("check", mendv1.CapacityBack)).

@@ -243,7 +243,8 @@ func (s *environment) allowed(check string) func() string {
 func (s *environment) counts(check string) func() []int32 {
 	return func() []int32 {
 		status := s.getCheck(check).Status
-		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1), ptr.Deref(status.RemediationsAllowed, -1)}
+		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1),
+			ptr.Deref(status.RemediationsAllowed, -1)}
 	}
 }
 
@@ -320,7 +321,8 @@ func (s *environment) settles() float64 {
 func (s *environment) versions() map[string]string {
 	all := map[string]string{"events": strconv.Itoa(len(s.sentEvents()()))}
 	for _, kind := range []schema.GroupVersionKind{
-		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"), clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"),
+		clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
 		schema.FromAPIVersionAndKind(metal3.apiVersion, metal3.kind),
 	} {
 		list := &metav1.PartialObjectMetadataList{}

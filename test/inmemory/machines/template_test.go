@@ -191,7 +191,8 @@ func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMai
 			s.Expect(s.there.Update(s.ctx, node)).To(Succeed())
 		}
 		check := s.printed("maintenance")
-		s.Expect(*check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds).To(BeNumerically(">=", 900), "a server takes ten minutes to boot")
+		s.Expect(*check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds).
+			To(BeNumerically(">=", 900), "a server takes ten minutes to boot")
 		s.Eventually(s.owner("hangs")).Should(Equal(ownerRequested))
 		s.Consistently(s.health("boots")).Should(Equal(nothing))
 	})
@@ -222,7 +223,8 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 		s.Eventually(s.health("good")).Should(Equal(well))
 		s.Eventually(s.both("check", "ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
 		s.Expect(s.both("check", "RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
-		s.Expect(s.message("check", "RemediationTemplateAvailable")()).To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
+		s.Expect(s.message("check", "RemediationTemplateAvailable")()).
+			To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
 
 		s.template("reboot")
 

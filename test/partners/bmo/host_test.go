@@ -137,7 +137,8 @@ func TestAPowerChangeByHandIsUndoneOnceIronicLooks(t *testing.T) {
 
 func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 	for annotation, status := range map[string]bmov1alpha1.OperationalStatus{
-		bmov1alpha1.PausedAnnotation: bmov1alpha1.OperationalStatusOK, bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
+		bmov1alpha1.PausedAnnotation:   bmov1alpha1.OperationalStatusOK,
+		bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
 	} {
 		p := play(t, bmo.Times{}, deployed)
 		p.annotate(annotation, "")

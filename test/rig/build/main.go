@@ -38,7 +38,8 @@ func main() {
 	what := flag.String("what", "", "What the command makes.")
 	usually := flag.Duration("usually", 0, "How long the command takes on two cores, if nothing is cached.")
 	flag.Usage = func() {
-		_, _ = fmt.Fprintln(flag.CommandLine.Output(), "build [-root FOLDER] PROGRAM...\nbuild -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]")
+		_, _ = fmt.Fprintln(flag.CommandLine.Output(),
+			"build [-root FOLDER] PROGRAM...\nbuild -what NAME [-usually 2m] -- COMMAND [ARGUMENT...]")
 		flag.PrintDefaults()
 	}
 	flag.Parse()
