@@ -31,7 +31,6 @@ func TestTheGlossaryIsKept(t *testing.T) {
 	}
 }
 
-// isRead reports whether users read what is in a file.
 func isRead(file string) bool {
 	top, _, _ := strings.Cut(file, "/")
 	switch filepath.Ext(file) {

@@ -209,7 +209,6 @@ func (c *cluster) providers(ctx context.Context) (map[string]string, error) {
 	return versions, nil
 }
 
-// image is that of the manager that is installed.
 func (c *cluster) image(ctx context.Context) (string, error) {
 	d := &appsv1.Deployment{}
 	if err := c.Get(ctx, client.ObjectKey{Namespace: "kubemend-system", Name: "kubemend-controller-manager"}, d); err != nil {

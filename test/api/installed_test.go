@@ -267,7 +267,6 @@ func (c *cluster) ends(ctx context.Context, pod *corev1.Pod, manager *rig.Kubeme
 	Expect(c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 }
 
-// told are the reasons of the events about an object.
 func (c *cluster) told(ctx context.Context, about *unstructured.Unstructured) func() ([]string, error) {
 	return func() ([]string, error) {
 		list := &eventsv1.EventList{}

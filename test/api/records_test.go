@@ -55,7 +55,6 @@ func hugeRecord() *mendv1.RemediationRecord {
 	return r
 }
 
-// recordsAreTaken are the specs of RemediationRecords.
 func recordsAreTaken(management *cluster) {
 	// A record that the API server refuses is missed, or stays open for ever.
 	It("take a record however long what it quotes is", func(ctx SpecContext) {
@@ -112,7 +111,6 @@ func recordsAreTaken(management *cluster) {
 	}, SpecTimeout(specPatience))
 }
 
-// record is one with that content.
 func record(name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: content}
 	o.SetGroupVersionKind(mendv1.GroupVersion.WithKind("RemediationRecord"))

@@ -103,7 +103,6 @@ var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 3, 
 // strategy is as short as the API allows.
 var strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 
-// silence hangs the kubelet of a machine.
 func silence(name string) {
 	GinkgoHelper()
 	kubelet := provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: name})
@@ -135,18 +134,15 @@ func theirs() client.Object {
 	return t
 }
 
-// as reads an object as it is.
 func as(ctx context.Context, object client.Object) func() (client.Object, error) {
 	return komega.New(here).WithContext(ctx).Object(object)
 }
 
-// requested waits until an object is there.
 func requested(ctx context.Context, request client.Object, where, name string) {
 	GinkgoHelper()
 	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: where, Name: name}, request) }).Should(Succeed())
 }
 
-// gone waits until there is no such object.
 func gone(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Eventually(func() bool {

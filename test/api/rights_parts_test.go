@@ -170,7 +170,6 @@ func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func
 	}
 }
 
-// audited are the requests of kubemend so far.
 func audited() []auditv1.Event {
 	GinkgoHelper()
 	events, err := plane.Audited()
@@ -262,7 +261,6 @@ func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDef
 	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
 }
 
-// touched writes to an object at a version of its kind.
 func touched(ctx context.Context, version string, object client.Object) {
 	GinkgoHelper()
 	kind, err := here.GroupVersionKindFor(object)

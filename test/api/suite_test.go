@@ -77,7 +77,6 @@ func nextVersion() string {
 	return settings.Config.NextVersion
 }
 
-// released is a file of a release.
 func released(version, file string) string {
 	return filepath.Join(repository, "addon-kubemend", version, file)
 }
@@ -99,7 +98,6 @@ func run(ctx context.Context, folder, program string, args ...string) []byte {
 	return out
 }
 
-// kustomized is what a folder is built into.
 func kustomized(ctx context.Context, folder string) []byte {
 	GinkgoHelper()
 	return run(ctx, root, filepath.Join(".tools", "bin", "kustomize"), "build", folder)
@@ -236,7 +234,6 @@ func reportLog(manager *rig.Kubemend) {
 	DeferCleanup(func() { suite.LogOf("the manager", manager, CurrentSpecReport()) })
 }
 
-// crd is a CustomResourceDefinition as it is.
 func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
@@ -315,7 +312,6 @@ var _ = Describe("clusterctl", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// clusterctl runs the real one.
 func clusterctl(ctx context.Context, settings string, args ...string) string {
 	GinkgoHelper()
 	out, err := rig.Clusterctl(ctx, settings, args...)
@@ -357,7 +353,6 @@ func coreVersion() string {
 	return version
 }
 
-// listed are the entries of a list as clusterctl prints it.
 func listed(list string) []string {
 	var all []string
 	for line := range strings.Lines(list) {

@@ -62,7 +62,6 @@ var checks = append(append(append(append(append(append(
 	limited()...),
 	naming()...)
 
-// annotated are checks with an annotation.
 func annotated(key, says string, values ...string) []saidOf {
 	rows := make([]saidOf, 0, len(values))
 	for _, value := range values {
@@ -74,7 +73,6 @@ func annotated(key, says string, values ...string) []saidOf {
 	return rows
 }
 
-// limited are checks with limits that cannot be.
 func limited() []saidOf {
 	var rows []saidOf
 	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"},

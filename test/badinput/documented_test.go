@@ -81,7 +81,6 @@ func sameBut(values int, one, other []string) bool {
 
 func code(cell string) string { return "`" + strings.ReplaceAll(cell, "|", "\\|") + "`" }
 
-// written is a value as it stands in a manifest.
 func written(value any) string {
 	if value == nil {
 		return "missing"

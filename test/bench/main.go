@@ -114,7 +114,6 @@ func save(file string, sections map[string]string) error {
 
 var started = time.Now()
 
-// progress prints a line about what has been done.
 func progress(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "[%6.1fs] %s\n", time.Since(started).Seconds(), fmt.Sprintf(format, args...))
 }
@@ -171,7 +170,6 @@ func (t *trial) run(ctx context.Context, phases []phase) (figures, error) {
 	return t.figures, nil
 }
 
-// read reads the metrics now.
 func (t *trial) read(ctx context.Context) (reading, error) {
 	text, err := t.manager.Scrape(ctx)
 	if err != nil {
@@ -268,7 +266,6 @@ func (t *trial) firstPass(ctx context.Context, args ...string) error {
 // readings is how many times the metrics are read to measure what one reading costs.
 const readings = 20
 
-// measureIdle measures what the manager needs when nothing happens.
 func (t *trial) measureIdle(ctx context.Context) error {
 	before, err := t.quiet(ctx, quietFor)
 	if err != nil {

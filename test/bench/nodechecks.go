@@ -36,7 +36,6 @@ const nodeMethod = `One API server with nodes of about 8 KiB, and one NodeHealth
 No remediator runs, so the remediations stay. A steady reconcile is forced by a label on one node.
 `
 
-// measureNodeChecks measures a check of nodes of which some become unhealthy.
 func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	nodes, unhealthy, reconciles := 5000, 50, 20
 	if b.quick {

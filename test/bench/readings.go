@@ -122,7 +122,6 @@ func parseReading(page, controller, host string, at time.Time) (reading, error) 
 	return r, nil
 }
 
-// count counts requests.
 func (r *reading) count(method string, management bool, n float64) {
 	switch {
 	case !management:
@@ -168,7 +167,6 @@ type total struct {
 	reached  chan time.Time
 }
 
-// watchStatuses begins to watch the objects of one kind.
 func watchStatuses(config *rest.Config, scheme *runtime.Scheme, object client.Object) (*machineWatch, error) {
 	objects, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {

@@ -114,7 +114,6 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	}
 }
 
-// templated is a template with these variables given.
 func templated(t *testing.T, name string, given map[string]string) *unstructured.Unstructured {
 	t.Helper()
 	rendered, err := builders.Template(name, given)

@@ -237,7 +237,6 @@ func (n *narrator) at(moment time.Time) string {
 	return n.since(moment)
 }
 
-// line prints one event.
 func (n *narrator) line(at time.Time, by, text string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -251,7 +250,6 @@ func (n *narrator) line(at time.Time, by, text string) {
 	}
 }
 
-// heading opens a scene.
 func (n *narrator) heading(title, story string) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -300,7 +298,6 @@ func (l lines) Write(content []byte) (int, error) {
 	return len(content), nil
 }
 
-// wrap breaks text into lines at spaces.
 func wrap(text string, limit int) []string {
 	var out []string
 	for _, paragraph := range strings.Split(text, "\n") {

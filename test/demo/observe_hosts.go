@@ -53,7 +53,6 @@ func makerOfRequest(rem *mendv1.HostRemediation) string {
 	return "somebody"
 }
 
-// nodeChanged describes a change of a Node.
 func nodeChanged(old, updated *corev1.Node) (seen []observation) {
 	switch {
 	case updated == nil:

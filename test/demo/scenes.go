@@ -39,7 +39,6 @@ func choose(name string) ([]scene, error) {
 	return nil, fmt.Errorf("there is no scene %q; SCENE is one of: %s, all", name, strings.Join(names, ", "))
 }
 
-// play plays the opening, and then the scenes.
 func (s *environment) play(ctx context.Context, chosen []scene) error {
 	for _, next := range append([]scene{{"opening", opening}}, chosen...) {
 		if err := next.play(ctx, s); err != nil {

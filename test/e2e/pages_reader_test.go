@@ -53,7 +53,6 @@ func aUser(ctx context.Context, names map[string]string) *user {
 	return aUserOf(ctx, management, names)
 }
 
-// aUserOf is a user of a control plane, in the namespace of the fixture.
 func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]string) *user {
 	GinkgoHelper()
 	u := &user{folder: GinkgoT().TempDir()}

@@ -277,7 +277,6 @@ func ownNode(ctx context.Context, name string, edits ...func(*corev1.Node)) *cor
 	return node
 }
 
-// hostOf is the name of the host that a machine is on.
 func hostOf(ctx context.Context, machine string) string {
 	GinkgoHelper()
 	hosts := &bmov1alpha1.BareMetalHostList{}

@@ -38,7 +38,6 @@ func replace(text, section, figures string) (string, bool) {
 	return before + begin + "\n" + strings.TrimSpace(figures) + "\n\n" + end + after, begins && ends
 }
 
-// document is where the figures of all campaigns are.
 func document(t *testing.T) string {
 	t.Helper()
 	folder, err := os.Getwd()

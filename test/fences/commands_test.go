@@ -187,7 +187,6 @@ func everyPage(t *testing.T) []string {
 	return pages
 }
 
-// blocks are those of a page in one language.
 func blocks(t *testing.T, page, language string) []Block {
 	t.Helper()
 	all, err := Read(root, page)

@@ -111,7 +111,6 @@ spec:
 `)
 }
 
-// stored is the check as it is now.
 func (m manifest) stored(ctx context.Context) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{}

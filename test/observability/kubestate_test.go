@@ -217,7 +217,6 @@ func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 	}
 }
 
-// faults are what is wrong with a metric of a kind.
 func (g generator) faults(kind schema) []string {
 	s := g.source()
 	if s == nil || g.Help == "" {

@@ -41,13 +41,11 @@ func fires(name string, turns []int, says string, recorded ...string) story {
 	return s
 }
 
-// each is s with samples so far apart.
 func (s story) each(d time.Duration) story {
 	s.every = d
 	return s
 }
 
-// quiet is a story in which an alert never fires.
 func quiet(name string, recorded ...string) story {
 	return story{name: name, recorded: recorded}
 }

@@ -38,7 +38,6 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// obey applies all rules.
 func obey(t *testing.T, name string, all []object) {
 	t.Helper()
 	for rule, check := range rules {
@@ -295,7 +294,6 @@ func run(t *testing.T, tool string, args ...string) []byte {
 // built remembers what each folder of config/ is built into.
 var built = map[string][]byte{}
 
-// kustomized is what a folder of config/ is built into.
 func kustomized(t *testing.T, folder string) []byte {
 	t.Helper()
 	if built[folder] == nil {
@@ -321,7 +319,6 @@ func substituted(t *testing.T, manifest []byte, variables map[string]string) []b
 
 type object = unstructured.Unstructured
 
-// objects are all of a manifest, in its order.
 func objects(t *testing.T, manifest []byte) []object {
 	t.Helper()
 	all, err := manifests.Decode(manifest)
@@ -331,7 +328,6 @@ func objects(t *testing.T, manifest []byte) []object {
 	return all
 }
 
-// id names an object in messages and in maps.
 func id(o *object) string {
 	return o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }

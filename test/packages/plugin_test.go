@@ -169,7 +169,6 @@ func sum(t *testing.T, file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(readAt(t, file)))
 }
 
-// krewOf is the manifest of some archives.
 func krewOf(t *testing.T, version string, archives []string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "mend.yaml")

@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// files are the regular files of an archive.
 func files(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}

@@ -111,7 +111,6 @@ func secured(t *testing.T, all []object) []string {
 	})
 }
 
-// broken lists what is true, in order.
 func broken(faults map[string]bool) []string {
 	maps.DeleteFunc(faults, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(faults))

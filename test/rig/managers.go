@@ -112,7 +112,6 @@ func fetch(ctx context.Context, c *http.Client, url string) ([]byte, error) {
 	return answered(c, request)
 }
 
-// answered is the body of the answer to a request.
 func answered(c *http.Client, request *http.Request) ([]byte, error) {
 	url := request.URL
 	response, err := c.Do(request)
@@ -165,7 +164,6 @@ func (c *ControlPlane) kubemend(ctx context.Context, o ManagerOptions) (*Kubemen
 	return c.Manager(ctx, o)
 }
 
-// hasNamespace reports whether there is Namespace.
 func (c *ControlPlane) hasNamespace(ctx context.Context) (bool, error) {
 	clientset, err := kubernetes.NewForConfig(c.Config())
 	if err != nil {

@@ -131,7 +131,6 @@ func (r *Rig) leave(plane *ControlPlane) {
 	_ = plane.stop() // why the start failed is known already
 }
 
-// progress writes a line about the progress.
 func (r *Rig) progress(since time.Time, format string, args ...any) {
 	if r.log == nil {
 		return
@@ -190,7 +189,6 @@ func (all catalogue) addProviders() error {
 	return nil
 }
 
-// bootProvider registers the webhooks of a provider and starts it.
 func (c *ControlPlane) bootProvider(ctx context.Context, p provider) error {
 	since := time.Now()
 	config, err := p.config()

@@ -23,31 +23,25 @@ const (
 
 func specWith(fields ...string) string { return "{" + strings.Join(fields, ",") + "}" }
 
-// templateWith is a reference of these fields.
 func templateWith(fields string) string { return `"remediationTemplate":{` + fields + `}` }
 
-// condition is the only unhealthy condition, with this status and duration.
 func condition(status, duration string) string {
 	return fmt.Sprintf(`"unhealthyConditions":[{"type":"Ready","status":%q,"duration":%q}]`, status, duration)
 }
 
-// steps is escalatingRemediations of the given ones.
 func steps(each ...string) string {
 	return `"escalatingRemediations":[` + strings.Join(each, ",") + `]`
 }
 
-// step is one with a template of that kind.
 func step(kind string, order int, timeout string) string {
 	return fmt.Sprintf(`{"remediationTemplate":{"apiVersion":"test.io/v1","kind":%q,"namespace":"default","name":"a"},
 		"order":%d,"timeout":%q}`, kind, order, timeout)
 }
 
-// stepWith is one with the template that these fields name.
 func stepWith(template string, order int) string {
 	return fmt.Sprintf(`{"remediationTemplate":{%s},"order":%d,"timeout":"60s"}`, template, order)
 }
 
-// differentSteps are n steps, all of different order and template.
 func differentSteps(n int) []string {
 	all := make([]string, n)
 	for i := range all {

@@ -146,7 +146,6 @@ func (i *Infrastructure) ownerCluster(ctx context.Context, object client.Object)
 	return nil, nil
 }
 
-// present turns "not found" into nil.
 func present[T any](object *T, err error) (*T, error) {
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)

@@ -111,7 +111,6 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	return h.known[key]
 }
 
-// enqueue enqueues a host in all management clusters.
 func (h *Hosts) enqueue(key client.ObjectKey) {
 	h.mu.Lock()
 	lookers := slices.Clone(h.lookers)
@@ -196,7 +195,6 @@ func (h *Host) tick(now time.Time) {
 	h.follow()
 }
 
-// reconcile is one reconcile of bmh by the Bare Metal Operator.
 func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
 	now := time.Now()
 	h.tick(now)

@@ -144,7 +144,6 @@ func (j *journey) loseNode(ctx context.Context) {
 	j.carrier.Kubelet().Stop()
 }
 
-// move has clusterctl move the namespace of the cluster.
 func (j *journey) move(ctx context.Context) {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")

@@ -118,7 +118,6 @@ type environment struct{ suite.Site }
 // inPool makes the workers those that the manifest of the documentation selects.
 func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }
 
-// aWorker is the first worker by name, with its host.
 func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
 	GinkgoHelper()
 	name := env.WorkerNames(ctx)[0]
@@ -260,7 +259,6 @@ func (env *environment) recordedEvents(ctx context.Context, kind, name string, s
 // request is deleted first.
 var freed = Or(HaveKey("PoweredOn"), HaveKey("Unfenced"), HaveKey("Releasing"))
 
-// nothingIsLeft checks that no trace of a remediation is left on host and node.
 func (env *environment) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
 	GinkgoHelper()
 	hostIsFree(ctx, host)
@@ -292,7 +290,6 @@ func outOfService(node *corev1.Node) bool {
 	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == infrav1.OutOfServiceTaintKey })
 }
 
-// changes are what a history is about.
 func changes(history simulator.History) []simulator.Power {
 	var all []simulator.Power
 	for _, change := range history {

@@ -307,7 +307,6 @@ func (env *environment) verdicts(since time.Time, machine string) (said []string
 	return said
 }
 
-// topology changes the topology of the cluster.
 func (env *environment) topology(ctx context.Context, change func(*clusterv1.Topology)) {
 	GinkgoHelper()
 	cluster := &clusterv1.Cluster{}

@@ -104,7 +104,6 @@ type environment struct {
 	there   client.Client // to the workload cluster, once it can be reached
 }
 
-// build makes the class and the cluster.
 func (env *environment) build(ctx context.Context) {
 	GinkgoHelper()
 	Expect(builders.Apply(ctx, here, builders.Namespace(env.namespace))).To(Succeed())
@@ -208,7 +207,6 @@ const (
 	worker       part = false
 )
 
-// machines are all machines of the cluster, by name.
 func (env *environment) machines(ctx context.Context) map[string]*clusterv1.Machine {
 	GinkgoHelper()
 	list := &clusterv1.MachineList{}
@@ -221,7 +219,6 @@ func (env *environment) machines(ctx context.Context) map[string]*clusterv1.Mach
 	return byName
 }
 
-// names are the names of machines, sorted.
 func (env *environment) names(ctx context.Context, p part) []string {
 	GinkgoHelper()
 	all := env.machines(ctx)
@@ -366,7 +363,6 @@ func (env *environment) notes(ctx context.Context, check *clusterv1.MachineHealt
 	return notes
 }
 
-// owner is the KubeadmControlPlane of the cluster.
 func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmControlPlane {
 	GinkgoHelper()
 	list := &controlplanev1.KubeadmControlPlaneList{}
@@ -375,7 +371,6 @@ func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmContro
 	return &list.Items[0]
 }
 
-// explained is what kubectl mend explain says of a machine.
 func (env *environment) explained(ctx context.Context, machine string) *cliv1.Explanation {
 	GinkgoHelper()
 	e := &cliv1.Explanation{}

@@ -109,7 +109,6 @@ func startCluster() {
 	}
 }
 
-// restart starts the kubelet of a node again.
 func restart(node string) bool {
 	kubelet := provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: node})
 	if kubelet != nil {
@@ -127,7 +126,6 @@ const (
 // metal is the cluster, whose kubeconfig points to the very API server that it is an object of.
 var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 1, Workers: 4}
 
-// build makes the cluster, and waits for it.
 func build(ctx context.Context) {
 	GinkgoHelper()
 	metal.Plane = plane
@@ -188,7 +186,6 @@ func nothingIsLeft(ctx context.Context) {
 	}).Should(Succeed())
 }
 
-// silence hangs the kubelets of nodes.
 func silence(names ...string) {
 	GinkgoHelper()
 	for _, name := range names {
@@ -212,7 +209,6 @@ func longSilent(ctx context.Context, name, of string) {
 	Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionUnknown))
 }
 
-// check is a NodeHealthCheck as it is.
 func check(ctx context.Context, name string) *nhcv1.NodeHealthCheck {
 	GinkgoHelper()
 	c := &nhcv1.NodeHealthCheck{}
@@ -239,7 +235,6 @@ func said(ctx context.Context, name, condition string) func() string {
 	}
 }
 
-// requests are all of a kind.
 func requests(ctx context.Context, kind schema.GroupVersionKind) []unstructured.Unstructured {
 	GinkgoHelper()
 	list := &unstructured.UnstructuredList{}
@@ -248,7 +243,6 @@ func requests(ctx context.Context, kind schema.GroupVersionKind) []unstructured.
 	return list.Items
 }
 
-// requested waits for a request and returns it.
 func requested(ctx context.Context, kind schema.GroupVersionKind, where, name string) *unstructured.Unstructured {
 	GinkgoHelper()
 	request := &unstructured.Unstructured{}

@@ -138,7 +138,6 @@ func (b *box) renewed(now time.Time) (time.Time, bool) {
 	return b.silent.Truncate(renewsLease), true
 }
 
-// lastUp is when the host was up last.
 func (b *box) lastUp(now time.Time) time.Time {
 	if b.up {
 		return now
@@ -156,7 +155,6 @@ func (b *box) recover() {
 	}
 }
 
-// revive ends all faults.
 func (b *box) revive() { b.model.Faults = bmo.Faults{} }
 
 // operate is a reconcile of the Bare Metal Operator, if the host has changed or a requeue is due.

@@ -37,7 +37,6 @@ func (f *figures) add(k kind) {
 	f.of[k.Kind.Kind]++
 }
 
-// line is the figures as a line of a table.
 func (f *figures) line(what string) string {
 	return fmt.Sprintf("| %s | %d | %d |\n", what, f.of[kinds[0].Kind.Kind], f.of[kinds[1].Kind.Kind])
 }

@@ -187,7 +187,6 @@ func (e *environment) until(d time.Duration) {
 // theTaint moves the workload away from a node.
 var theTaint = corev1.Taint{Key: "node.kubernetes.io/out-of-service", Value: "nodeshutdown", Effect: corev1.TaintEffectNoExecute}
 
-// bothKinds plays a test with remediations of both kinds.
 func bothKinds(t *testing.T, as settings, play func(*testing.T, *environment)) {
 	t.Helper()
 	for _, k := range kinds {
@@ -278,7 +277,6 @@ func (e *environment) ends(state string) time.Duration {
 	return after
 }
 
-// says is what the remediation reports.
 func (e *environment) says() builders.RemediationReport { return builders.ReportOf(e.remediation()) }
 
 // reports fails the test unless the remediation has these conditions.
@@ -308,7 +306,6 @@ func (e *environment) power(want ...bmo.Power) {
 	}
 }
 
-// equal fails the test unless got is want.
 func equal[T comparable](t reporter, what string, got, want T) {
 	t.Helper()
 	if got != want {
@@ -337,21 +334,17 @@ func (e *environment) detach() {
 	e.do(e.work.Delete(e.t.Context(), volumes[0]))
 }
 
-// now is how long the environment has been there.
 func (e *environment) now() time.Duration { return e.clock.Now().Sub(noon) }
 
-// isReady reports whether the node is Ready.
 func (e *environment) isReady() bool {
 	return e.node() != nil && ready(e.node()) == corev1.ConditionTrue
 }
 
-// editHost changes the BareMetalHost, or its status.
 func (e *environment) editHost(status bool, change func(*bmov1alpha1.BareMetalHost)) {
 	e.t.Helper()
 	edit(e, e.management, e.host(), status, change)
 }
 
-// edit writes a change of an object.
 func edit[T client.Object](e *environment, s *server, was T, status bool, change func(T)) {
 	e.t.Helper()
 	is := was.DeepCopyObject().(T)

@@ -143,7 +143,6 @@ func newEnvironment(t reporter, k kind, as settings) *environment {
 	return e
 }
 
-// newBare is an environment in which there is nothing yet.
 func newBare(t reporter, k kind, as settings) *environment {
 	return &environment{
 		t: t, kind: k, as: as, at: theHost, nodeName: theNode.Name, first: -1,
@@ -190,7 +189,6 @@ func (e *environment) furnish() {
 	}
 }
 
-// named gives an object a UID that no other has.
 func (e *environment) named(o client.Object) client.Object {
 	e.uids++
 	o.SetUID(types.UID(fmt.Sprintf("put-%d", e.uids)))
@@ -223,7 +221,6 @@ func (e *environment) begin() {
 	e.request()
 }
 
-// request creates the remediation.
 func (e *environment) request() {
 	e.t.Helper()
 	for _, former := range e.records() { // its controller ends the record of a request that is gone
@@ -313,7 +310,6 @@ func (e *environment) records() []*mendv1.RemediationRecord {
 	return all
 }
 
-// namesRecord reports whether the remediation names one of its records.
 func (e *environment) namesRecord() bool {
 	rem := e.remediation()
 	return rem != nil && slices.ContainsFunc(e.records(), func(r *mendv1.RemediationRecord) bool {
@@ -342,7 +338,6 @@ var kinds = []kind{
 	{remediation.Own, builders.HostRemediation},
 }
 
-// memoryOf is what a remediation remembers of itself.
 func memoryOf(rem client.Object) powercycle.Memory {
 	var m powercycle.Memory
 	if rem != nil {

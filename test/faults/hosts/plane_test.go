@@ -66,7 +66,6 @@ func newPlane(t reporter, k kind, downtime time.Duration) *plane {
 	return p
 }
 
-// start starts the controllers, which know nothing but what there is.
 func (p *plane) start() {
 	first := p.members[0]
 	first.start()
@@ -161,7 +160,6 @@ func (p *plane) fault(m *environment, text string, of ...any) {
 	p.unsafe = append(p.unsafe, fmt.Sprintf("after %s: %s", m.clock.Now().Sub(noon), fmt.Sprintf(text, of...)))
 }
 
-// step lets all actors act once.
 func (p *plane) step() bool {
 	first := p.members[0]
 	now, changed := first.clock.Now(), false
@@ -316,7 +314,6 @@ func playWithAPlane(rt *rapid.T, k kind) {
 	}
 }
 
-// heal ends all disturbances.
 func (p *plane) heal() {
 	first := p.members[0]
 	first.writes.Choose(0, "")

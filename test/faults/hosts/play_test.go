@@ -157,7 +157,6 @@ func (e *environment) steps(n int) {
 	}
 }
 
-// healed ends all disturbances.
 func healed(e *environment) {
 	if e.writes.Crashed() {
 		e.restart()

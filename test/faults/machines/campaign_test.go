@@ -275,7 +275,6 @@ func TestTwoLeadersWriteOneRecord(t *testing.T) {
 	}
 }
 
-// reconcileBy makes one reconcile of the check.
 func (e *environment) reconcileBy(reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)) {
 	_, _ = reconcile(e.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: "check"}})
 }

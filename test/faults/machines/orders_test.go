@@ -117,7 +117,6 @@ func TestEveryOrderOfEventsIsSafeAndEndsRight(t *testing.T) {
 	}
 }
 
-// permutations are all orders of what happens.
 func permutations(of []happening) [][]happening {
 	if len(of) == 0 {
 		return [][]happening{nil}

@@ -113,7 +113,6 @@ func paused(c *clusterv1.MachineHealthCheck) {
 
 func unpaused(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) }
 
-// edit changes a check, if it is there.
 func (e *environment) edit(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
 	e.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
@@ -131,7 +130,6 @@ func (e *environment) deleteCheck(name string) {
 	e.must(e.api.Delete(e.ctx, c))
 }
 
-// pauseCluster pauses the Cluster, or ends that.
 func (e *environment) pauseCluster(is bool) {
 	e.t.Helper()
 	c := &clusterv1.Cluster{}
@@ -208,7 +206,6 @@ func (e *environment) reconnect() {
 	e.enqueueIn(catchUp)
 }
 
-// enqueueIn makes an event come.
 func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
 // ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
@@ -229,7 +226,6 @@ func (e *environment) ownerActs() (replaced int) {
 	return replaced
 }
 
-// requestOf is the request for a machine; empty if there is none.
 func (e *environment) requestOf(name string) *unstructured.Unstructured {
 	req := aRequest(e.namespace, name)
 	if err := e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, req); err != nil {

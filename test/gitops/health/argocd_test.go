@@ -144,7 +144,6 @@ func field(t *testing.T, table *lua.LTable, name string) string {
 	return string(text)
 }
 
-// luaOf is a value as a script sees it.
 func luaOf(l *lua.LState, value any) lua.LValue {
 	switch v := value.(type) {
 	case nil:

@@ -58,7 +58,6 @@ func check(edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealt
 	return c
 }
 
-// saying changes a condition of a check.
 func saying(kind string, status metav1.ConditionStatus, reason string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		for i := range c.Status.Conditions {
@@ -140,7 +139,6 @@ func coresOwn(allowed bool, reason string) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-// hostReports are conditions and phase of a remediation of a host.
 func hostReports() map[string]struct {
 	phase      infrav1.RemediationPhase
 	conditions []metav1.Condition
@@ -279,7 +277,6 @@ func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// tree is an object as the API server returns it.
 func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -324,7 +321,6 @@ func expressions(t *testing.T) map[string]*cel.StatusEvaluator {
 	return found
 }
 
-// flux asks Flux' own evaluator.
 func flux(t *testing.T, evaluator *cel.StatusEvaluator, o *unstructured.Unstructured) string {
 	t.Helper()
 	is, err := evaluator.Evaluate(t.Context(), o)

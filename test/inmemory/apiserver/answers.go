@@ -56,7 +56,6 @@ func (s *Server) do(r *http.Request, gvr schema.GroupVersionResource, call Call,
 	return answer(code, asAsked(r, result).Object)
 }
 
-// kindOf is the kind of a resource that is served.
 func (s *Server) kindOf(gvr schema.GroupVersionResource) (Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -238,7 +237,6 @@ func answer(code int, content any) *http.Response {
 	}
 }
 
-// refusal is the answer of an error.
 func refusal(err error) *http.Response {
 	status, is := err.(apierrors.APIStatus)
 	if !is {

@@ -277,7 +277,6 @@ func callOf(r *http.Request) (Call, schema.GroupVersionResource, error) {
 	return call, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, nil
 }
 
-// sorted are the objects of a resource in the order of their names.
 func sorted(objects map[string]*unstructured.Unstructured) []*unstructured.Unstructured {
 	all := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, key := range slices.Sorted(maps.Keys(objects)) {

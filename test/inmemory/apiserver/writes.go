@@ -31,7 +31,6 @@ func (s *Server) get(kind Kind, call Call) (*unstructured.Unstructured, error) {
 	return s.find(kind, call)
 }
 
-// find is a copy of the object that a call names.
 func (s *Server) find(kind Kind, call Call) (*unstructured.Unstructured, error) {
 	resource := kind.resource().GroupResource()
 	obj := s.objects[resource][keyOf(call.Namespace, call.Name)]

@@ -55,7 +55,6 @@ func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHo
 	return host, rem
 }
 
-// state is what rem remembers.
 func (e *environment) state(ctx context.Context, rem client.Object) func() powercycle.State {
 	return func() powercycle.State {
 		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
@@ -63,7 +62,6 @@ func (e *environment) state(ctx context.Context, rem client.Object) func() power
 	}
 }
 
-// switchOff has h powered off.
 func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHost) {
 	Eventually(func() (map[string]string, error) { // the operator powers no host off before it is asked to
 		err := e.here.Get(ctx, client.ObjectKeyFromObject(h), h)

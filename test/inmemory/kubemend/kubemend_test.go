@@ -116,7 +116,6 @@ func (e *environment) worker(ctx context.Context, name string) {
 	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
 }
 
-// node makes the node of a Machine, which is Ready.
 func (e *environment) node(ctx context.Context, machine string) {
 	Expect(e.there.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + machine}})).To(Succeed())
 	e.reports(ctx, machine, corev1.ConditionTrue)

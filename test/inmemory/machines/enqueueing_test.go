@@ -159,7 +159,6 @@ func TestConditionsThatAreRemovedAgainAndAgainAreSetEverMoreRarely(t *testing.T)
 	}
 }
 
-// machineSet makes the owner of the environment's machines.
 func (s *environment) machineSet() *clusterv1.MachineSet {
 	set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
 		Namespace: s.cluster.Namespace, Name: "workers", Labels: map[string]string{clusterv1.ClusterNameLabel: s.cluster.Name},

@@ -45,7 +45,6 @@ func (w *setting) environment(namespace, name string, edits ...func(*clusterv1.C
 	return s
 }
 
-// begin makes the Cluster.
 func (s *environment) begin(edits ...func(*clusterv1.Cluster)) {
 	s.t.Helper()
 	s.cluster.Labels = map[string]string{}
@@ -59,7 +58,6 @@ func (s *environment) begin(edits ...func(*clusterv1.Cluster)) {
 	s.Expect(s.here.Status().Update(s.ctx, s.cluster)).To(Succeed())
 }
 
-// changeCluster rewrites the Cluster's status.
 func (s *environment) changeCluster(change func(*clusterv1.Cluster)) {
 	before := s.cluster.DeepCopy()
 	change(s.cluster)
@@ -148,7 +146,6 @@ func (s *environment) comesBack(machines ...string) {
 	}
 }
 
-// losesNode deletes a machine's node.
 func (s *environment) losesNode(machine string) {
 	s.Expect(s.there.Delete(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(machine)}})).To(Succeed())
 }

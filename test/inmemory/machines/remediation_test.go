@@ -149,7 +149,6 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 	}
 }
 
-// recorded are the records of an environment.
 func (s *environment) recorded() []mendv1.RemediationRecord {
 	all := &mendv1.RemediationRecordList{}
 	s.Expect(s.here.List(s.ctx, all, client.InNamespace(s.cluster.Namespace),

@@ -59,7 +59,6 @@ type setting struct {
 
 var environments atomic.Int64
 
-// run runs a test in a bubble, with an environment and a manager that acts on all checks.
 func run(t *testing.T, test func(s *environment)) { runWith(t, act, test) }
 
 // runWith runs a test with a manager that does that with checks that are not claimed.
@@ -234,7 +233,6 @@ func (s *environment) message(check, kind string) func() string {
 	return func() string { return conditions.GetMessage(s.getCheck(check), kind) }
 }
 
-// allowed is what RemediationAllowed says.
 func (s *environment) allowed(check string) func() string {
 	return s.of(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 }
@@ -248,7 +246,6 @@ func (s *environment) counts(check string) func() []int32 {
 	}
 }
 
-// events counts the events of a reason about an object.
 func (s *environment) events(object, reason string) func() int {
 	return func() int {
 		n := 0
@@ -298,7 +295,6 @@ func (w *setting) series(name string, labels []string) []*dto.Metric {
 	return found
 }
 
-// reconciles counts how often any check was reconciled.
 func (w *setting) reconciles() float64 {
 	return w.number("controller_runtime_reconcile_total", `controller="machinehealthcheck"`)()
 }

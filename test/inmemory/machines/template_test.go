@@ -65,7 +65,6 @@ func (s *environment) templateOf(p provider, name string) {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// by makes a check remediate with the Metal3RemediationTemplate of that name.
 func by(name string) func(*clusterv1.MachineHealthCheck) { return byOne(metal3, name) }
 
 func byOne(p provider, name string) func(*clusterv1.MachineHealthCheck) {
@@ -76,7 +75,6 @@ func byOwner(c *clusterv1.MachineHealthCheck) {
 	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{}
 }
 
-// request returns the remediation request for a machine, or nil.
 func (s *environment) request(machine string) *unstructured.Unstructured {
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	err := s.here.Get(s.ctx, client.ObjectKeyFromObject(r), r)

@@ -51,7 +51,6 @@ func play(t *testing.T, times bmo.Times, edits ...func(*bmov1alpha1.BareMetalHos
 	return p
 }
 
-// pass lets so much time pass.
 func (p *player) pass(d time.Duration) {
 	p.t.Helper()
 	for end := p.now.Add(d); ; {

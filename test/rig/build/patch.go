@@ -64,7 +64,6 @@ func (b *builder) patched(ctx context.Context, from module, into string) (string
 		copyFile(filepath.Join(folder, "go.sum"), filepath.Join(into, "go.sum"), ""))
 }
 
-// change applies the patch to the copy of the dependency in a folder.
 func (p patch) change(folder string) error {
 	file := filepath.Join(folder, p.file)
 	content, err := os.ReadFile(file)

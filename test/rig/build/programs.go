@@ -175,7 +175,6 @@ func (p program) usable(version, pinned string) bool {
 // spelled is a version in what a program says of itself: "Kubernetes v1.36.3", "etcd Version: 3.6.8".
 var spelled = regexp.MustCompile(`v?([0-9]+)\.([0-9]+)\.[0-9]+\S*`)
 
-// ask runs a program for its version.
 func ask(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()
