@@ -303,16 +303,14 @@ func (env *environment) members(ctx context.Context) []string {
 const memberRemoved = "etcd.inmemory.infrastructure.cluster.x-k8s.io/member-removed"
 
 // check makes a claimed check of a part of the cluster, and waits until it counts all its machines as healthy.
-func (env *environment) check(ctx context.Context, p part, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+func (env *environment) check(ctx context.Context, p part) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	name, number, operator := "workers", env.workers, metav1.LabelSelectorOpDoesNotExist
 	if p == controlPlane {
 		name, number, operator = "control-plane", env.controlPlanes, metav1.LabelSelectorOpExists
 	}
-	check := builders.MachineHealthCheck(env.cluster, name, append([]func(*clusterv1.MachineHealthCheck){
-		builders.Claimed, builders.Patience(patience),
-		func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator },
-	}, edits...)...)
+	check := builders.MachineHealthCheck(env.cluster, name, builders.Claimed, builders.Patience(patience),
+		func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator })
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	Eventually(env.counts(ctx, name)).Should(Equal(fmt.Sprintf("%d of %d", number, number)))
 	Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())

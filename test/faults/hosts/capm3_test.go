@@ -325,10 +325,10 @@ func TestN12NoPowerAnnotationIsLeftToTheNextOwnerOfAHost(t *testing.T) {
 			bothKinds(t, as, func(t *testing.T, e *environment) {
 				e.stands("MovingWorkload")
 				e.do(e.management.Delete(e.t.Context(), e.machine())) // so Cluster API and CAPM3 delete a machine
-				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
+				e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Image, h.Spec.Online = nil, false })
 				e.ends("Ended")
 				equal(t, "the state of the host", e.host().Status.Provisioning.State, bmov1alpha1.StateAvailable)
-				e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+				e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 					builders.Deployed(h)
 					builders.ConsumedBy("next")(h)
 				})

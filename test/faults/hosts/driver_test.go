@@ -262,19 +262,13 @@ func (e *environment) stands(state string) {
 	e.comesTo(in(state, 1))
 }
 
-// ends lets all actors act until the remediation has ended in a state, checks that nothing of it is left, for good, and returns after how
-// long it has ended.
-func (e *environment) ends(state string) time.Duration {
+// ends lets all actors act until the remediation has ended in a state, and checks that nothing of it is left, for good.
+func (e *environment) ends(state string) {
 	e.t.Helper()
-	var after time.Duration
-	e.run(func(e *environment) bool {
-		after = e.now()
-		return e.memory() == state && !e.kept()
-	})
+	e.run(func(e *environment) bool { return e.memory() == state && !e.kept() })
 	if left := e.orphans(); len(left) > 0 {
 		e.t.Errorf("orphans are left: %q\n%s", left, e.story())
 	}
-	return after
 }
 
 func (e *environment) says() builders.RemediationReport { return builders.ReportOf(e.remediation()) }
@@ -340,9 +334,9 @@ func (e *environment) isReady() bool {
 	return e.node() != nil && ready(e.node()) == corev1.ConditionTrue
 }
 
-func (e *environment) editHost(status bool, change func(*bmov1alpha1.BareMetalHost)) {
+func (e *environment) editHost(change func(*bmov1alpha1.BareMetalHost)) {
 	e.t.Helper()
-	edit(e, e.management, e.host(), status, change)
+	edit(e, e.management, e.host(), false, change)
 }
 
 func edit[T client.Object](e *environment, s *server, was T, status bool, change func(T)) {

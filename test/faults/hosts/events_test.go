@@ -161,7 +161,7 @@ var (
 	}}
 	released = event{name: "a person removes the hold", do: func(e *environment) {
 		if h := e.host(); h != nil && heldOff(h) {
-			e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+			e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 				for key := range h.Annotations {
 					if strings.HasPrefix(key, "reboot.metal3.io/") {
 						delete(h.Annotations, key)
@@ -171,10 +171,10 @@ var (
 		}
 	}}
 	switchedOff = event{name: "the owner switches the host off", do: func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+		e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 	}}
 	switchedOn = event{name: "the owner switches it on again", needs: switchedOff.name, do: func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+		e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
 	}}
 )
 

@@ -67,7 +67,7 @@ var happenings = []happening{
 		})
 	}, false},
 	{"its owner switches the host off", func(e *environment) {
-		e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
+		e.editHost(func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = false })
 	}, false},
 	{"somebody keeps the host off", annotates("reboot.metal3.io/somebody"), false},
 	{"nobody else keeps the host off", releasedByOthers, false},
@@ -124,14 +124,14 @@ func annotates(key string) func(*environment) {
 }
 
 func releasedByOthers(e *environment) {
-	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) {
+	e.editHost(func(h *bmov1alpha1.BareMetalHost) {
 		h.Spec.Online = true
 		delete(h.Annotations, "reboot.metal3.io/somebody")
 	})
 }
 
 func (e *environment) annotateHost(change func(map[string]string)) {
-	e.editHost(false, func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
+	e.editHost(func(h *bmov1alpha1.BareMetalHost) { change(h.Annotations) })
 }
 
 // reregister is Metal3's procedure to register a host anew: it is detached, deleted, and created again with its status in an annotation.

@@ -113,10 +113,10 @@ func paused(c *clusterv1.MachineHealthCheck) {
 
 func unpaused(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) }
 
-func (e *environment) edit(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
+func (e *environment) edit(edits ...func(*clusterv1.MachineHealthCheck)) {
 	e.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
-	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, c))
+	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "check"}, c))
 	for _, edit := range edits {
 		edit(c)
 	}
@@ -209,7 +209,7 @@ func (e *environment) reconnect() {
 func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
 // ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
-func (e *environment) ownerActs() (replaced int) {
+func (e *environment) ownerActs() {
 	e.t.Helper()
 	all := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
@@ -221,9 +221,7 @@ func (e *environment) ownerActs() (replaced int) {
 		delete(e.there.nodes, m.Name)
 		e.must(e.api.Delete(e.ctx, m))
 		e.machineOf(m.Labels["pool"], m.Name+"-new")
-		replaced++
 	}
-	return replaced
 }
 
 func (e *environment) requestOf(name string) *unstructured.Unstructured {
@@ -234,11 +232,11 @@ func (e *environment) requestOf(name string) *unstructured.Unstructured {
 	return req
 }
 
-// providerTakes makes a provider begin to work on a request.
-func (e *environment) providerTakes(name string) {
+// providerTakes makes a provider begin to work on the request for m1.
+func (e *environment) providerTakes() {
 	e.t.Helper()
-	e.finalize(name, finalizer)
-	m := e.machine(name)
+	e.finalize("m1", finalizer)
+	m := e.machine("m1")
 	conditions.Set(m, metav1.Condition{
 		Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Reason: "Rebooting",
 		LastTransitionTime: metav1.NewTime(e.clock.Now()),

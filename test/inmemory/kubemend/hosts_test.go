@@ -24,33 +24,44 @@ import (
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
 )
 
-// powerCycled is a host of Machine "a", which is on, and a remediation of it.
-func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHost, client.Object) {
+var (
+	template = remediation.Own.GroupVersion().WithKind(remediation.Own.Kind + "Template")
+	strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
+)
+
+// host is a host of Machine "a", which is on, where the kinds of hosts are served.
+func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
 	for _, kind := range []apiserver.Kind{
 		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
 		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
-		{GroupVersionKind: remediation.Own.GroupVersionKind},
+		{GroupVersionKind: remediation.Own.GroupVersionKind}, {GroupVersionKind: template},
 	} {
 		e.management.Serve(kind)
 		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
 	}
 	time.Sleep(5 * time.Minute) // it has found them
-	e.reports(ctx, "a", corev1.ConditionUnknown)
 	machine := e.machine(ctx, "a")
 	between := builders.Metal3Machine(machine)
 	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
-	host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))
-	rem := builders.HostRemediation(metav1.ObjectMeta{
-		Namespace: "ns", Name: machine.Name,
-		OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
-		},
-	}, infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600})
+	host := builders.BareMetalHost("ns", "h", append(edits, builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))...)
 	Expect(e.here.Create(ctx, between)).To(Succeed())
 	Expect(e.here.Create(ctx, host)).To(Succeed())
 	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
 	host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
 	Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+	return host
+}
+
+// powerCycled is a host of Machine "a", and a remediation of it.
+func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHost, client.Object) {
+	host, machine := e.host(ctx), e.machine(ctx, "a")
+	e.reports(ctx, "a", corev1.ConditionUnknown)
+	rem := builders.HostRemediation(metav1.ObjectMeta{
+		Namespace: "ns", Name: machine.Name,
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+		},
+	}, strategy)
 	Expect(e.here.Create(ctx, rem)).To(Succeed())
 	return host, rem
 }
@@ -116,31 +127,10 @@ func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t 
 
 // faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
 func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
-	template := remediation.Own.GroupVersionKind
-	template.Kind += "Template"
-	for _, kind := range []apiserver.Kind{
-		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
-		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
-		{GroupVersionKind: remediation.Own.GroupVersionKind}, {GroupVersionKind: template},
-	} {
-		e.management.Serve(kind)
-		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
-	}
-	time.Sleep(5 * time.Minute) // it has found them
-	machine := e.machine(ctx, "a")
-	between := builders.Metal3Machine(machine)
-	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
-	host := builders.BareMetalHost("ns", "h", builders.ExternallyDeployed, builders.ConsumedBy(machine.Name), builders.NeverOff)
-	Expect(e.here.Create(ctx, between)).To(Succeed())
-	Expect(e.here.Create(ctx, host)).To(Succeed())
-	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
-	host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
-	Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+	host := e.host(ctx, builders.NeverOff)
 	reboot := &mendv1.HostRemediationTemplate{}
 	reboot.Namespace, reboot.Name = "ns", "reboot"
-	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(infrav1.RemediationStrategy{
-		Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600,
-	})
+	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
 	Expect(e.here.Create(ctx, reboot)).To(Succeed())
 	check := &clusterv1.MachineHealthCheck{}
 	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "check"}, check)).To(Succeed())

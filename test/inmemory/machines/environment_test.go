@@ -99,11 +99,11 @@ func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *c
 }
 
 // worker makes a worker with a node that is Ready.
-func (s *environment) worker(name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+func (s *environment) worker(name string, edits ...func(*clusterv1.Machine)) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(name)}}
 	s.Expect(s.there.Create(s.ctx, node)).To(Succeed())
 	s.nodeReports(name, corev1.NodeReady, corev1.ConditionTrue, time.Hour)
-	return s.machine(name, append([]func(*clusterv1.Machine){s.hasNode(name)}, edits...)...)
+	s.machine(name, append([]func(*clusterv1.Machine){s.hasNode(name)}, edits...)...)
 }
 
 func (s *environment) workers(names ...string) {

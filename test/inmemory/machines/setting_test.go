@@ -225,8 +225,8 @@ func (s *environment) of(check, kind string) func() string {
 }
 
 // both is what a condition of a check says in both flavours.
-func (s *environment) both(check, kind string) func() string {
-	return func() string { return flavours(s.getCheck(check), kind) }
+func (s *environment) both(kind string) func() string {
+	return func() string { return flavours(s.getCheck("check"), kind) }
 }
 
 func (s *environment) message(check, kind string) func() string {

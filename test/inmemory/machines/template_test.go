@@ -219,8 +219,8 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 			s.Expect(s.health(m)()).To(Equal(silent))
 		}
 		s.Eventually(s.health("good")).Should(Equal(well))
-		s.Eventually(s.both("check", "ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
-		s.Expect(s.both("check", "RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
+		s.Eventually(s.both("ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
+		s.Expect(s.both("RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
 		s.Expect(s.message("check", "RemediationTemplateAvailable")()).
 			To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
 
@@ -229,10 +229,10 @@ func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLong
 		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
 		s.isRequested("a")
 		s.isRequested("b")
-		s.Eventually(s.both("check", "ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
-		s.Expect(s.both("check", "RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
+		s.Eventually(s.both("ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
+		s.Expect(s.both("RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
 		s.Expect(s.here.Delete(s.ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
-		s.Eventually(s.both("check", "RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
+		s.Eventually(s.both("RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
 		s.Expect(s.external("a")()).To(Equal(asked), "what has started needs its template no more")
 		s.Expect(s.requested()()).To(ConsistOf("a", "b"))
 	})
