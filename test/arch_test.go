@@ -86,7 +86,6 @@ type pkg struct {
 	GoFiles, Imports, TestImports, XTestImports []string
 }
 
-// listPackages are the packages of the project.
 func listPackages(t *testing.T) []pkg {
 	t.Helper()
 	pkgs, err := goList()

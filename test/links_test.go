@@ -50,7 +50,6 @@ func TestThePagesAreInTheIndex(t *testing.T) {
 	}
 }
 
-// pages are all of them, by their path from the top of the project.
 func pages(t *testing.T) []string {
 	t.Helper()
 	var found []string

@@ -14,7 +14,8 @@ import (
 // and prints them. client-go, controller-runtime and k8s.io/utils/clock are not among them.
 var data = []string{
 	"github.com/metal3-io/baremetal-operator/apis", "k8s.io/api", "k8s.io/apimachinery/pkg/api", "k8s.io/apimachinery/pkg/apis",
-	"k8s.io/apimachinery/pkg/fields", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime", "k8s.io/apimachinery/pkg/selection",
+	"k8s.io/apimachinery/pkg/fields", "k8s.io/apimachinery/pkg/labels", "k8s.io/apimachinery/pkg/runtime",
+	"k8s.io/apimachinery/pkg/selection",
 	"k8s.io/apimachinery/pkg/types", "k8s.io/apimachinery/pkg/util/intstr", "k8s.io/apimachinery/pkg/util/sets", "k8s.io/utils/ptr",
 	"sigs.k8s.io/cluster-api/api", "sigs.k8s.io/json",
 }

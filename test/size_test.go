@@ -80,7 +80,6 @@ func printSizes(packages, sums map[string]size) {
 	}
 }
 
-// tooLarge are the sums that have grown beyond what is allowed.
 func tooLarge(allowed budget, sums map[string]size) []string {
 	var found []string
 	for name, s := range sums {

@@ -31,7 +31,6 @@ func TestTheGlossaryIsKept(t *testing.T) {
 	}
 }
 
-// isRead reports whether users read what is in a file.
 func isRead(file string) bool {
 	top, _, _ := strings.Cut(file, "/")
 	switch filepath.Ext(file) {
@@ -87,7 +86,8 @@ func avoidedWords(t *testing.T) []word {
 }
 
 // unlimited is a limit that lets everything that is due be remediated.
-var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrEqualTo)[^|\n]{0,40}100 ?%)|\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
+var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrEqualTo)[^|\n]{0,40}100 ?%)|` +
+	`\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
 
 // inFlight is a limit on how many are remediated at once.
 var inFlight = regexp.MustCompile(`kubemend\.io/max-in-flight|\bmaxInFlight\b`)

@@ -74,7 +74,6 @@ func (c *catalog) tried(ctx context.Context, o *unstructured.Unstructured) strin
 	return schemas.Spec(o)
 }
 
-// namespace makes one, if it is not there.
 func (c *catalog) namespace(ctx context.Context, name string) {
 	GinkgoHelper()
 	if name == "" || name == metav1.NamespaceDefault {
@@ -83,7 +82,6 @@ func (c *catalog) namespace(ctx context.Context, name string) {
 	Expect(client.IgnoreAlreadyExists(c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}))).To(Succeed())
 }
 
-// grant gives the manager another right.
 func (c *catalog) grant(ctx context.Context, rule rbacv1.PolicyRule) {
 	GinkgoHelper()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "remediator"}, Rules: []rbacv1.PolicyRule{rule}}
@@ -98,12 +96,12 @@ func (c *catalog) grant(ctx context.Context, rule rbacv1.PolicyRule) {
 	}
 }
 
-// columns are what kubectl shows of a check.
 func (c *catalog) columns(ctx context.Context, name string) map[string]any {
 	GinkgoHelper()
 	lists, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
 	Expect(err).NotTo(HaveOccurred())
-	content, err := lists.RESTClient().Get().AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
+	content, err := lists.RESTClient().Get().
+		AbsPath("/apis", nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "nodehealthchecks", name).
 		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").Do(ctx).Raw()
 	Expect(err).NotTo(HaveOccurred())
 	table := &metav1.Table{}

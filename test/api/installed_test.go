@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -69,7 +68,8 @@ func takesManifests(management *cluster) {
 			kinds[o.GetKind()]++
 		}
 		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 3))
-		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"), HaveKey("MutatingWebhookConfiguration")))
+		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"),
+			HaveKey("MutatingWebhookConfiguration")))
 
 		wrong := all[0].DeepCopy()
 		Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
@@ -165,7 +165,8 @@ func takesManifests(management *cluster) {
 
 			wrong := rendered[0].DeepCopy()
 			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
-			Expect(management.try(ctx, wrong, author)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
+			Expect(management.try(ctx, wrong, author)).
+				To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
 		}
 	}, SpecTimeout(specPatience))
 
@@ -176,12 +177,6 @@ func takesManifests(management *cluster) {
 			To(MatchError(ContainSubstring("uid mismatch")))
 	}, SpecTimeout(specPatience))
 
-	It("gets no template that lacks the cluster's name", func(ctx SpecContext) {
-		entries, err := os.ReadDir(filepath.Join(root, "templates"))
-		Expect(err).NotTo(HaveOccurred())
-		_, err = rig.Clusterctl(ctx, settings(nil), "generate", "yaml", "--from", released(this, entries[0].Name()))
-		Expect(err).To(MatchError(ContainSubstring("CLUSTER_NAME")))
-	}, SpecTimeout(specPatience))
 }
 
 // forgets are the specs of docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves
@@ -272,7 +267,6 @@ func (c *cluster) ends(ctx context.Context, pod *corev1.Pod, manager *rig.Kubeme
 	Expect(c.Patch(ctx, pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`)))).To(Succeed())
 }
 
-// told are the reasons of the events about an object.
 func (c *cluster) told(ctx context.Context, about *unstructured.Unstructured) func() ([]string, error) {
 	return func() ([]string, error) {
 		list := &eventsv1.EventList{}

@@ -147,8 +147,8 @@ func answersRequests(management *cluster) {
 			remediation := schemas.Metal3V1Beta2.Object("converted", schemas.Complete)
 			Expect(kinds.Create(ctx, remediation)).To(Succeed())
 			status := schemas.JSON(`{"phase":"Deleting machine","retryCount":2,"lastRemediated":"2026-01-01T12:00:00Z",
-				"message":"Handed to its owner","conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False","reason":"TimedOut","message":"",
-					"lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
+				"message":"Handed to its owner","conditions":[{"type":"` + v1beta2.PoweredOffCondition + `","status":"False",
+					"reason":"TimedOut","message":"","lastTransitionTime":"2026-01-01T12:00:00Z"}]}`)
 			remediation.Object["status"] = status
 			Expect(kinds.Status().Update(ctx, remediation)).To(Succeed())
 			for _, k := range []schemas.Kind{schemas.Metal3V1Beta1, schemas.Metal3V1Beta2} {
@@ -160,15 +160,17 @@ func answersRequests(management *cluster) {
 		It("C02: take a part of the status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("shown", withTemplate))).To(Succeed())
 			Expect(kinds.columns(ctx, "shown")).To(MatchAllKeys(Keys{
-				"Name": Equal("shown"), "Phase": BeNil(), "Observed": BeNil(), "Healthy": BeNil(), "Remediating": BeNil(), "Reason": BeNil(),
-				"Age": MatchRegexp(`^\d+s$`),
+				"Name": Equal("shown"), "Phase": BeNil(), "Observed": BeNil(), "Healthy": BeNil(), "Remediating": BeNil(),
+				"Reason": BeNil(),
+				"Age":    MatchRegexp(`^\d+s$`),
 			}))
 			const remediation = `{"resource":{"name":"a"},"started":"2026-01-01T12:00:00Z"}`
 			for _, part := range []string{
 				`{"status":{"observedNodes":6}}`,
 				`{"status":{"unhealthyNodes":[{"name":"a"}]}}`,
 				`{"status":{"phase":"Remediating","reason":"NHC is remediating 2 nodes","healthyNodes":3,"unhealthyNodes":[
-					{"name":"listed"},{"name":"first","remediations":[` + remediation + `]},{"name":"second","remediations":[` + remediation + `]}]}}`,
+					{"name":"listed"},{"name":"first","remediations":[` + remediation + `]},
+					{"name":"second","remediations":[` + remediation + `]}]}}`,
 			} {
 				o := check("shown", "")
 				Expect(kinds.Status().Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(part)))).To(Succeed())
@@ -187,8 +189,8 @@ func answersRequests(management *cluster) {
 			kinds.remediate(ctx, "busy", request)
 
 			Expect(kinds.set(ctx, "busy", storage)).To(deniedBy(onWrite, "selector update"))
-			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"namespace":"default","apiVersion":"test.io/v1","kind":"RebootTemplate",
-				"name":"b"}}}`)).To(deniedBy(onWrite, "remediation template update"))
+			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"apiVersion":"test.io/v1",
+				"kind":"RebootTemplate","namespace":"default","name":"b"}}}`)).To(deniedBy(onWrite, "remediation template update"))
 			Expect(kinds.Delete(ctx, check("busy", ""))).To(deniedBy(onDelete, "deletion"))
 			Expect(kinds.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
 
@@ -222,7 +224,8 @@ func answersRequests(management *cluster) {
 		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
 			pair := twoTemplates()
 			duplicate := MatchError(ContainSubstring(
-				"Using multiple templates of same kind is not supported for this template: duplicate template kind: HostRemediationTemplate"))
+				"Using multiple templates of same kind is not supported for this template: " +
+					"duplicate template kind: HostRemediationTemplate"))
 			Expect(kinds.Create(ctx, pair, client.DryRunAll)).To(duplicate)
 			for _, name := range []string{"b", "c"} {
 				kinds.allowMultiple(ctx, name)

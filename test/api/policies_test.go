@@ -47,7 +47,8 @@ func underPolicy(ctx context.Context, management *cluster, policy []*unstructure
 		Expect(management.Create(ctx, o)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
 			Expect(management.Delete(ctx, o)).To(Succeed())
-			Eventually(func() error { return management.Get(ctx, client.ObjectKeyFromObject(o), o) }).Should(MatchError(ContainSubstring("not found")))
+			Eventually(func() error { return management.Get(ctx, client.ObjectKeyFromObject(o), o) }).
+				Should(MatchError(ContainSubstring("not found")))
 		}, NodeTimeout(specPatience))
 	}
 	return writers{suite.Client(management.plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme), management}
@@ -58,8 +59,9 @@ func (w writers) user(ctx context.Context, namespace, name string, rule rbacv1.P
 	GinkgoHelper()
 	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, Rules: []rbacv1.PolicyRule{rule}}
 	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
 	}
 	Expect(builders.Apply(ctx, w, role, binding)).To(Succeed())
 	config := rest.CopyConfig(w.management.plane.Config())
@@ -78,7 +80,7 @@ func patched(ctx context.Context, by client.Client, o client.Object, patch strin
 func obeyPolicies(management *cluster) {
 	limits := func() []*unstructured.Unstructured { return suite.Manifest("../../docs/examples/limits-policy.yaml") }
 
-	It("under the policy of limits let no tenant have a check that could remediate most of its machines, or do so at once", func(ctx SpecContext) {
+	It("under the policy of limits refuse checks of tenants that could remediate most machines, or many at once", func(ctx SpecContext) {
 		const tenant, free = "policy-tenant", "policy-free"
 		here := underPolicy(ctx, management, limits(), tenant, free)
 		atOnce := "20%"
@@ -117,7 +119,9 @@ func obeyPolicies(management *cluster) {
 			}
 		})()).To(MatchError(ContainSubstring("unhealthyMachineConditions has to be 60 at least")))
 		for field, edit := range map[string]func(*clusterv1.MachineHealthCheckSpec){
-			"nodeStartupTimeoutSeconds has to be 300": func(s *clusterv1.MachineHealthCheckSpec) { s.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](299) },
+			"nodeStartupTimeoutSeconds has to be 300": func(s *clusterv1.MachineHealthCheckSpec) {
+				s.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](299)
+			},
 			"unhealthyNodeConditions may not call": func(s *clusterv1.MachineHealthCheckSpec) {
 				s.Checks.UnhealthyNodeConditions[0].Status = corev1.ConditionTrue
 			},
@@ -130,7 +134,8 @@ func obeyPolicies(management *cluster) {
 				}
 			},
 			"templateRef may name": func(s *clusterv1.MachineHealthCheckSpec) {
-				s.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: "example.org/v1", Kind: "WipeTemplate", Name: "w"}
+				s.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: "example.org/v1",
+					Kind: "WipeTemplate", Name: "w"}
 			},
 		} {
 			Expect(asked(tenant, func(s *clusterv1.MachineHealthCheckSpec) {
@@ -146,7 +151,8 @@ func obeyPolicies(management *cluster) {
 		Expect(asked(tenant, func(s *clusterv1.MachineHealthCheckSpec) {
 			limit(intstr.FromString("40%"))(s)
 			s.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0)
-			s.Checks.UnhealthyNodeConditions[1].Type, s.Checks.UnhealthyNodeConditions[1].Status = corev1.NodeDiskPressure, corev1.ConditionTrue
+			s.Checks.UnhealthyNodeConditions[1].Type, s.Checks.UnhealthyNodeConditions[1].Status = corev1.NodeDiskPressure,
+				corev1.ConditionTrue
 			s.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
 			}
@@ -163,13 +169,15 @@ func obeyPolicies(management *cluster) {
 		cluster := builders.Cluster(tenant, "c")
 		made := func(by client.Client, name string, annotations map[string]string) func() error {
 			return func() error {
-				return by.Create(ctx, builders.ControlPlaneMachine(cluster, name, func(m *clusterv1.Machine) { m.Annotations = annotations }), client.DryRunAll)
+				return by.Create(ctx, builders.ControlPlaneMachine(cluster, name,
+					func(m *clusterv1.Machine) { m.Annotations = annotations }), client.DryRunAll)
 			}
 		}
 		mark := map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 		refused := MatchError(ContainSubstring("who have the verb remediate"))
 		may := func(name string, verbs ...string) client.Client {
-			return here.user(ctx, tenant, name, rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: verbs})
+			return here.user(ctx, tenant, name,
+				rbacv1.PolicyRule{APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines"}, Verbs: verbs})
 		}
 		editor, operator := may("editor", "create", "patch"), may("operator", "create", "patch", "remediate")
 		Eventually(made(editor, "marked", mark)).Should(refused)
@@ -181,12 +189,13 @@ func obeyPolicies(management *cluster) {
 		Expect(patched(ctx, editor, m, `{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)).To(refused)
 		Expect(patched(ctx, operator, m, `{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)).To(Succeed())
 		Expect(patched(ctx, editor, m, `{"metadata":{"annotations":{"note":"of a machine that is marked"}}}`)).To(Succeed())
-		Expect(patched(ctx, editor, m, `{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":null}}}`)).To(Succeed(), "a mark may be removed")
+		Expect(patched(ctx, editor, m, `{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":null}}}`)).
+			To(Succeed(), "a mark may be removed")
 		Expect(here.Delete(ctx, m)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
 	// kubemend acts on its memory, so a user who may write it can cause what it says. The policy is installed with the kinds.
-	It("under the policy of the memory let only users change what kubemend remembers who may write the status of remediations", func(ctx SpecContext) {
+	It("under the policy of the memory protect what kubemend remembers from who may not write statuses", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		here := underPolicy(ctx, management, nil, namespace)
 		may := func(name string, resources ...string) client.Client {
@@ -203,7 +212,8 @@ func obeyPolicies(management *cluster) {
 			}
 		}
 		remembers := map[string]string{mendv1.PowerCycleAnnotation: "{}"}
-		refused := MatchError(And(ContainSubstring("only who may patch the status of hostremediations"), ContainSubstring(mendv1.PowerCycleAnnotation)))
+		refused := MatchError(And(ContainSubstring("only who may patch the status of hostremediations"),
+			ContainSubstring(mendv1.PowerCycleAnnotation)))
 		Eventually(made(tenant, "forged", remembers)).Should(refused)
 		Expect(made(tenant, "honest", map[string]string{"note": "of a tenant"})()).To(Succeed())
 		Expect(made(controller, "moved", remembers)()).To(Succeed(), "as clusterctl does, or who restores a backup")
@@ -213,11 +223,13 @@ func obeyPolicies(management *cluster) {
 		Expect(here.Create(ctx, rem)).To(Succeed())
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":"{\"state\":\"Ended\"}"}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":null}}}`)).To(refused)
-		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"note":"of a tenant"},"finalizers":[]}}`)).To(Succeed(), "what is not memory is theirs to change")
+		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"note":"of a tenant"},"finalizers":[]}}`)).
+			To(Succeed(), "what is not memory is theirs to change")
 
 		host := builders.BareMetalHost(namespace, "host")
 		Expect(here.Create(ctx, host)).To(Succeed())
-		Expect(patched(ctx, tenant, host, `{"metadata":{"annotations":{"kubemend.io/marked-unhealthy-for":"a"}}}`)).To(MatchError(ContainSubstring("marked-unhealthy-for")))
+		Expect(patched(ctx, tenant, host, `{"metadata":{"annotations":{"kubemend.io/marked-unhealthy-for":"a"}}}`)).
+			To(MatchError(ContainSubstring("marked-unhealthy-for")))
 		Expect(patched(ctx, controller, host, `{"metadata":{"annotations":{"kubemend.io/marked-unhealthy-for":"a"}}}`)).To(Succeed())
 		Expect(patched(ctx, tenant, host, `{"spec":{"online":true}}`)).To(Succeed())
 	}, SpecTimeout(specPatience))

@@ -33,7 +33,8 @@ func hugeRecord() *mendv1.RemediationRecord {
 	r.Spec = mendv1.RemediationRecordSpec{
 		Remediator: mendv1.RemediatedByOwner, Cause: long, Decided: now,
 		Target: mendv1.RecordTarget{
-			ClusterName: long, ClusterUID: long, Machine: ref(), Owner: ref(), Node: ref(), Host: ref(), HostModel: long, FailureDomain: long,
+			ClusterName: long, ClusterUID: long, Machine: ref(), Owner: ref(), Node: ref(), Host: ref(), HostModel: long,
+			FailureDomain: long,
 		},
 		Requester: mendv1.RecordRequester{Check: ref(), User: long, Reason: long}, Counts: &mendv1.RecordCounts{Limit: long},
 	}
@@ -42,7 +43,8 @@ func hugeRecord() *mendv1.RemediationRecord {
 	}
 	for range 100 {
 		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: long, Status: long, Message: long, Since: &now})
-		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Time: metav1.NewMicroTime(now.Time), Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
+		r.Status.Steps = append(r.Status.Steps,
+			mendv1.RecordStep{Time: metav1.NewMicroTime(now.Time), Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
 	}
 	for i := range 16 {
 		r.Status.Requests = append(r.Status.Requests, *ref())
@@ -53,7 +55,6 @@ func hugeRecord() *mendv1.RemediationRecord {
 	return r
 }
 
-// recordsAreTaken are the specs of RemediationRecords.
 func recordsAreTaken(management *cluster) {
 	// A record that the API server refuses is missed, or stays open for ever.
 	It("take a record however long what it quotes is", func(ctx SpecContext) {
@@ -100,7 +101,8 @@ func recordsAreTaken(management *cluster) {
 				err := management.Create(ctx, record("timed", schemas.JSON(content)), client.DryRunAll)
 				if row.taken {
 					Expect(err).NotTo(HaveOccurred(), "%s: %s", path, name)
-					Expect(json.Unmarshal([]byte(content), &mendv1.RemediationRecord{})).To(Succeed(), "%s: %s is taken, and cannot be read", path, name)
+					Expect(json.Unmarshal([]byte(content), &mendv1.RemediationRecord{})).
+						To(Succeed(), "%s: %s is taken, and cannot be read", path, name)
 				} else {
 					Expect(err).To(MatchError(ContainSubstring(path)), name)
 				}
@@ -109,7 +111,6 @@ func recordsAreTaken(management *cluster) {
 	}, SpecTimeout(specPatience))
 }
 
-// record is one with that content.
 func record(name string, content map[string]any) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{Object: content}
 	o.SetGroupVersionKind(mendv1.GroupVersion.WithKind("RemediationRecord"))
@@ -165,7 +166,7 @@ var moments = map[string]string{
 	"status.capacityBack":    ofStatus(`"capacityBack":%s`),
 	"status.ended":           ofStatus(`"ended":%s`),
 	"status.steps[0].time":   ofStatus(`"steps":[{"time":%s,"reason":"RequestCreated"}]`),
-	"status.conditions":      ofStatus(`"conditions":[{"type":"Begun","status":"True","reason":"OwnerAsked","message":"","lastTransitionTime":%s}]`),
+	"status.conditions":      ofStatus(`"conditions":[{"type":"Begun","status":"True","reason":"R","message":"","lastTransitionTime":%s}]`),
 }
 
 func ofSpec(more string) string {

@@ -81,7 +81,8 @@ func startManager(ctx context.Context, more ...string) {
 	Expect(client.IgnoreNotFound(here.Delete(ctx, lease))).To(Succeed())
 	var err error
 	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
-		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s", "--leader-elect-renew-deadline=14s",
+		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s",
+		"--leader-elect-renew-deadline=14s",
 		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
 	Expect(err).NotTo(HaveOccurred())
 	reportLog(manager)
@@ -102,7 +103,6 @@ var metal = &suite.Site{Namespace: namespace, Name: "itself", ControlPlanes: 3, 
 // strategy is as short as the API allows.
 var strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
 
-// silence hangs the kubelet of a machine.
 func silence(name string) {
 	GinkgoHelper()
 	kubelet := provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: name})
@@ -134,18 +134,15 @@ func theirs() client.Object {
 	return t
 }
 
-// as reads an object as it is.
 func as(ctx context.Context, object client.Object) func() (client.Object, error) {
 	return komega.New(here).WithContext(ctx).Object(object)
 }
 
-// requested waits until an object is there.
 func requested(ctx context.Context, request client.Object, where, name string) {
 	GinkgoHelper()
 	Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: where, Name: name}, request) }).Should(Succeed())
 }
 
-// gone waits until there is no such object.
 func gone(ctx context.Context, object client.Object) {
 	GinkgoHelper()
 	Eventually(func() bool {

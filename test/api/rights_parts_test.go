@@ -76,13 +76,15 @@ func hasTheRightsOfItsPart(ctx SpecContext) {
 func hasNoLeasesOfOthers(ctx SpecContext) {
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		for _, where := range []string{"", "kube-node-lease", "kube-system", namespace} {
-			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
+			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).
+				To(BeFalse(), "%s leases in %q", verb, where)
 		}
 		Expect(may(ctx, rig.Account, right{verb, "", "namespaces", ""})()).To(BeFalse(), verb)
 	}
 	for _, verb := range []string{"get", "list", "watch"} {
 		for _, where := range []string{"", "kube-node-lease", namespace} {
-			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).To(BeFalse(), "%s leases in %q", verb, where)
+			Expect(may(ctx, rig.Account, right{verb, "coordination.k8s.io", "leases", where})()).
+				To(BeFalse(), "%s leases in %q", verb, where)
 		}
 	}
 }
@@ -168,7 +170,6 @@ func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func
 	}
 }
 
-// audited are the requests of kubemend so far.
 func audited() []auditv1.Event {
 	GinkgoHelper()
 	events, err := plane.Audited()
@@ -260,7 +261,6 @@ func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDef
 	Expect(here.Patch(ctx, crd, client.MergeFrom(before))).To(Succeed())
 }
 
-// touched writes to an object at a version of its kind.
 func touched(ctx context.Context, version string, object client.Object) {
 	GinkgoHelper()
 	kind, err := here.GroupVersionKindFor(object)

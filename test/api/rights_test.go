@@ -102,9 +102,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("has a control-plane host power-cycled, after it has read which API servers are alive", func(ctx SpecContext) {
 		machine := metal.Machine(ctx, metal.ControlPlaneNames(ctx)[0])
-		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
-		}}}
+		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name,
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+			}}}
 		request.Spec.Strategy = builders.HostStrategy(strategy)
 		Expect(here.Create(ctx, request)).To(Succeed())
 		Eventually(as(ctx, request)).Should(HaveField("Status.Step", "Succeeded"))
@@ -118,9 +119,10 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			m.Labels, m.Spec.ClusterName = nil, "nowhere"
 		})
 		Expect(here.Create(ctx, machine)).To(Succeed())
-		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name, OwnerReferences: []metav1.OwnerReference{
-			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
-		}}}
+		request := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: machine.Name,
+			OwnerReferences: []metav1.OwnerReference{
+				{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+			}}}
 		request.Spec.Strategy = builders.HostStrategy(strategy)
 		Expect(here.Create(ctx, request)).To(Succeed())
 		Eventually(as(ctx, request)).ShouldNot(HaveField("Status.Conditions", BeEmpty()))
@@ -131,7 +133,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("has nodes remediated, removes a confirmation, and takes over an expired lease", func(ctx SpecContext) {
 		mine := map[string]string{"story": "lease"}
-		first, second := loneNode(ctx, "first", mine, map[string]string{"machine.openshift.io/machine": "default/first"}), loneNode(ctx, "second", mine, nil)
+		first, second := loneNode(ctx, "first", mine, map[string]string{"machine.openshift.io/machine": "default/first"}),
+			loneNode(ctx, "second", mine, nil)
 		loneNode(ctx, "third", mine, nil)
 		loneNode(ctx, "fourth", mine, nil)
 		check := watched(ctx, "leases", mine)
@@ -143,7 +146,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(here.Create(ctx, &coordinationv1.Lease{
 			ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + "second"},
 			Spec: coordinationv1.LeaseSpec{
-				HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](1), RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Hour))),
+				HolderIdentity: ptr.To("somebody"), LeaseDurationSeconds: ptr.To[int32](1),
+				RenewTime: ptr.To(metav1.NewMicroTime(time.Now().Add(-time.Hour))),
 			},
 		})).To(Succeed())
 		first.Start()
@@ -175,7 +179,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 		Expect(builders.Apply(ctx, here, builders.Namespace(etcd))).To(Succeed())
 		Expect(here.Create(ctx, &policyv1.PodDisruptionBudget{
-			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guards"}, Spec: policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guards}},
+			ObjectMeta: metav1.ObjectMeta{Namespace: etcd, Name: "guards"},
+			Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: guards}},
 		})).To(Succeed())
 		Expect(here.Create(ctx, guard)).To(Succeed())
 		check := watched(ctx, "etcd", mine)
@@ -206,7 +211,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			Eventually(func(g Gomega) {
 				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])).To(Succeed())
 				g.Expect(crds[i].Status.StoredVersions).To(HaveLen(1))
-				g.Expect(crds[i].Annotations).To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "the last that is written, for which it needs a right")
+				g.Expect(crds[i].Annotations).
+					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "the last that is written, for which it needs a right")
 			}).Should(Succeed(), crds[i].Name)
 		}
 	}, SpecTimeout(specPatience))
@@ -234,7 +240,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		check := checked(ctx, "given-back")
 		startManager(ctx, "--teardown")
 		Eventually(as(ctx, check)).ShouldNot(HaveField("Annotations", HaveKey(clusterv1.PausedAnnotation)))
-		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew after a while, and the pod's a while later")
+		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew, and the pod's a while later")
 		leases := []string{managerlease.LeaderLeaseName, managerlease.LeaseName}
 		Eventually(func(g Gomega) {
 			for _, name := range leases {
@@ -255,7 +261,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		events := audited()
 		shipped, err := control.Shipped(ctx, "standalone")
 		Expect(err).NotTo(HaveOccurred())
-		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases", "kubemend-api-servers",
+		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases",
+			"kubemend-api-servers",
 			"kubemend-leader-election")
 		Expect(here).NotTo(BeEmpty())
 		roles, err := control.WorkloadRoles()
@@ -267,13 +274,16 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(append(slices.Clone(suite.LookedFor), inOne)))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
 		// A simulated kubelet has not booted this machine, so the manager is on none of their hosts, and makes way for no other replica.
-		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
-			// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
-			"get metal3.io/hostclaims (kubemend-hosts)",
-			// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
-			"get cluster.x-k8s.io/machinesets (kubemend-manager-role)", "list cluster.x-k8s.io/machinedeployments (kubemend-manager-role)",
-			"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)", "delete kubemend.io/remediationrecords (kubemend-manager-role)"),
-			"granted in the management cluster, and never used")
+		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).
+			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
+				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
+				"get metal3.io/hostclaims (kubemend-hosts)",
+				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
+				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
+				"list cluster.x-k8s.io/machinedeployments (kubemend-manager-role)",
+				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
+				"delete kubemend.io/remediationrecords (kubemend-manager-role)"),
+				"granted in the management cluster, and never used")
 		// No volume of this suite stays attached to a fenced node whose pods have gone: test/faults/hosts and baremetal/fence.
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(ConsistOf(
 			"get persistentvolumes (kubemend-workload-fencer)"), "granted in the workload cluster, and never used")
@@ -284,14 +294,16 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		for _, name := range []string{"kubemend-manager", "kubemend-hosts", "kubemend-nodes", "kubemend-ext-remediation"} {
 			Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())
 		}
-		Expect(here.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace, Name: "kubemend-node-leases"}})).To(Succeed())
+		Expect(here.Delete(ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Namespace: nhcv1.DefaultLeaseNamespace,
+			Name: "kubemend-node-leases"}})).To(Succeed())
 		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
 		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them before
 			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 		}
-		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off", "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
+		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off",
+			"--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		checked(ctx, "narrow", builders.RemediatedBy(mendv1.GroupVersion.String(), "HostRemediationTemplate", template))
 		name := metal.WorkerNames(ctx)[2]
 		silence(name)
@@ -304,13 +316,14 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			suite.LookedFor[0]+" in "+namespace, "list coordination.k8s.io/leases controller-leader-election-capm3 in capm3-system"))
 	}, SpecTimeout(specPatience))
 
-	It("names the missing right where it was installed without NodeHealthChecks, and serves them once it is granted", func(ctx SpecContext) {
+	It("names the right that an installation without NodeHealthChecks lacks, and serves them once it is granted", func(ctx SpecContext) {
 		before := len(audited())
 		grant(ctx, "default")
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeTrue())
 		startManager(ctx, "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		Eventually(unserved(ctx)).Should(ContainSubstring("the manager may not watch nodes"))
-		Expect(texts(rights.Refused(audited()[before:], rig.Account))).To(ConsistOf(suite.LookedFor), "it asks what it may, and tries nothing")
+		Expect(texts(rights.Refused(audited()[before:], rig.Account))).
+			To(ConsistOf(suite.LookedFor), "it asks what it may, and tries nothing")
 
 		grant(ctx, filepath.Join("rbac", "nodes"))
 		Eventually(unserved(ctx)).Should(BeEmpty())

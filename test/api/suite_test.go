@@ -77,7 +77,6 @@ func nextVersion() string {
 	return settings.Config.NextVersion
 }
 
-// released is a file of a release.
 func released(version, file string) string {
 	return filepath.Join(repository, "addon-kubemend", version, file)
 }
@@ -99,7 +98,6 @@ func run(ctx context.Context, folder, program string, args ...string) []byte {
 	return out
 }
 
-// kustomized is what a folder is built into.
 func kustomized(ctx context.Context, folder string) []byte {
 	GinkgoHelper()
 	return run(ctx, root, filepath.Join(".tools", "bin", "kustomize"), "build", folder)
@@ -178,7 +176,8 @@ func (c *cluster) remove(ctx context.Context, all []*unstructured.Unstructured) 
 func (c *cluster) delete(ctx context.Context, all []*unstructured.Unstructured) {
 	GinkgoHelper()
 	for _, o := range all {
-		Expect(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).To(Succeed())
+		Expect(client.IgnoreNotFound(c.Delete(ctx, o.DeepCopy(), client.PropagationPolicy(metav1.DeletePropagationBackground)))).
+			To(Succeed())
 	}
 }
 
@@ -235,7 +234,6 @@ func reportLog(manager *rig.Kubemend) {
 	DeferCleanup(func() { suite.LogOf("the manager", manager, CurrentSpecReport()) })
 }
 
-// crd is a CustomResourceDefinition as it is.
 func (c *cluster) crd(ctx context.Context, name string) (*apiextensionsv1.CustomResourceDefinition, error) {
 	crd := &apiextensionsv1.CustomResourceDefinition{}
 	if err := c.Get(ctx, client.ObjectKey{Name: name}, crd); err != nil {
@@ -314,7 +312,6 @@ var _ = Describe("clusterctl", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// clusterctl runs the real one.
 func clusterctl(ctx context.Context, settings string, args ...string) string {
 	GinkgoHelper()
 	out, err := rig.Clusterctl(ctx, settings, args...)
@@ -328,7 +325,8 @@ func settings(variables map[string]string) string {
 	all := map[string]any{
 		"providers": []map[string]string{
 			{"name": "kubemend", "type": "AddonProvider", "url": released(this, "addon-components.yaml")},
-			{"name": "cluster-api", "type": "CoreProvider", "url": filepath.Join(repository, "cluster-api", coreVersion(), "core-components.yaml")},
+			{"name": "cluster-api", "type": "CoreProvider",
+				"url": filepath.Join(repository, "cluster-api", coreVersion(), "core-components.yaml")},
 		},
 		"cert-manager": map[string]string{
 			"url":     filepath.Join(repository, "cert-manager", certManagerVersion, "cert-manager.yaml"),
@@ -355,7 +353,6 @@ func coreVersion() string {
 	return version
 }
 
-// listed are the entries of a list as clusterctl prints it.
 func listed(list string) []string {
 	var all []string
 	for line := range strings.Lines(list) {

@@ -26,7 +26,7 @@ import (
 // There is no old manager here. This one completes and converts objects that are written before the upgrade: old are the
 // stored objects, their schema, and what is installed.
 func keepsObjects(management *cluster) {
-	DescribeTable("keeps the objects of all kinds, in each version that is served", func(ctx SpecContext, old func(context.Context) []byte) {
+	DescribeTable("keeps the objects of all kinds, in each version", func(ctx SpecContext, old func(context.Context) []byte) {
 		before := management.install(ctx, old(ctx))
 		manager := management.start(ctx, "before")
 		written := suite.Manifest(filepath.Join("testdata", "objects.yaml"))
@@ -38,7 +38,8 @@ func keepsObjects(management *cluster) {
 		installed := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		manager = management.start(ctx, "after")
 		for _, o := range installed {
-			if o.GetKind() == "CustomResourceDefinition" && o.GetName() != records.CRD { // it has one version, so that nothing is to be stored anew
+			// records have one version, so that nothing is to be stored anew
+			if o.GetKind() == "CustomResourceDefinition" && o.GetName() != records.CRD {
 				Eventually(management.migrated(ctx, o.GetName())).Should(BeTrue(), o.GetName())
 			}
 		}

@@ -2,6 +2,11 @@ package badinput
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -52,32 +57,35 @@ var checks = append(append(append(append(append(append(
 	annotated(mendv1.MaxInFlightAnnotation, "must not be negative", "-1", "-5%")...),
 	annotated(mendv1.StormCooldownAnnotation, "is no duration of zero or more, such as 10m or 1h30m", "", "soon", "10", "-5m")...),
 	annotated(mendv1.WaitForSpareAnnotation, "is neither true nor false", "", "yes", "True")...),
-	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon", "10", "0s", "-5m", "25h")...),
+	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon",
+		"10", "0s", "-5m", "25h")...),
 	limited()...),
 	naming()...)
 
-// annotated are checks with an annotation.
 func annotated(key, says string, values ...string) []saidOf {
 	rows := make([]saidOf, 0, len(values))
 	for _, value := range values {
-		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason, says, func(c *clusterv1.MachineHealthCheck) {
-			c.Annotations = map[string]string{key: value}
-		}})
+		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason,
+			says, func(c *clusterv1.MachineHealthCheck) {
+				c.Annotations = map[string]string{key: value}
+			}})
 	}
 	return rows
 }
 
-// limited are checks with limits that cannot be.
 func limited() []saidOf {
 	var rows []saidOf
-	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"}, {"4O%", "must be a number such as 2 or a percentage such as 40%"}} {
+	for _, row := range [][2]string{{"some", "must be a number such as 2 or a percentage such as 40%"}, {"-1", "must not be negative"},
+		{"4O%", "must be a number such as 2 or a percentage such as 40%"}} {
 		value := intstr.FromString(row[0])
-		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", row[0], allowed, mendv1.InvalidLimitReason, row[1],
-			func(c *clusterv1.MachineHealthCheck) {
-				c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &value
-			}})
+		rows = append(rows,
+			saidOf{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", row[0], allowed, mendv1.InvalidLimitReason, row[1],
+				func(c *clusterv1.MachineHealthCheck) {
+					c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = &value
+				}})
 	}
-	for _, row := range [][2]string{{"[5-3]", "its start is greater than its end"}, {"3-5", "must be a range such as [3-5]"}, {"[3-]", "must be a range such as [3-5]"}} {
+	for _, row := range [][2]string{{"[5-3]", "its start is greater than its end"}, {"3-5", "must be a range such as [3-5]"},
+		{"[3-]", "must be a range such as [3-5]"}} {
 		rows = append(rows, saidOf{"spec.remediation.triggerIf.unhealthyInRange", row[0], allowed, mendv1.InvalidLimitReason, row[1],
 			func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TriggerIf.UnhealthyInRange = row[0] }})
 	}
@@ -88,23 +96,30 @@ func limited() []saidOf {
 func naming() []saidOf {
 	rows := []saidOf{{"spec.clusterName", "none", allowed, mendv1.ClusterNotFoundReason, "none", func(c *clusterv1.MachineHealthCheck) {
 		c.Spec.ClusterName = "none"
-	}}, {"spec.selector", map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Is", "values": []any{"bad"}}}},
+	}}, {"spec.selector",
+		map[string]any{"matchExpressions": []any{map[string]any{"key": "pool", "operator": "Is", "values": []any{"bad"}}}},
 		allowed, mendv1.InvalidSelectorReason, `"Is" is not a valid label selector operator`, func(c *clusterv1.MachineHealthCheck) {
 			c.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "pool", Operator: "Is", Values: []string{"bad"}}}
 		}}}
 	for _, row := range []struct{ apiVersion, kind, reason, says string }{
 		{"coordination.k8s.io/v1", "Lease", mendv1.TemplateRefusedReason, `kind "Lease" is none of templates: their names end in Template`},
 		{"v1", "PodTemplate", mendv1.TemplateRefusedReason, `kind "PodTemplate" of group "" belongs to Kubernetes itself`},
-		{"resource.k8s.io/v1", "ResourceClaimTemplate", mendv1.TemplateRefusedReason, `kind "ResourceClaimTemplate" of group "resource.k8s.io" belongs to Kubernetes itself`},
-		{clusterv1.GroupVersion.String(), "Machine", mendv1.TemplateRefusedReason, `kind "Machine" is none of templates: their names end in Template`},
-		{clusterv1.GroupVersion.String(), "ClusterTemplate", mendv1.TemplateRefusedReason, `belongs to Cluster API itself and is no remediation template`},
-		{mendv1.GroupVersion.String(), "HostRemediation", mendv1.TemplateRefusedReason, `kind "HostRemediation" is none of templates: their names end in Template`},
+		{"resource.k8s.io/v1", "ResourceClaimTemplate", mendv1.TemplateRefusedReason,
+			`kind "ResourceClaimTemplate" of group "resource.k8s.io" belongs to Kubernetes itself`},
+		{clusterv1.GroupVersion.String(), "Machine", mendv1.TemplateRefusedReason,
+			`kind "Machine" is none of templates: their names end in Template`},
+		{clusterv1.GroupVersion.String(), "ClusterTemplate", mendv1.TemplateRefusedReason,
+			`belongs to Cluster API itself and is no remediation template`},
+		{mendv1.GroupVersion.String(), "HostRemediation", mendv1.TemplateRefusedReason,
+			`kind "HostRemediation" is none of templates: their names end in Template`},
 		{"example.org/v1", "WipeTemplate", mendv1.TemplateNotFoundReason, "the kind WipeTemplate.example.org is not installed"},
-		{mendv1.GroupVersion.String(), "HostRemediationTemplate", mendv1.TemplateNotFoundReason, "HostRemediationTemplate ns/none does not exist"},
+		{mendv1.GroupVersion.String(), "HostRemediationTemplate", mendv1.TemplateNotFoundReason,
+			"HostRemediationTemplate ns/none does not exist"},
 	} {
 		ref := clusterv1.MachineHealthCheckRemediationTemplateReference{APIVersion: row.apiVersion, Kind: row.kind, Name: "none"}
-		rows = append(rows, saidOf{"spec.remediation.templateRef", map[string]any{"apiVersion": row.apiVersion, "kind": row.kind, "name": "none"},
-			template, row.reason, row.says, func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef = ref }})
+		rows = append(rows,
+			saidOf{"spec.remediation.templateRef", map[string]any{"apiVersion": row.apiVersion, "kind": row.kind, "name": "none"},
+				template, row.reason, row.says, func(c *clusterv1.MachineHealthCheck) { c.Spec.Remediation.TemplateRef = ref }})
 	}
 	return rows
 }
@@ -127,7 +142,8 @@ func TestACheckReportsAnInvalidFieldUntilItIsCorrected(t *testing.T) {
 				t.Errorf("the check says %+v, want %s with %s: %s", c, row.reason, field, row.says)
 			}
 			if f.asked("bad") || !f.asked("good") {
-				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", f.asked("bad"), f.asked("good"))
+				t.Errorf("remediated: the machine of the check %t, that of another one %t; want the latter alone", f.asked("bad"),
+					f.asked("good"))
 			}
 			right := f.check("bad")
 			right.Annotations, right.Spec = good.Annotations, *good.Spec.DeepCopy()
@@ -156,7 +172,8 @@ type fixture struct {
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
 	ready := func(kind string) metav1.Condition {
-		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
+		return metav1.Condition{Type: kind, Status: metav1.ConditionTrue, Reason: "Test",
+			LastTransitionTime: metav1.NewTime(noon.Add(-time.Hour))}
 	}
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "c"}}
 	cluster.Status.Conditions = []metav1.Condition{
@@ -167,9 +184,11 @@ func newFixture(t *testing.T) *fixture {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: types.UID(name)}}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"pool": name}
 		m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-			Namespace: "ns", Name: name, UID: types.UID("m-" + name), Labels: map[string]string{"pool": name}, CreationTimestamp: metav1.NewTime(noon),
-			Annotations:     map[string]string{clusterv1.RemediateMachineAnnotation: ""},
-			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "s", Controller: ptr.To(true)}},
+			Namespace: "ns", Name: name, UID: types.UID("m-" + name), Labels: map[string]string{"pool": name},
+			CreationTimestamp: metav1.NewTime(noon),
+			Annotations:       map[string]string{clusterv1.RemediateMachineAnnotation: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "s",
+				Controller: ptr.To(true)}},
 		}}
 		m.Spec.ClusterName = "c"
 		objects = append(objects, check, m)
@@ -180,14 +199,16 @@ func newFixture(t *testing.T) *fixture {
 			t.Fatal(err)
 		}
 	}
-	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
+	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
 	if err := machinehealthcheck.AddIndexes(t.Context(), indexer{b}); err != nil {
 		t.Fatal(err)
 	}
 	f := &fixture{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
 	f.Reconciler = &machinehealthcheck.Reconciler{
-		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api}, Recorder: events.NewFakeRecorder(1000),
-		Clock: f.clock, Unclaimed: machinehealthcheck.Act,
+		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api},
+		Recorder: events.NewFakeRecorder(1000),
+		Clock:    f.clock, Unclaimed: machinehealthcheck.Act,
 	}
 	return f
 }
@@ -262,4 +283,67 @@ func (f *fixture) asked(machine string) bool {
 		f.t.Fatal(err)
 	}
 	return machinehealthcheck.OwnerOf(m) != machinehealthcheck.NotAsked
+}
+
+// ofOneFlag are values that the manager refuses, by what it says of them, in which the flag and the value are named.
+var ofOneFlag = map[string][]string{
+	"--%s %s: must be more than 0": {
+		"sync-period=-5m0s", "sync-period=0s", "machinehealthcheck-concurrency=0", "hostremediation-concurrency=-1",
+		"nodehealthcheck-concurrency=0", "clustercache-concurrency=0", "kube-api-qps=0", "kube-api-burst=-1", "clustercache-client-qps=-1",
+		"clustercache-client-burst=0", "clustercache-response-limit=0", "leader-elect-retry-period=0s",
+	},
+	"--%s %s: must not be negative":             {"orphan-grace-period=-5m0s", "node-monitor-grace-period=-1s"},
+	"--%s %s: must be a port, 1 to 65535":       {"webhook-port=99999"},
+	"--%s %q: must be the name of a namespace":  {"namespace=Team_A", "leader-elect-namespace=Team_A", "node-lease-namespace="},
+	"--%s %q: must be the value of a label":     {"watch-filter=a/b"},
+	"--%s %q: must be an address with a port":   {"health-addr=nowhere", "profiler-address=nowhere", "diagnostics-address=nowhere"},
+	`invalid argument %[2]q for "--%[1]s" flag`: {"kube-api-qps=fast", "webhook-port=https", "teardown=perhaps"},
+
+	"--%s %s: must be longer than --leader-elect-retry-period, which is 2s":                {"leader-elect-renew-deadline=1s"},
+	"--%s %s: must be longer than --leader-elect-renew-deadline, which is 10s":             {"leader-elect-lease-duration=5s"},
+	"--%s %q: must be of [StorageVersionMigration CleanupManagedFields]":                   {"skip-crd-migration-phases=All"},
+	`invalid argument %[2]q for "--%[1]s" flag: unrecognized feature gate: None`:           {"feature-gates=None=true"},
+	`invalid argument %[2]q for "--%[1]s" flag: quantities must match`:                     {"clustercache-response-limit=some"},
+	`invalid argument %[2]q for "--%[1]s" flag: must be Kind.version.group/namespace/name`: {"default-node-health-check-template=x"},
+	`%[2]q for "--%[1]s" flag: must be a duration like "30s" or "5m"`:                      {"sync-period=often"},
+}
+
+// commandLines are others that a program refuses, by what it says.
+var commandLines = map[string]string{
+	"manager --fencing=delete": "nodes are fenced by the out-of-service taint alone, " +
+		"which every Kubernetes that Cluster API supports has: remove the flag",
+	"manager --no-such-flag":                 "unknown flag: --no-such-flag",
+	"manager --tls-min-version=VersionTLS9":  `unknown tls version "VersionTLS9"`,
+	"manager --tls-cipher-suites=NONE":       "Cipher suite NONE not supported",
+	"manager --logging-format=poem":          `set up logging: format: Invalid value: "poem": Unsupported log format`,
+	"kubectl-mend status --output=pictures":  `--output "pictures": expected go-template, go-template-file, json, jsonpath, `,
+	"kubectl-mend status --from=none.json":   "read the record: open none.json: no such file or directory",
+	"kubectl-mend explain m":                 `"m": expected machine/NAME, node/NAME, host/NAME, mhc/NAME, nhc/NAME`,
+	"kubectl-mend explain lease/m":           `"lease/m": there is no kind "lease" here: expected machine/NAME, node/NAME`,
+	"kubectl-mend history --since=yesterday": `invalid argument "yesterday" for "--since" flag: not a valid duration string: "yesterday"`,
+	"kubectl-mend mend":                      `there is no command "mend"`,
+}
+
+// Flags of a few words are tested beside their set-up.
+func TestAProgramRefusesInvalidFlags(t *testing.T) {
+	lines := maps.Clone(commandLines)
+	for says, flags := range ofOneFlag {
+		for _, flag := range flags {
+			name, value, _ := strings.Cut(flag, "=")
+			lines["manager --"+flag] = fmt.Sprintf(says, name, value)
+		}
+	}
+	for line, says := range lines {
+		t.Run(line, func(t *testing.T) {
+			words := strings.Fields(line)
+			said, err := exec.CommandContext(t.Context(), filepath.Join("..", "..", "bin", words[0]), words[1:]...).CombinedOutput()
+			var ended *exec.ExitError
+			if !errors.As(err, &ended) {
+				t.Fatalf("%v: run make build\n%s", err, said)
+			}
+			if !strings.Contains(string(said), says) || strings.Contains(string(said), "goroutine ") {
+				t.Errorf("it says, with %v: %s; want %s", err, said, says)
+			}
+		})
+	}
 }

@@ -81,7 +81,6 @@ func sameBut(values int, one, other []string) bool {
 
 func code(cell string) string { return "`" + strings.ReplaceAll(cell, "|", "\\|") + "`" }
 
-// written is a value as it stands in a manifest.
 func written(value any) string {
 	if value == nil {
 		return "missing"
@@ -104,11 +103,14 @@ type annotation struct {
 
 var annotations = []annotation{
 	{"Machine", clusterv1.MachineSkipRemediationAnnotation, "", "The machine has the annotation cluster.x-k8s.io/skip-remediation", false},
-	{"Machine", clusterv1.MachineSkipRemediationAnnotation, "false", "The machine has the annotation cluster.x-k8s.io/skip-remediation", false},
+	{"Machine", clusterv1.MachineSkipRemediationAnnotation, "false",
+		"The machine has the annotation cluster.x-k8s.io/skip-remediation", false},
 	{"Machine", clusterv1.PausedAnnotation, "false", "The machine has the annotation cluster.x-k8s.io/paused", false},
 	{"Machine", clusterv1.PausedAnnotation, "kubemend", "The machine has the annotation cluster.x-k8s.io/paused", false},
-	{"Machine", clusterv1.RemediateMachineAnnotation, "false", "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
-	{"Machine", clusterv1.RemediateMachineAnnotation, "tomorrow", "marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
+	{"Machine", clusterv1.RemediateMachineAnnotation, "false",
+		"marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
+	{"Machine", clusterv1.RemediateMachineAnnotation, "tomorrow",
+		"marked for remediation via cluster.x-k8s.io/remediate-machine annotation", true},
 	{"MachineHealthCheck", clusterv1.PausedAnnotation, "", `The check has the annotation cluster.x-k8s.io/paused: ""`, false},
 	{"MachineHealthCheck", clusterv1.PausedAnnotation, "false", `The check has the annotation cluster.x-k8s.io/paused: "false"`, false},
 	{"MachineHealthCheck", clusterv1.PausedAnnotation, "Kubemend",
@@ -131,7 +133,8 @@ func TestAnAnnotationIsReportedWhateverItsValueUntilItIsRemoved(t *testing.T) {
 				f.reconcile("good")
 			}
 			if f.asked("bad") != row.remediated || !f.asked("good") {
-				t.Errorf("remediated: the machine %t, that of another check %t; want %t and true", f.asked("bad"), f.asked("good"), row.remediated)
+				t.Errorf("remediated: the machine %t, that of another check %t; want %t and true", f.asked("bad"), f.asked("good"),
+					row.remediated)
 			}
 			if said := f.said("bad"); !strings.Contains(said, row.says) {
 				t.Errorf("it is said:\n%s\nwant %s", said, row.says)
@@ -232,14 +235,21 @@ var kubeconfigs = []kubeconfig{
 		refused + "users[u].user.tokenFile names a file, which would be read where this runs"},
 	{"a user with a certificate in a file", with("", "client-certificate: /tls.crt"),
 		refused + "users[u].user.client-certificate names a file, which would be read where this runs"},
-	{"a user with a key in a file", with("", "client-key: /tls.key"), refused + "users[u].user.client-key names a file, which would be read where this runs"},
-	{"a user whose token a program gives", with("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}"),
+	{"a user with a key in a file", with("", "client-key: /tls.key"),
+		refused + "users[u].user.client-key names a file, which would be read where this runs"},
+	{"a user whose token a program gives",
+		with("", "exec: {apiVersion: client.authentication.k8s.io/v1, command: aws, interactiveMode: Never}"),
 		refused + "users[u].user.exec names a program, which would be run where this runs"},
-	{"a user of an auth provider", with("", "auth-provider: {name: gcp}"), refused + "users[u].user.auth-provider names a program, which would be run where this runs"},
-	{"a CA in a file", with("certificate-authority: /ca.crt", ""), refused + "clusters[c].cluster.certificate-authority names a file, which would be read where this runs"},
-	{"a proxy", with("proxy-url: 'http://192.0.2.2'", ""), refused + "clusters[c].cluster.proxy-url names a proxy, which would be asked from where this runs"},
-	{"a server of another scheme", strings.Replace(with("", ""), "https:", "workload:", 1), refused + "clusters[c].cluster.server names neither an https nor an http address"},
-	{"a CA that is no certificate", with("certificate-authority-data: bm8=", ""), refused + "clusters[c].cluster.certificate-authority-data has no certificate in PEM"},
+	{"a user of an auth provider", with("", "auth-provider: {name: gcp}"),
+		refused + "users[u].user.auth-provider names a program, which would be run where this runs"},
+	{"a CA in a file", with("certificate-authority: /ca.crt", ""),
+		refused + "clusters[c].cluster.certificate-authority names a file, which would be read where this runs"},
+	{"a proxy", with("proxy-url: 'http://192.0.2.2'", ""),
+		refused + "clusters[c].cluster.proxy-url names a proxy, which would be asked from where this runs"},
+	{"a server of another scheme", strings.Replace(with("", ""), "https:", "workload:", 1),
+		refused + "clusters[c].cluster.server names neither an https nor an http address"},
+	{"a CA that is no certificate", with("certificate-authority-data: bm8=", ""),
+		refused + "clusters[c].cluster.certificate-authority-data has no certificate in PEM"},
 	{"a CA, and that it does not matter", with("certificate-authority-data: bm8=\n    insecure-skip-tls-verify: true", ""),
 		refused + "clusters[c].cluster.insecure-skip-tls-verify cannot be set with certificate-authority-data"},
 	{"a certificate of a user that is none", with("", "client-certificate-data: bm8=\n    client-key-data: bm8="),
@@ -251,8 +261,9 @@ var kubeconfigs = []kubeconfig{
 
 // with is a kubeconfig with one more entry of its cluster, and one of its user.
 func with(cluster, user string) string {
-	return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\nclusters:\n- name: c\n  cluster:\n" +
-		"    server: https://192.0.2.1\n    " + cluster + "\nusers:\n- name: u\n  user:\n    username: u\n    " + user + "\n"
+	return "apiVersion: v1\nkind: Config\ncurrent-context: x\ncontexts: [{name: x, context: {cluster: c, user: u}}]\n" +
+		"clusters:\n- name: c\n  cluster:\n    server: https://192.0.2.1\n    " + cluster +
+		"\nusers:\n- name: u\n  user:\n    username: u\n    " + user + "\n"
 }
 
 func TestAKubeconfigIsRefusedWithTheNameOfItsEntry(t *testing.T) {

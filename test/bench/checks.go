@@ -34,9 +34,11 @@ type scale struct {
 // scaleOf needs no more than all machines: each changes once.
 func scaleOf(machines int, quick bool) scale {
 	if quick {
-		return scale{alone: 5, spread: 20, mass: machines / 10, beats: 200, spreadOver: 5 * time.Second, idle: 5 * time.Second, beatsCPU: 0.6}
+		return scale{alone: 5, spread: 20, mass: machines / 10, beats: 200, spreadOver: 5 * time.Second, idle: 5 * time.Second,
+			beatsCPU: 0.6}
 	}
-	return scale{alone: 20, spread: 60, mass: machines / 10, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second, beatsCPU: 0.6}
+	return scale{alone: 20, spread: 60, mass: machines / 10, beats: 1000, spreadOver: 40 * time.Second, idle: 20 * time.Second,
+		beatsCPU: 0.6}
 }
 
 const checkMethod = `One management and one workload API server, Machines of about 4 KiB and of one MachineSet, Nodes of
@@ -205,7 +207,8 @@ func (t *trial) mass(ctx context.Context) error {
 		return err
 	}
 	t.addDelays("A tenth at once: a bare client", bare, noAim, noAim)
-	t.add("A tenth at once: marked after, p99, in times of a bare client", percentile(seen, 99).Seconds()/percentile(bare, 99).Seconds(), count, 1.4)
+	t.add("A tenth at once: marked after, p99, in times of a bare client", percentile(seen, 99).Seconds()/percentile(bare, 99).Seconds(),
+		count, 1.4)
 	return t.restore(ctx, machines)
 }
 

@@ -105,7 +105,8 @@ func (e *environment) fillRecord(ctx context.Context, i int) error {
 		Requester: mendv1.RecordRequester{Check: &check},
 		Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown", Since: &since, TimeoutSeconds: 60}},
 	}
-	record.Status = mendv1.RemediationRecordStatus{Begun: &since, BegunBy: "owner", Ended: &at, EndedBy: "owner", Outcome: mendv1.RecordHealed}
+	record.Status = mendv1.RemediationRecordStatus{Begun: &since, BegunBy: "owner", Ended: &at, EndedBy: "owner",
+		Outcome: mendv1.RecordHealed}
 	for n := range 8 {
 		record.Status.Steps = append(record.Status.Steps, mendv1.RecordStep{
 			Time: metav1.NewMicroTime(at.Time), Reason: fmt.Sprintf("Step%d", n), Object: &machine,
@@ -128,7 +129,8 @@ func (p plugin) run(ctx context.Context, args ...string) (out string, state *os.
 		return "", nil, 0, fmt.Errorf("make a home for the user: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(home)) }()
-	cmd := exec.CommandContext(ctx, filepath.Join("bin", "kubectl-mend"), append([]string{"--kubeconfig", p.kubeconfig, "-n", namespace}, args...)...)
+	cmd := exec.CommandContext(ctx, filepath.Join("bin", "kubectl-mend"),
+		append([]string{"--kubeconfig", p.kubeconfig, "-n", namespace}, args...)...)
 	cmd.Env = append(os.Environ(), "HOME="+home)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr

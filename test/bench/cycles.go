@@ -69,7 +69,6 @@ func (e *hostEnvironment) startHosts() (err error) {
 	return nil
 }
 
-// tearDown ends all of it.
 func (e *hostEnvironment) tearDown() error {
 	var err error
 	if e.end != nil {
@@ -79,7 +78,6 @@ func (e *hostEnvironment) tearDown() error {
 	return errors.Join(err, e.environment.tearDown())
 }
 
-// fillHost creates a machine together with its host.
 func (e *hostEnvironment) fillHost(ctx context.Context, i int) error {
 	name := machineName(i)
 	machine, _ := machineOf(i)
@@ -94,7 +92,6 @@ func (e *hostEnvironment) fillHost(ctx context.Context, i int) error {
 	return e.fillMachine(ctx, i)
 }
 
-// awaitPower waits until all hosts are powered on.
 func (e *hostEnvironment) awaitPower(ctx context.Context) error {
 	powered := 0
 	err := wait.PollUntilContextCancel(ctx, readEvery, true, func(context.Context) (bool, error) {

@@ -114,7 +114,6 @@ func unlimited(config *rest.Config) *rest.Config {
 	return config
 }
 
-// tearDown ends all of it.
 func (e *environment) tearDown() error {
 	if e.machineWatch != nil {
 		e.machineWatch.close()
@@ -134,7 +133,8 @@ func (e *environment) fill(ctx context.Context) error {
 		return err
 	}
 	e.owner = &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{
-		Namespace: namespace, Name: clusterName + "-md-0-x7kq2", Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
+		Namespace: namespace, Name: clusterName + "-md-0-x7kq2",
+		Labels: map[string]string{clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
 	}}
 	e.owner.Spec.ClusterName, e.owner.Spec.Replicas = clusterName, ptr.To(int32(e.count))
 	e.owner.Spec.Selector.MatchLabels = e.owner.Labels
@@ -182,7 +182,6 @@ func (e *environment) fillMachine(ctx context.Context, i int) error {
 	return e.nodesAPI.Post().Resource("nodes").Body(nodeOf(i)).Do(ctx).Error()
 }
 
-// machines are the indexes of n machines from first on.
 func (e *environment) machines(first, n int) []int {
 	indexes := make([]int, n)
 	for i := range indexes {
@@ -211,7 +210,6 @@ func (e *environment) each(ctx context.Context, machines []int, do func(context.
 	return group.Wait()
 }
 
-// patchNode writes the status of a machine's node.
 func (e *environment) patchNode(ctx context.Context, i int, patch []byte) error {
 	err := e.nodesAPI.Patch(types.StrategicMergePatchType).Resource("nodes").Name(machineName(i)).
 		SubResource("status").Body(patch).Do(ctx).Error()

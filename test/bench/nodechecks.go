@@ -36,7 +36,6 @@ const nodeMethod = `One API server with nodes of about 8 KiB, and one NodeHealth
 No remediator runs, so the remediations stay. A steady reconcile is forced by a label on one node.
 `
 
-// measureNodeChecks measures a check of nodes of which some become unhealthy.
 func measureNodeChecks(ctx context.Context, b bench) (s section, err error) {
 	nodes, unhealthy, reconciles := 5000, 50, 20
 	if b.quick {
@@ -107,7 +106,8 @@ func (e *environment) fillCheck(ctx context.Context) error {
 		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
 			Order: order, Timeout: metav1.Duration{Duration: time.Hour},
 			RemediationTemplate: corev1.ObjectReference{
-				APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
+				APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(),
+				Name: template.GetName(),
 			},
 		})
 	}

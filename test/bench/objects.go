@@ -48,7 +48,8 @@ func machineOf(i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
 		TypeMeta: metav1.TypeMeta{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine"},
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: namespace, Name: name, Finalizers: []string{clusterv1.MachineFinalizer},
-			Labels:      map[string]string{clusterv1.ClusterNameLabel: clusterName, clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
+			Labels: map[string]string{clusterv1.ClusterNameLabel: clusterName,
+				clusterv1.MachineDeploymentNameLabel: clusterName + "-md-0"},
 			Annotations: padding(1300),
 		},
 		Spec: clusterv1.MachineSpec{
@@ -64,10 +65,11 @@ func machineOf(i int) (*clusterv1.Machine, clusterv1.MachineStatus) {
 func machineStatus(name string) clusterv1.MachineStatus {
 	status := clusterv1.MachineStatus{
 		Phase: string(clusterv1.MachinePhaseRunning), ObservedGeneration: 1, LastUpdated: since,
-		NodeRef:        clusterv1.MachineNodeReference{Name: name},
-		NodeInfo:       ptr.To(systemInfo(name)),
-		Initialization: clusterv1.MachineInitializationStatus{InfrastructureProvisioned: ptr.To(true), BootstrapDataSecretCreated: ptr.To(true)},
-		Conditions:     []metav1.Condition{bad(clusterv1.MachineDeletingCondition), bad(clusterv1.PausedCondition)},
+		NodeRef:  clusterv1.MachineNodeReference{Name: name},
+		NodeInfo: ptr.To(systemInfo(name)),
+		Initialization: clusterv1.MachineInitializationStatus{InfrastructureProvisioned: ptr.To(true),
+			BootstrapDataSecretCreated: ptr.To(true)},
+		Conditions: []metav1.Condition{bad(clusterv1.MachineDeletingCondition), bad(clusterv1.PausedCondition)},
 	}
 	for _, kind := range []string{
 		clusterv1.MachineAvailableCondition, clusterv1.MachineReadyCondition, clusterv1.MachineUpToDateCondition,
@@ -84,7 +86,8 @@ func good(kind string) metav1.Condition {
 }
 
 func bad(kind string) metav1.Condition {
-	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, LastTransitionTime: since, ObservedGeneration: 1}
+	return metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: "Not" + kind, LastTransitionTime: since,
+		ObservedGeneration: 1}
 }
 
 func providerID(name string) string { return "metal3://bench/" + name + "/" + name }
@@ -112,7 +115,8 @@ func nodeOf(i int) *corev1.Node {
 func systemInfo(name string) corev1.NodeSystemInfo {
 	return corev1.NodeSystemInfo{
 		MachineID: name, SystemUUID: name, BootID: name, KernelVersion: "6.12.9-talos", OSImage: "Talos (v1.11.2)",
-		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: builders.KubernetesVersion, OperatingSystem: "linux", Architecture: "amd64",
+		ContainerRuntimeVersion: "containerd://2.1.4", KubeletVersion: builders.KubernetesVersion, OperatingSystem: "linux",
+		Architecture: "amd64",
 	}
 }
 

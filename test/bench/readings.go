@@ -46,8 +46,10 @@ type reading struct {
 func (r reading) minus(before reading) reading {
 	return reading{
 		at: r.at, nth: r.nth - before.nth, cpu: r.cpu - before.cpu, resident: r.resident - before.resident,
-		reconciles: r.reconciles - before.reconciles, took: r.took - before.took, otherReconciles: r.otherReconciles - before.otherReconciles,
-		reads: r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates, others: r.others - before.others,
+		reconciles: r.reconciles - before.reconciles, took: r.took - before.took,
+		otherReconciles: r.otherReconciles - before.otherReconciles,
+		reads:           r.reads - before.reads, patches: r.patches - before.patches, creates: r.creates - before.creates,
+		others:        r.others - before.others,
 		workloadCalls: r.workloadCalls - before.workloadCalls,
 	}
 }
@@ -120,7 +122,6 @@ func parseReading(page, controller, host string, at time.Time) (reading, error) 
 	return r, nil
 }
 
-// count counts requests.
 func (r *reading) count(method string, management bool, n float64) {
 	switch {
 	case !management:
@@ -166,7 +167,6 @@ type total struct {
 	reached  chan time.Time
 }
 
-// watchStatuses begins to watch the objects of one kind.
 func watchStatuses(config *rest.Config, scheme *runtime.Scheme, object client.Object) (*machineWatch, error) {
 	objects, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {

@@ -32,7 +32,6 @@ func (f *figures) add(name string, value float64, show func(float64) string, aim
 	*f = append(*f, figure{name, value, show, aim})
 }
 
-// addDelays adds the median and the 99th percentile.
 func (f *figures) addDelays(name string, measured []time.Duration, median, worst float64) {
 	slices.Sort(measured)
 	f.add(name+", p50", percentile(measured, 50).Seconds(), seconds, median)
@@ -82,7 +81,6 @@ func (s *section) add(column string, measured figures) error {
 	return nil
 }
 
-// columnsOf is the section with a column for each size of what is measured.
 func (s section) columnsOf(sizes []int, what string, measure func(int) (figures, error)) (section, error) {
 	for _, size := range sizes {
 		column := fmt.Sprintf(what, size)
@@ -107,7 +105,6 @@ func (l line) verdict() string {
 	return l.aim + ": **missed**"
 }
 
-// missed names the aims that were missed.
 func (s section) missed() []string {
 	var names []string
 	for _, l := range s.lines {
@@ -181,7 +178,6 @@ func field(file, key string) string {
 	return "an unknown kind"
 }
 
-// versions are those of what was measured.
 func versions() string {
 	about := "Go " + strings.TrimPrefix(runtime.Version(), "go") + ", Kubernetes " + builders.KubernetesVersion
 	if info, ok := debug.ReadBuildInfo(); ok {

@@ -6,7 +6,10 @@ package builders
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -18,7 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -84,7 +89,8 @@ func Metal3Machine(machine *clusterv1.Machine) *unstructured.Unstructured {
 }
 
 // MachineDeployment keeps a number of workers, made from the Metal3MachineTemplate of the same name.
-func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32, edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
+func MachineDeployment(cluster *clusterv1.Cluster, name string, workers int32,
+	edits ...func(*clusterv1.MachineDeployment)) *clusterv1.MachineDeployment {
 	labels := map[string]string{
 		clusterv1.ClusterNameLabel: cluster.Name, clusterv1.MachineDeploymentNameLabel: name,
 	}
@@ -112,7 +118,8 @@ func Metal3MachineTemplate(cluster *clusterv1.Cluster, name string) *unstructure
 
 // MachineHealthCheck watches every machine of a Cluster that is not of its control plane: a node that is not Ready, or
 // of which nothing is known, for five minutes is unhealthy.
-func MachineHealthCheck(cluster *clusterv1.Cluster, name string, edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
+func MachineHealthCheck(cluster *clusterv1.Cluster, name string,
+	edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealthCheck {
 	const patience = 300
 	return edited(&clusterv1.MachineHealthCheck{
 		TypeMeta:   typed("MachineHealthCheck"),
@@ -228,7 +235,8 @@ func LongTrue(kind string) metav1.Condition {
 // that would write it.
 func Standing() clusterv1.ClusterStatus {
 	return clusterv1.ClusterStatus{
-		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true), ControlPlaneInitialized: ptr.To(true)},
+		Initialization: clusterv1.ClusterInitializationStatus{InfrastructureProvisioned: ptr.To(true),
+			ControlPlaneInitialized: ptr.To(true)},
 		Conditions: []metav1.Condition{
 			LongTrue(clusterv1.ClusterInfrastructureReadyCondition), LongTrue(clusterv1.ClusterControlPlaneInitializedCondition),
 		},
@@ -287,4 +295,67 @@ func apply(ctx context.Context, c client.Client, object client.Object) error {
 		return nil
 	}
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(wanted.Object, object)
+}
+
+// Template renders a file of templates/ as `clusterctl generate yaml` does, with these variables and no others. One that
+// the template does not have is an error: a slip in a name would leave the default in place.
+func Template(file string, variables map[string]string) (*unstructured.Unstructured, error) {
+	object, err := render(file, variables)
+	if err != nil {
+		return nil, fmt.Errorf("render template %s: %w", file, err)
+	}
+	return object, nil
+}
+
+func render(file string, variables map[string]string) (*unstructured.Unstructured, error) {
+	path, err := templatePath(file)
+	if err != nil {
+		return nil, err
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	processor := yamlprocessor.NewSimpleProcessor()
+	known, err := processor.GetVariables(content)
+	if err != nil {
+		return nil, err
+	}
+	for name := range variables {
+		if !slices.Contains(known, name) {
+			return nil, fmt.Errorf("it has no variable %s, but %q", name, known)
+		}
+	}
+	manifest, err := processor.Process(content, func(name string) (string, error) {
+		if value, given := variables[name]; given {
+			return value, nil
+		}
+		return "", errors.New("not given")
+	})
+	if err != nil {
+		return nil, err
+	}
+	object := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(manifest, &object.Object); err != nil {
+		return nil, err
+	}
+	return object, nil
+}
+
+// templatePath finds the folder templates/ from the working folder, which is the project's or one below it.
+func templatePath(file string) (string, error) {
+	folder, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for {
+		path := filepath.Join(folder, "templates", file)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+		if folder == filepath.Dir(folder) {
+			return "", errors.New("no folder templates/ with it, here or above")
+		}
+		folder = filepath.Dir(folder)
+	}
 }

@@ -42,7 +42,8 @@ func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 			rendered.SetNamespace("")
 			want := read(t, seed)
 			if strings.Contains(template, "workers") {
-				all := map[string]any{"matchExpressions": []any{map[string]any{"key": clusterv1.MachineDeploymentNameLabel, "operator": "Exists"}}}
+				all := map[string]any{"matchExpressions": []any{map[string]any{"key": clusterv1.MachineDeploymentNameLabel,
+					"operator": "Exists"}}}
 				if err := unstructured.SetNestedMap(want, all, "spec", "selector"); err != nil {
 					t.Fatal(err)
 				}
@@ -113,7 +114,6 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	}
 }
 
-// templated is a template with these variables given.
 func templated(t *testing.T, name string, given map[string]string) *unstructured.Unstructured {
 	t.Helper()
 	rendered, err := builders.Template(name, given)

@@ -158,7 +158,6 @@ func (s *environment) buildCluster(ctx context.Context) error {
 	return nil
 }
 
-// machines are all Machines, by name.
 func (s *environment) machines(ctx context.Context) ([]clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
 	if err := s.here.List(ctx, list, client.InNamespace(namespace)); err != nil {
@@ -176,7 +175,6 @@ func (s *environment) machine(ctx context.Context, name string) (*clusterv1.Mach
 	return machine, nil
 }
 
-// workerNames are the names of the first few workers.
 func (s *environment) workerNames(ctx context.Context, number int) ([]string, error) {
 	machines, err := s.machines(ctx)
 	if err != nil {
@@ -234,7 +232,6 @@ func (s *environment) kubelet(machine string) *simulator.Kubelet {
 	return s.provider.Kubelet(client.ObjectKey{Namespace: namespace, Name: machine})
 }
 
-// host is the host that a machine is on.
 func (s *environment) host(machine string) (*simulator.Host, error) {
 	if host := s.provider.Host(client.ObjectKey{Namespace: namespace, Name: machine}); host != nil {
 		return host, nil

@@ -19,7 +19,8 @@ func remediationChanged(written func(time.Time) string) func(old, updated *mendv
 	return func(old, updated *mendv1.HostRemediation) (seen []observation) {
 		switch {
 		case updated == nil:
-			return saw(makerOfRequest(old), requestGone, old.Name, "deletes HostRemediation %s, since its Machine is healthy again", old.Name)
+			return saw(makerOfRequest(old), requestGone, old.Name,
+				"deletes HostRemediation %s, since its Machine is healthy again", old.Name)
 		case old == nil:
 			return saw(makerOfRequest(updated), requestMade, updated.Name,
 				"the timeout of Machine %[1]s has expired: makes HostRemediation %[1]s from the template", updated.Name)
@@ -52,7 +53,6 @@ func makerOfRequest(rem *mendv1.HostRemediation) string {
 	return "somebody"
 }
 
-// nodeChanged describes a change of a Node.
 func nodeChanged(old, updated *corev1.Node) (seen []observation) {
 	switch {
 	case updated == nil:

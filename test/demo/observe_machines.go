@@ -64,7 +64,6 @@ func authorOf(object metav1.Object, condition string) string {
 	return "somebody"
 }
 
-// saw is one observation of an object.
 func saw(by string, seen fact, about, format string, args ...any) []observation {
 	return []observation{{by: by, fact: seen, about: about, text: fmt.Sprintf(format, args...)}}
 }
@@ -75,7 +74,6 @@ func turned(old, updated conditions.Getter, kind string, status metav1.Condition
 	return now != nil && now.Status == status && (before == nil || before.Status != status)
 }
 
-// machineChanged describes a change of a Machine.
 func machineChanged(old, updated *clusterv1.Machine) []observation {
 	switch {
 	case updated == nil:
@@ -146,7 +144,6 @@ func ownerChanged(old, updated *clusterv1.Machine) []observation {
 	return saw(by, ownerRequested, updated.Name, "requests owner remediation of Machine %s (owner: %s)", updated.Name, name)
 }
 
-// hostChanged describes a change of a Metal3Machine.
 func hostChanged(old, updated *unstructured.Unstructured) []observation {
 	if old == nil || updated == nil || provisioned(old) || !provisioned(updated) {
 		return nil
@@ -160,7 +157,6 @@ func provisioned(machine *unstructured.Unstructured) bool {
 	return done
 }
 
-// bareMetalChanged describes a change of a BareMetalHost.
 func bareMetalChanged(old, updated *bmov1alpha1.BareMetalHost) (seen []observation) {
 	if old == nil || updated == nil {
 		return nil
@@ -192,7 +188,6 @@ func held(host *bmov1alpha1.BareMetalHost) bool {
 	return false
 }
 
-// checkChanged describes a change of a MachineHealthCheck.
 func checkChanged(old, updated *clusterv1.MachineHealthCheck) (seen []observation) {
 	if updated == nil {
 		return nil

@@ -86,7 +86,6 @@ type record struct {
 
 func newRecord(n *narrator) *record { return &record{narrator: n, changed: make(chan struct{})} }
 
-// add records observations and prints them.
 func (r *record) add(observations ...observation) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

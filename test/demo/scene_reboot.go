@@ -49,7 +49,8 @@ func reboot(ctx context.Context, s *environment) error {
 	if err := s.eachKubelet([]string{lost}, (*simulator.Kubelet).Stop); err != nil {
 		return err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("stops the kubelet of Machine %s, on BareMetalHost %s; its power stays on", lost, before.host.Key().Name))
+	s.narrator.line(time.Now(), demo,
+		fmt.Sprintf("stops the kubelet of Machine %s, on BareMetalHost %s; its power stays on", lost, before.host.Key().Name))
 	for _, part := range []func(context.Context, origin) error{s.requested, s.poweredOff, s.moved, s.nothingIsLeft} {
 		if err := part(ctx, before); err != nil {
 			return err
@@ -77,11 +78,13 @@ func (s *environment) origin(ctx context.Context, machine string) (origin, error
 
 // startWorkload starts one pod with a volume, and returns the node that it runs on.
 func (s *environment) startWorkload(ctx context.Context) (string, error) {
-	objects := append(builders.Volume(claimNamespace, workload), builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
+	objects := append(builders.Volume(claimNamespace, workload),
+		builders.Deployment(claimNamespace, workload, 1, builders.WithVolume(workload)))
 	if err := builders.Apply(ctx, s.here, objects...); err != nil {
 		return "", err
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
+	s.narrator.line(time.Now(), demo,
+		fmt.Sprintf("applies Deployment %s: one Pod with a volume that only one Node at a time can attach", workload))
 	var node string
 	err := s.inAnyOrder(ctx,
 		expectation{fact: volumeAttached},
@@ -101,7 +104,8 @@ func (s *environment) checkReboots(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	check, err := builders.Template(rebootingCheck, map[string]string{"CLUSTER_NAME": clusterName, "NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()})
+	check, err := builders.Template(rebootingCheck,
+		map[string]string{"CLUSTER_NAME": clusterName, "NODE_UNHEALTHY_TIMEOUT": nodeTimeout.String()})
 	if err != nil {
 		return err
 	}
@@ -212,7 +216,8 @@ func (s *environment) nothingIsLeft(ctx context.Context, before origin) error {
 		return fmt.Errorf("read host %s: %w", before.host.Key().Name, err)
 	}
 	for left := range host.Annotations {
-		for _, prefix := range []string{"kubemend.io/", infrav1.RebootAnnotation, infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation} {
+		for _, prefix := range []string{"kubemend.io/", infrav1.RebootAnnotation, infrav1.UnhealthyAnnotation,
+			infrav1.LegacyUnhealthyAnnotation} {
 			if strings.HasPrefix(left, prefix) {
 				return fmt.Errorf("host %s still has the annotation %s", host.Name, left)
 			}

@@ -39,7 +39,6 @@ func choose(name string) ([]scene, error) {
 	return nil, fmt.Errorf("there is no scene %q; SCENE is one of: %s, all", name, strings.Join(names, ", "))
 }
 
-// play plays the opening, and then the scenes.
 func (s *environment) play(ctx context.Context, chosen []scene) error {
 	for _, next := range append([]scene{{"opening", opening}}, chosen...) {
 		if err := next.play(ctx, s); err != nil {
@@ -52,7 +51,8 @@ func (s *environment) play(ctx context.Context, chosen []scene) error {
 // opening claims the check for kubemend: Cluster API's own controller runs too, and has to skip it.
 func opening(ctx context.Context, s *environment) error {
 	s.narrator.heading("The check: templates/"+workerTemplate,
-		"A worker whose Node is Unknown for "+nodeTimeout.String()+" is unhealthy. While more than 40% of the workers are not healthy, nothing is "+
+		"A worker whose Node is Unknown for "+nodeTimeout.String()+
+			" is unhealthy. While more than 40% of the workers are not healthy, nothing is "+
 			"remediated. Cluster API's own MachineHealthCheck controller runs as well, but skips this check: kubemend has claimed it "+
 			"with the annotation cluster.x-k8s.io/paused: kubemend.")
 	names, err := s.workerNames(ctx, workers)
@@ -179,6 +179,7 @@ func (s *environment) nothingIsRemediated(ctx context.Context, from int, lost []
 			return fmt.Errorf("machine %s is being remediated, although it must not be", name)
 		}
 	}
-	s.narrator.line(time.Now(), demo, fmt.Sprintf("verified for %s: no owner remediation was requested, and no Machine was deleted or made", watched))
+	s.narrator.line(time.Now(), demo,
+		fmt.Sprintf("verified for %s: no owner remediation was requested, and no Machine was deleted or made", watched))
 	return nil
 }

@@ -91,7 +91,8 @@ var _ = Describe("For a person with the roles of the examples", fencing, func() 
 			return happened
 		}).Should(inThisOrder("PowerOffRequested", "Fenced", "PowerOnRequested", "PoweredOn"))
 		Expect(fixture.Node(ctx, name).Status.NodeInfo.BootID).NotTo(Equal(boot))
-		Expect(fixture.Machine(ctx, name).Annotations).NotTo(HaveKey(clusterv1.RemediateMachineAnnotation), "a mark would make every attempt fail")
+		Expect(fixture.Machine(ctx, name).Annotations).
+			NotTo(HaveKey(clusterv1.RemediateMachineAnnotation), "a mark would make every attempt fail")
 		fixture.AllWell(ctx)
 		Expect(fixture.WorkerNames(ctx)).To(ContainElement(name))
 	}, SpecTimeout(specPatience))
@@ -103,20 +104,23 @@ var _ = Describe("For a person with the roles of the examples", fencing, func() 
 			metav1.SetMetaDataAnnotation(&spare.ObjectMeta, key, infrav1.UnhealthyAnnotationValue)
 		}
 		metav1.SetMetaDataAnnotation(&spare.ObjectMeta, mendv1.MarkedForAnnotation, "a-machine-that-is-gone")
-		metav1.SetMetaDataAnnotation(&spare.ObjectMeta, infrav1.PowerOffAnnotationPrefix+"a-remediation-that-is-gone", infrav1.PowerOffAnnotationValue)
+		metav1.SetMetaDataAnnotation(&spare.ObjectMeta, infrav1.PowerOffAnnotationPrefix+"a-remediation-that-is-gone",
+			infrav1.PowerOffAnnotationValue)
 		Expect(here.Patch(ctx, spare, client.MergeFrom(before))).To(Succeed())
 
 		weak := person(ctx, "bob", "hostremediations/status")
 		denied := mendAs(ctx, weak, "reset", "host/"+spare.Name, "--yes")
 		Expect(denied.code).To(Equal(1))
-		Expect(denied.complaint).To(ContainSubstring("only who may patch the status of hostremediations may change what kubemend remembers"))
+		Expect(denied.complaint).
+			To(ContainSubstring("only who may patch the status of hostremediations may change what kubemend remembers"))
 
 		as := person(ctx, "alice")
 		reset := mendAs(ctx, as, "reset", "host/"+spare.Name, "--yes", "--reason", "new power supply")
 		Expect(reset.code).To(Equal(done), reset.out+reset.complaint)
 		Expect(reset.out).To(ContainSubstring(infrav1.PowerOffAnnotationPrefix + "a-remediation-that-is-gone"))
 		Expect(here.Get(ctx, client.ObjectKeyFromObject(spare), spare)).To(Succeed())
-		Expect(spare.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation), HaveKey(mendv1.MarkedForAnnotation),
+		Expect(spare.Annotations).NotTo(Or(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation),
+			HaveKey(mendv1.MarkedForAnnotation),
 			HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix))))
 		by, _ := explain.AttributionOf(spare, mendv1.ResetAnnotation)
 		Expect(by.By).To(Equal("alice"))
@@ -176,7 +180,8 @@ func person(ctx context.Context, name string, without ...string) string {
 	theirs := clientFor(config)
 	Eventually(func(g Gomega) {
 		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: fixture.Namespace},
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts",
+				Namespace: fixture.Namespace},
 		}}
 		g.Expect(theirs.Create(ctx, review)).To(Succeed())
 		g.Expect(review.Status.Allowed).To(BeTrue())

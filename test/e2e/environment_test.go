@@ -59,14 +59,12 @@ func applyTemplate(ctx context.Context, variables map[string]string) *clusterv1.
 	return named(ctx, check.GetName())
 }
 
-// named is a check as it is now.
 func named(ctx context.Context, name string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name}}
 	return stored(ctx, Default, check)
 }
 
-// stored is a check as it is now.
 func stored(ctx context.Context, g Gomega, check *clusterv1.MachineHealthCheck) *clusterv1.MachineHealthCheck {
 	now := &clusterv1.MachineHealthCheck{}
 	g.Expect(here.Get(ctx, client.ObjectKeyFromObject(check), now)).To(Succeed())
@@ -105,7 +103,8 @@ func reasons(ctx context.Context, check *clusterv1.MachineHealthCheck, object st
 		Expect(here.List(ctx, list, client.InNamespace(fixture.Namespace))).To(Succeed())
 		for i := range list.Items {
 			e := &list.Items[i]
-			if mine := e.Regarding.UID == check.UID || (e.Related != nil && e.Related.UID == check.UID); mine && e.Regarding.Name == object {
+			if mine := e.Regarding.UID == check.UID ||
+				(e.Related != nil && e.Related.UID == check.UID); mine && e.Regarding.Name == object {
 				all = append(all, e.Reason)
 			}
 		}
@@ -119,7 +118,8 @@ func identities(ctx context.Context) map[string]types.UID {
 	uids := map[string]types.UID{}
 	for _, name := range fixture.WorkerNames(ctx) {
 		m := &clusterv1.Machine{}
-		if err := here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil || err == nil {
+		if err := here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, m); client.IgnoreNotFound(err) != nil ||
+			err == nil {
 			Expect(err).NotTo(HaveOccurred())
 			uids[name] = m.UID
 		}
@@ -151,7 +151,8 @@ func untouched(ctx context.Context, before map[string]types.UID) {
 		Expect(m.DeletionTimestamp).To(BeNil(), name)
 		Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
 	}
-	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).To(BeEmpty(), "no owner was asked")
+	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).
+		To(BeEmpty(), "no owner was asked")
 }
 
 // silence hangs the kubelets of machines, until the spec ends.
@@ -224,7 +225,6 @@ spec:
 	return check.GetName()
 }
 
-// patch is a merge patch.
 func patch(content map[string]any) client.Patch {
 	GinkgoHelper()
 	text, err := json.Marshal(content)
@@ -232,7 +232,6 @@ func patch(content map[string]any) client.Patch {
 	return client.RawPatch(types.MergePatchType, text)
 }
 
-// succeeded reports whether a remediation has succeeded.
 func succeeded(of []metav1.Condition) bool { return meta.IsStatusConditionTrue(of, "Succeeded") }
 
 // inThisOrder matches a list that has all of these among others, one behind the other.
@@ -284,7 +283,6 @@ func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
 	return ran{out: out.String(), complaint: complaint.String(), code: run.ProcessState.ExitCode()}
 }
 
-// fileWith is a file of the spec with that content.
 func fileWith(content []byte) string {
 	GinkgoHelper()
 	name := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
@@ -292,7 +290,6 @@ func fileWith(content []byte) string {
 	return name
 }
 
-// parsed is what a run has printed as JSON.
 func parsed[T any](r ran) *T {
 	GinkgoHelper()
 	Expect(r.code).To(Equal(done), r.complaint)

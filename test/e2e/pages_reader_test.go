@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -12,13 +13,23 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/fences"
 	"github.com/kubemend/kubemend/test/rig"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 // A user types what a page shows, in a folder from which the files of the project have the names that the page gives them.
@@ -42,7 +53,6 @@ func aUser(ctx context.Context, names map[string]string) *user {
 	return aUserOf(ctx, management, names)
 }
 
-// aUserOf is a user of a control plane, in the namespace of the fixture.
 func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]string) *user {
 	GinkgoHelper()
 	u := &user{folder: GinkgoT().TempDir()}
@@ -150,7 +160,8 @@ func lacking(text string) string {
 // types runs a text in a shell, and all that it started ends with it.
 func (u *user) types(ctx context.Context, text string) string {
 	GinkgoHelper()
-	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c", "! [ -e .functions ] || . ./.functions\n"+text+"\ndeclare -f > .functions")
+	shell := exec.CommandContext(ctx, "bash", "-euo", "pipefail", "-c",
+		"! [ -e .functions ] || . ./.functions\n"+text+"\ndeclare -f > .functions")
 	shell.Dir = u.folder
 	shell.Env = append([]string{"PATH=" + u.path, "KUBECONFIG=" + u.kubeconfig(), "HOME=" + u.folder}, u.env...)
 	shell.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -159,3 +170,188 @@ func (u *user) types(ctx context.Context, text string) string {
 	Expect(err).NotTo(HaveOccurred(), "%s\n%s", text, out)
 	return string(out)
 }
+
+// They run in the workload cluster, which has the kinds of a management cluster too, and last, since these pages install kubemend and
+// remove it. Its pods run no program: they are ready as soon as they are made, with which `kubectl rollout status` is content. test/api
+// does the same with managers that run.
+var _ = Describe("The commands that install kubemend, upgrade it and remove it", Ordered, installing, func() {
+	var there client.Client
+
+	BeforeAll(func(ctx SpecContext) {
+		manager.Kill() // what a page deletes in the workload cluster may be the manager's rights there
+		there = suite.Client(fixture.Plane.Config(), mendv1.AddToScheme)
+		ending, end := context.WithCancel(context.WithoutCancel(ctx))
+		DeferCleanup(end)
+		go runPods(ending, there)
+	}, NodeTimeout(specPatience))
+
+	// readerOf makes a user in front of that cluster, in a folder that has the files of two releases.
+	readerOf := func(ctx context.Context, names map[string]string) *user {
+		GinkgoHelper()
+		u := aUserOf(ctx, fixture.Plane, names)
+		u.releases(ctx, "v0.1.0", "v0.1.1")
+		return u
+	}
+	gone := func(ctx context.Context, o client.Object) {
+		GinkgoHelper()
+		Eventually(func() bool { return apierrors.IsNotFound(there.Get(ctx, client.ObjectKeyFromObject(o), o)) }).
+			Should(BeTrue(), o.GetName())
+	}
+
+	It("from a folder of files, and render a template", func(ctx SpecContext) {
+		reader := readerOf(ctx, map[string]string{"clusterctl init.*": "true # test/api does it"})
+		reader.types(ctx, "kubectl create namespace "+fixture.Namespace)
+		Expect(reader.follows(ctx, "docs/install.md#Air-gapped")).
+			To(And(ContainSubstring("deployment.apps/kubemend-controller-manager"), ContainSubstring("machinehealthcheck")))
+		Expect(reader.follows(ctx, "docs/install.md#Check that it runs")).To(ContainSubstring("successfully rolled out"))
+	}, SpecTimeout(specPatience))
+
+	It("upgrade it", func(ctx SpecContext) {
+		reader := readerOf(ctx, map[string]string{"clusterctl upgrade.*": "true # test/api does it"})
+		reader.types(ctx,
+			`echo '{"apiVersion":"clusterctl.cluster.x-k8s.io/v1alpha3","kind":"Provider","metadata":{"name":"addon-kubemend"}}' |
+				kubectl create -n kubemend-system -f -`)
+		Expect(reader.follows(ctx, "docs/upgrade.md#clusterctl")).To(ContainSubstring("addon-kubemend patched"))
+		image := reader.types(ctx,
+			"kubectl -n kubemend-system get deployments -o jsonpath='{.items[*].spec.template.spec.containers[0].image}'")
+		Expect(image).To(Equal("ghcr.io/kubemend/kubemend:v0.1.1"))
+		Expect(reader.follows(ctx, "docs/upgrade.md#kustomize")).To(ContainSubstring("serverside-applied"))
+	}, SpecTimeout(specPatience))
+
+	It("give Cluster API's operator what it installs", func(ctx SpecContext) {
+		Expect(readerOf(ctx, nil).follows(ctx, "docs/recipes/cluster-api-operator.md")).To(ContainSubstring("configmap/v0.1.0 labeled"))
+	}, SpecTimeout(specPatience))
+
+	It("add a shard, and remove it", func(ctx SpecContext) {
+		reader := readerOf(ctx, nil)
+		reader.types(ctx, "kubectl create namespace fleet-east")
+		Expect(reader.follows(ctx, "docs/sharding.md#Setting it up")).
+			To(ContainSubstring("kubemend-controller-manager-shard-east serverside-applied"))
+		Expect(reader.follows(ctx, "docs/sharding.md#Monitoring them")).To(ContainSubstring("servicemonitor"))
+		Expect(reader.follows(ctx, "docs/sharding.md#Removing them")).To(ContainSubstring("successfully rolled out"))
+		gone(ctx, builders.Namespace("kubemend-east"))
+	}, SpecTimeout(specPatience))
+
+	It("release everything, and delete all but the kinds and their objects", func(ctx SpecContext) {
+		kept := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: "kept"}}
+		reader := readerOf(ctx, nil)
+		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has made kinds of it
+		Expect(there.Create(ctx, kept)).To(Succeed())
+		Expect(reader.follows(ctx, "docs/uninstall.md#1. Release")).To(ContainSubstring("successfully rolled out"))
+		reader.follows(ctx, "docs/uninstall.md#Without the objects")
+		gone(ctx, builders.Namespace(rig.Namespace))
+		Expect(there.Get(ctx, client.ObjectKeyFromObject(kept), kept)).To(Succeed())
+	}, SpecTimeout(specPatience))
+
+	It("repair by hand what a deletion without a release leaves", func(ctx SpecContext) {
+		reader := readerOf(ctx, map[string]string{"NS": fixture.Namespace, "HOST": "host", "UID": "uid", "NODE": "worker", "NAME": "left",
+			"KIND": "hostremediations"})
+		for _, o := range suite.Manifest(filepath.Join("testdata", "left.yaml")) {
+			Expect(there.Create(ctx, o)).To(Succeed())
+		}
+		reader.follows(ctx, "docs/uninstall.md#Without the first step")
+		Expect(reader.types(ctx, "kubectl get bmh,machinehealthcheck,hostremediation,node,lease -A -o yaml")).NotTo(Or(
+			ContainSubstring("metal3-remediation-uid"), ContainSubstring("kubemend.io/hostremediation"),
+			ContainSubstring("paused: kubemend"),
+			ContainSubstring("block-move"), ContainSubstring("out-of-service"), ContainSubstring("fenced-by"),
+			ContainSubstring("name: node-worker"), ContainSubstring("leader.kubemend.io")))
+	}, SpecTimeout(specPatience))
+
+	It("delete what clusterctl leaves", func(ctx SpecContext) {
+		reader := readerOf(ctx, nil)
+		reader.types(ctx,
+			"kubectl create namespace kubemend-system --dry-run=client -o yaml | kubectl apply -f -\n"+
+				"kubectl apply --server-side -f kubemend.yaml")
+		reader.follows(ctx, "docs/uninstall.md#What clusterctl leaves")
+		gone(ctx, builders.Namespace(rig.Namespace))
+		Expect(reader.types(ctx, "kubectl get crds,clusterroles,clusterrolebindings -l cluster.x-k8s.io/provider=addon-kubemend -o name")).
+			To(BeEmpty())
+	}, SpecTimeout(specPatience))
+})
+
+// releases makes the manifests of releases of this commit. Their folder is a repository of clusterctl, and the files of the first are in
+// the user's own.
+func (u *user) releases(ctx context.Context, versions ...string) {
+	GinkgoHelper()
+	out := filepath.Join(u.folder, "out")
+	for _, version := range versions {
+		release := exec.CommandContext(ctx, "make", "-C", project, "release-manifests", "VERSION="+version, "OUT="+out)
+		release.Env = append(os.Environ(), "MAKEFLAGS=", "MFLAGS=", "MAKEOVERRIDES=", "IMAGE=ghcr.io/kubemend/kubemend")
+		said, err := release.CombinedOutput()
+		Expect(err).NotTo(HaveOccurred(), string(said))
+	}
+	files, err := filepath.Glob(filepath.Join(out, "addon-kubemend", versions[0], "*.yaml"))
+	Expect(err).NotTo(HaveOccurred())
+	Expect(files).NotTo(BeEmpty())
+	for _, file := range files {
+		Expect(os.Symlink(file, filepath.Join(u.folder, filepath.Base(file)))).To(Succeed())
+	}
+	program, err := rig.ClusterctlProgram()
+	Expect(err).NotTo(HaveOccurred())
+	Expect(os.Symlink(program, filepath.Join(u.folder, "bin", "clusterctl"))).To(Succeed())
+	settings := filepath.Join(u.folder, "cluster-api")
+	Expect(os.Mkdir(settings, 0o700)).To(Succeed())
+	provider := "providers:\n- name: kubemend\n  type: AddonProvider\n  url: " +
+		filepath.Join(out, "addon-kubemend", versions[len(versions)-1], "addon-components.yaml") + "\n"
+	Expect(os.WriteFile(filepath.Join(settings, "clusterctl.yaml"), []byte(provider), 0o600)).To(Succeed())
+	u.env = append(u.env, "XDG_CONFIG_HOME="+u.folder, "XDG_CACHE_HOME="+u.folder, "CLUSTERCTL_DISABLE_VERSIONCHECK=true", "GOPROXY=off")
+}
+
+// runPods has every pod report that it is ready, until ctx ends.
+func runPods(ctx context.Context, there client.Client) {
+	_ = wait.PollUntilContextCancel(ctx, 100*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		pods := &corev1.PodList{}
+		_ = there.List(ctx, pods) // the next time, if not now
+		for i := range pods.Items {
+			if p := &pods.Items[i]; p.Status.Phase != corev1.PodRunning {
+				p.Status.Phase = corev1.PodRunning
+				p.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+				_ = there.Status().Update(ctx, p) // the next time, if not now
+			}
+		}
+		return false, nil
+	})
+}
+
+// elsewhere are kinds that no API server of the rig has, and that test/packages holds to what a release has.
+var elsewhere = []string{"AddonProvider", "CAPIProvider", "Kustomization"}
+
+var _ = Describe("The manifests in the pages", func() {
+	It("are accepted by the API server, and by its webhooks, with no field that it does not know", func(ctx SpecContext) {
+		pages, err := fences.Pages(project)
+		Expect(err).NotTo(HaveOccurred())
+		Expect(builders.Apply(ctx, here, builders.Namespace("default"))).To(Succeed())
+		applied, wrong := 0, []string(nil)
+		for _, page := range pages {
+			blocks, err := fences.Read(project, page)
+			Expect(err).NotTo(HaveOccurred())
+			for _, b := range blocks {
+				if b.Language != "yaml" || b.Has(fences.Fragment) {
+					continue
+				}
+				for _, o := range suite.Objects([]byte(b.Text)) {
+					if slices.Contains(elsewhere, o.GetKind()) {
+						continue
+					}
+					mapping, err := here.RESTMapper().RESTMapping(o.GroupVersionKind().GroupKind(), o.GroupVersionKind().Version)
+					if err == nil && mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+						o.SetNamespace(fixture.Namespace) // the one of the page need not exist
+					}
+					if err == nil {
+						if here.Get(ctx, client.ObjectKeyFromObject(o), o.DeepCopy()) == nil {
+							o.SetName(o.GetName() + "-of-a-page") // what is here is another one
+						}
+						err = here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.DryRunAll, client.ForceOwnership,
+							client.FieldOwner("pages"))
+					}
+					if err != nil {
+						wrong = append(wrong, fmt.Sprintf("%s: %s %s: %v", b.At(), o.GetKind(), o.GetName(), err))
+					}
+					applied++
+				}
+			}
+		}
+		Expect(wrong).To(BeEmpty())
+		Expect(applied).To(BeNumerically(">=", 12))
+	}, SpecTimeout(specPatience))
+})

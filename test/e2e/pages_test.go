@@ -8,13 +8,18 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/fences"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 var _ = Describe("The commands of the page", fencing, func() {
@@ -29,7 +34,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		claimed := false
 		reader.after = func(fences.Block) { // a later block removes the labels
 			if !claimed {
-				Eventually(func(g Gomega) { g.Expect(stored(ctx, g, check).Annotations).To(HaveKey(clusterv1.PausedAnnotation)) }).Should(Succeed())
+				Eventually(func(g Gomega) { g.Expect(stored(ctx, g, check).Annotations).To(HaveKey(clusterv1.PausedAnnotation)) }).
+					Should(Succeed())
 			}
 			claimed = true
 		}
@@ -62,7 +68,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		checked(ctx, "my-check", builders.Claimed)
 		machine := fixture.WorkerNames(ctx)[0]
 		meant := map[string]string{
-			"NAMESPACE|NS": fixture.Namespace, "CLUSTER": fixture.Name, "MACHINE": machine, "CHECK": "my-check", "NAME": "my-check", "REASON": "Fenced", "TEMPLATE": "reboot",
+			"NAMESPACE|NS": fixture.Namespace, "CLUSTER": fixture.Name, "MACHINE": machine, "CHECK": "my-check", "NAME": "my-check",
+			"REASON": "Fenced", "TEMPLATE": "reboot",
 		}
 		switch filepath.Base(page) {
 		case "KubemendHostExhausted.md":
@@ -102,7 +109,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
-		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
+		checked(ctx, "my-check", builders.Claimed,
+			func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
@@ -128,7 +136,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		rem := &mendv1.HostRemediation{}
 		rem.Namespace, rem.Name = fixture.Namespace, machine+"-by-hand"
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
-		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).follows(ctx, "docs/too-many-unhealthy.md")
+		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).
+			follows(ctx, "docs/too-many-unhealthy.md")
 		now := stored(ctx, Default, check)
 		Expect(now.Annotations).To(HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1"))
 		Expect(now.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntValue()).To(Equal(3))
@@ -167,3 +176,190 @@ func marked(ctx context.Context, name string) {
 	Expect(here.Patch(ctx, host, mark("kubemend"))).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Patch(ctx, host, mark(nil))).To(Succeed()) })
 }
+
+var _ = Describe("The commands of the page", fencing, func() {
+	BeforeEach(func(ctx SpecContext) {
+		mayFence(ctx)
+		fixture.AllWell(ctx)
+	})
+
+	It("of kubectl mend run for every kind of object", func(ctx SpecContext) {
+		checked(ctx, "my-check", builders.Claimed)
+		machine := fixture.WorkerNames(ctx)[0]
+		reader := aUser(ctx, map[string]string{
+			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine),
+			"cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
+			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "hrem/NAME": "hrem/" + powerCycled(ctx, machine),
+			"edge-3": fixture.Name,
+		})
+		for page, prints := range map[string][]string{
+			"docs/cli/README.md":  {"machine.*/prod-.* condition met", "baremetalhost.*/host-\\d+ condition met"},
+			"docs/cli/explain.md": {"Machine: ", "BareMetalHost: ", "MachineHealthCheck: ", "NodeHealthCheck: ", "HostRemediation"},
+			"docs/cli/history.md": {"PoweredOn", "Created"},
+			"docs/cli/output.md":  {"(?m)^Healthy ", "(?m)Z Healed$"},
+			"docs/cli/record.md":  {"TooManyUnhealthy", "MachineMarkedUnhealthy", "None of 5 machines would be remediated"},
+			"docs/cli/status.md":  {"my-check"},
+		} {
+			out := reader.follows(ctx, page)
+			for _, want := range prints {
+				Expect(out).To(MatchRegexp(want), page)
+			}
+		}
+	}, SpecTimeout(specPatience))
+
+	It("docs/judging.md limit a check", func(ctx SpecContext) {
+		check := checked(ctx, "my-check", builders.Claimed)
+		aUser(ctx, nil).follows(ctx, "docs/judging.md")
+		Expect(stored(ctx, Default, check).Annotations).
+			To(And(HaveKeyWithValue(mendv1.StormCooldownAnnotation, "10m"), HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1")))
+	}, SpecTimeout(specPatience))
+
+	It("docs/metal3remediation-api.md have clusterctl move the kinds", func(ctx SpecContext) {
+		reader := aUser(ctx, nil)
+		// as in an old release
+		reader.types(ctx, "kubectl label crd hostremediations.kubemend.io hostremediationtemplates.kubemend.io "+
+			"clusterctl.cluster.x-k8s.io-")
+		Expect(reader.follows(ctx, "docs/metal3remediation-api.md")).To(ContainSubstring("hostremediationtemplates.kubemend.io labeled"))
+	}, SpecTimeout(specPatience))
+
+	It("docs/security.md hold tenants to the policy", func(ctx SpecContext) {
+		tenant := builders.Namespace("team-a")
+		Expect(here.Create(ctx, tenant)).To(Succeed())
+		reader := aUser(ctx, nil)
+		DeferCleanup(func(ctx SpecContext) { reader.types(ctx, "kubectl delete -f docs/examples/limits-policy.yaml") })
+		reader.follows(ctx, "docs/security.md")
+		greedy := builders.MachineHealthCheck(fixture.Cluster, "greedy")
+		greedy.Namespace = tenant.Name
+		Eventually(func() error { return here.Create(ctx, greedy.DeepCopy(), client.DryRunAll) }).
+			Should(MatchError(ContainSubstring("kubemend-limits")))
+	}, SpecTimeout(specPatience))
+
+	It("docs/sharding.md put clusters into a shard", func(ctx SpecContext) {
+		aUser(ctx, map[string]string{"NS": fixture.Namespace}).follows(ctx, "docs/sharding.md#Labels")
+		cluster := &clusterv1.Cluster{}
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(fixture.Cluster), cluster)).To(Succeed())
+		Expect(cluster.Labels).To(HaveKeyWithValue(clusterv1.WatchLabel, "east"))
+		Expect(here.Patch(ctx, cluster,
+			patch(map[string]any{"metadata": map[string]any{"labels": map[string]any{clusterv1.WatchLabel: nil}}}))).To(Succeed())
+	}, SpecTimeout(specPatience))
+
+	It("docs/runbooks/KubemendTaintLeft.md find and remove a fence", func(ctx SpecContext) {
+		node := ownNode(ctx, "worker-3", func(n *corev1.Node) {
+			n.Annotations = map[string]string{"kubemend.io/fenced-by": "uid"}
+			n.Spec.Taints = []corev1.Taint{{Key: corev1.TaintNodeOutOfService, Effect: corev1.TaintEffectNoExecute, Value: "nodeshutdown"}}
+		})
+		Expect(aUser(ctx, map[string]string{"NODE": node.Name}).follows(ctx, "docs/runbooks/KubemendTaintLeft.md")).
+			To(ContainSubstring("worker-3\tuid"))
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+		Expect(node.Spec.Taints).NotTo(ContainElement(HaveField("Key", corev1.TaintNodeOutOfService)))
+		Expect(node.Annotations).NotTo(HaveKey("kubemend.io/fenced-by"))
+	}, SpecTimeout(specPatience))
+
+	It("docs/development.md run a manager outside of the cluster", func(ctx SpecContext) {
+		out := aUser(ctx, nil).follows(ctx, "docs/development.md#Outside of the cluster")
+		Expect(out).To(ContainSubstring("exec bin/manager --health-addr=127.0.0.1:"))
+	}, SpecTimeout(specPatience))
+})
+
+// ownNode makes a node of the management cluster, which reports that it is ready and nothing more, until the spec ends.
+func ownNode(ctx context.Context, name string, edits ...func(*corev1.Node)) *corev1.Node {
+	GinkgoHelper()
+	node := &corev1.Node{}
+	node.Name = name
+	for _, edit := range edits {
+		edit(node)
+	}
+	Expect(here.Create(ctx, node)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, node))).To(Succeed()) })
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
+	Expect(here.Status().Update(ctx, node)).To(Succeed())
+	return node
+}
+
+func hostOf(ctx context.Context, machine string) string {
+	GinkgoHelper()
+	hosts := &bmov1alpha1.BareMetalHostList{}
+	Expect(here.List(ctx, hosts, client.InNamespace(fixture.Namespace))).To(Succeed())
+	for i := range hosts.Items {
+		if ref := hosts.Items[i].Spec.ConsumerRef; ref != nil && ref.Name == fixture.Machine(ctx, machine).Spec.InfrastructureRef.Name {
+			return hosts.Items[i].Name
+		}
+	}
+	Fail("no host has the machine " + machine)
+	return ""
+}
+
+// powerCycled has a machine's host power-cycled, waits until that has succeeded, and returns the name of the remediation, which stays until
+// the spec ends.
+func powerCycled(ctx context.Context, machine string) string {
+	GinkgoHelper()
+	m := fixture.Machine(ctx, machine)
+	rem := suite.Objects([]byte(`
+apiVersion: kubemend.io/v1alpha1
+kind: HostRemediation
+spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 600}}
+`))[0]
+	rem.SetNamespace(m.Namespace)
+	rem.SetName(machine + "-by-hand")
+	Expect(unstructured.SetNestedSlice(rem.Object, []any{map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "Machine", "name": m.Name, "uid": string(m.UID),
+	}}, "metadata", "ownerReferences")).To(Succeed())
+	Expect(here.Create(ctx, rem)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
+	Eventually(func(g Gomega) {
+		now := &mendv1.HostRemediation{}
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), now)).To(Succeed())
+		g.Expect(succeeded(now.Status.Conditions)).To(BeTrue())
+	}).Should(Succeed())
+	return rem.GetName()
+}
+
+var _ = Describe("The commands about NodeHealthChecks of the page", func() {
+	It("docs/nodehealthcheck.md drill a check on a node", func(ctx SpecContext) {
+		ownNode(ctx, "worker-3")
+		reader := aUser(ctx, nil)
+		requests := &unstructured.UnstructuredList{}
+		requests.SetGroupVersionKind(schema.GroupVersionKind{Group: "remediation.example.org", Version: "v1alpha1",
+			Kind: "RebootRemediationList"})
+		seen := false
+		reader.after = func(b fences.Block) {
+			if !endless.MatchString(b.Text) {
+				return
+			}
+			Eventually(func(g Gomega) {
+				g.Expect(here.List(ctx, requests, client.InNamespace("default"))).To(Succeed())
+				g.Expect(requests.Items).To(ConsistOf(HaveField("GetName()", "worker-3")))
+			}).Should(Succeed())
+			seen = true
+		}
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#A first check")).To(ContainSubstring("drill"))
+		Expect(seen).To(BeTrue())
+		node := &corev1.Node{}
+		Expect(here.Get(ctx, client.ObjectKey{Name: "worker-3"}, node)).To(Succeed())
+		Expect(node.Status.Conditions).To(ConsistOf(HaveField("Type", corev1.NodeReady)))
+	}, SpecTimeout(specPatience))
+
+	It("docs/nodehealthcheck.md bind the rights to remediators", func(ctx SpecContext) {
+		binding := &rbacv1.ClusterRoleBinding{}
+		Expect(here.Get(ctx, client.ObjectKey{Name: "kubemend-ext-remediation"}, binding)).To(Succeed())
+		Expect(here.Delete(ctx, binding)).To(Succeed())
+		subject := binding.Subjects[0]
+		aUser(ctx, map[string]string{"NAMESPACE:NAME": subject.Namespace + ":" + subject.Name}).
+			follows(ctx, "docs/nodehealthcheck.md#Rights")
+		now := &rbacv1.ClusterRoleBinding{}
+		Expect(here.Get(ctx, client.ObjectKeyFromObject(binding), now)).To(Succeed())
+		Expect(now.Subjects).To(Equal(binding.Subjects))
+	}, SpecTimeout(specPatience))
+
+	It("docs/nodehealthcheck.md confirm a node, and start a check that is paused", func(ctx SpecContext) {
+		ownNode(ctx, "worker-3")
+		reader := aUser(ctx, map[string]string{"nodehealthcheck-sample": nodesChecked(ctx)})
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#Keep the request for a while")).To(ContainSubstring("worker-3 annotated"))
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#Leave a node or a check alone")).To(ContainSubstring("nodes patched"))
+	}, SpecTimeout(specPatience))
+
+	It("docs/nodehealthcheck.md list what was tried, and forget it", func(ctx SpecContext) {
+		reader := aUser(ctx, map[string]string{"workers": nodesChecked(ctx)})
+		Expect(reader.follows(ctx, "docs/nodehealthcheck.md#When nothing has helped")).To(ContainSubstring("nodes patched"))
+	}, SpecTimeout(specPatience))
+})

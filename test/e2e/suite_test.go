@@ -52,7 +52,8 @@ var (
 	manager    *rig.Kubemend
 	account    []byte // the manager's kubeconfig
 
-	fixture = suite.Site{Namespace: "fleet", Name: "prod", ControlPlanes: 1, Workers: 5, Spare: 3, Roles: []string{"kubemend-workload-reader"}}
+	fixture = suite.Site{Namespace: "fleet", Name: "prod", ControlPlanes: 1, Workers: 5, Spare: 3,
+		Roles: []string{"kubemend-workload-reader"}}
 )
 
 func TestEndToEnd(t *testing.T) {

@@ -167,7 +167,8 @@ func noTarget(t *testing.T, args []string) string {
 func releaseFiles(t *testing.T) []string {
 	t.Helper()
 	made := []string{"mend.yaml", "SHA256SUMS", "metadata.yaml", "kubemend-[0-9]*.tgz", "kubectl-mend_v*"}
-	for _, name := range regexp.MustCompile(`(?m)^\t\$\(call release-build,[^,]+,([^)]+)\)$`).FindAllStringSubmatch(content(t, "Makefile"), -1) {
+	for _, name := range regexp.MustCompile(`(?m)^\t\$\(call release-build,[^,]+,([^)]+)\)$`).
+		FindAllStringSubmatch(content(t, "Makefile"), -1) {
 		made = append(made, name[1])
 	}
 	templates, err := fs.Glob(os.DirFS(filepath.Join(root, "templates")), "*.yaml")
@@ -186,7 +187,6 @@ func everyPage(t *testing.T) []string {
 	return pages
 }
 
-// blocks are those of a page in one language.
 func blocks(t *testing.T, page, language string) []Block {
 	t.Helper()
 	all, err := Read(root, page)

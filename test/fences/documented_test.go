@@ -146,7 +146,8 @@ func TestTheCommandsInThePagesAreRun(t *testing.T) {
 			}
 			for _, c := range all {
 				if !b.Has(NotRun) && runBy(c) == "" {
-					t.Errorf("%s:%d: no test runs %s: name the page in %s, or write sh %s behind the fence", page, c.Line, strings.Join(c.Words, " "), suiteOfPages, NotRun)
+					t.Errorf("%s:%d: no test runs %s: name the page in %s, or write sh %s behind the fence", page, c.Line,
+						strings.Join(c.Words, " "), suiteOfPages, NotRun)
 				}
 			}
 		}

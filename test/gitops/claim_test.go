@@ -108,7 +108,8 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 	It("stays when kubectl annotate has another field manager", func(ctx SpecContext) {
 		m := newManifest()
 		flux.apply(ctx, m)
-		kubectl(annotates, m, "annotate", "machinehealthcheck", m.name, clusterv1.PausedAnnotation+"="+mendv1.Claim, "--field-manager="+mendv1.CommandLineFieldOwner)
+		kubectl(annotates, m, "annotate", "machinehealthcheck", m.name, clusterv1.PausedAnnotation+"="+mendv1.Claim,
+			"--field-manager="+mendv1.CommandLineFieldOwner)
 		m = flux.applyAgain(ctx, m)
 		Expect(m.stored(ctx).Annotations).To(beClaimed)
 	})

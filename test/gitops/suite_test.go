@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
@@ -92,27 +91,26 @@ func (m manifest) yaml() []byte {
 	if m.paused != "" {
 		annotations = "\n  annotations:\n    " + clusterv1.PausedAnnotation + ": " + strconv.Quote(m.paused)
 	}
-	return []byte(strings.NewReplacer("NAME", m.name, "NAMESPACE", namespace, "PATIENCE", strconv.Itoa(m.patience), "ANNOTATIONS", annotations).Replace(`
+	return []byte(`
 apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
-  name: NAME
-  namespace: ` + namespace + `ANNOTATIONS
+  name: ` + m.name + `
+  namespace: ` + namespace + annotations + `
 spec:
   clusterName: prod
   selector:
     matchLabels:
       pool: workers
   checks:
-    nodeStartupTimeoutSeconds: PATIENCE
+    nodeStartupTimeoutSeconds: ` + strconv.Itoa(m.patience) + `
     unhealthyNodeConditions:
     - type: Ready
       status: "False"
       timeoutSeconds: 300
-`))
+`)
 }
 
-// stored is the check as it is now.
 func (m manifest) stored(ctx context.Context) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	check := &clusterv1.MachineHealthCheck{}

@@ -84,7 +84,8 @@ func topologyApplies(ctx context.Context, m manifest) {
 	objects, err := ssautil.ReadObjects(bytes.NewReader(m.yaml()))
 	Expect(err).NotTo(HaveOccurred())
 	for _, o := range objects {
-		Expect(here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("capi-topology"), client.ForceOwnership)).To(Succeed())
+		Expect(here.Apply(ctx, client.ApplyConfigurationFromUnstructured(o), client.FieldOwner("capi-topology"), client.ForceOwnership)).
+			To(Succeed())
 	}
 }
 

@@ -6,10 +6,14 @@ import (
 	"cmp"
 	"errors"
 	"flag"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -31,7 +35,8 @@ func Compare(t *testing.T, file, got string) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s", file, got, want)
+		t.Errorf("%s is stale; if the change is meant, run go test . -update in the folder of this test\ngot:\n%s\nwant:\n%s",
+			file, got, want)
 	}
 }
 
@@ -115,4 +120,32 @@ func Story(t *testing.T, name, story, got string) {
 	if at < 0 || string(archive.Files[at].Data) != got {
 		t.Errorf("testdata/%s.txt has another text for %q than\n%s", name, story, got)
 	}
+}
+
+// Constant is a string constant of a Go file, with the comment behind it in its line.
+type Constant struct{ Name, Value, Comment string }
+
+// Constants are those of a file, in its order.
+func Constants(t *testing.T, file string) []Constant {
+	t.Helper()
+	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var found []Constant
+	ast.Inspect(parsed, func(n ast.Node) bool {
+		spec, ok := n.(*ast.ValueSpec)
+		if !ok || len(spec.Values) != 1 {
+			return true
+		}
+		if literal, ok := spec.Values[0].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+			value, err := strconv.Unquote(literal.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			found = append(found, Constant{spec.Names[0].Name, value, strings.TrimSpace(spec.Comment.Text())})
+		}
+		return true
+	})
+	return found
 }

@@ -237,7 +237,8 @@ func (c cached) List(ctx context.Context, list client.ObjectList, opts ...client
 	return c.cache.List(ctx, list, opts...)
 }
 
-func (i *Instance) newQueue(_ string, limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
+func (i *Instance) newQueue(_ string,
+	limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	i.queue = newQueue(i.server.Clock, limiter, func() { close(i.started) })
 	return i.queue
 }

@@ -213,7 +213,8 @@ func (s *Server) Delete(_ context.Context, obj client.Object, opts ...client.Del
 			return nil, apierrors.NewNotFound(resource, obj.GetName())
 		}
 		if only := options.Preconditions; only != nil {
-			if only.UID != nil && *only.UID != was.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
+			if only.UID != nil && *only.UID != was.GetUID() ||
+				only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
 				return nil, apierrors.NewConflict(resource, obj.GetName(), errors.New("the precondition does not hold"))
 			}
 		}

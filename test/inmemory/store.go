@@ -62,7 +62,6 @@ func (s *store) Of(kind schema.GroupVersionKind) []client.Object {
 	})
 }
 
-// copied is the store as it is now.
 func (s *store) copied() *store {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -200,7 +199,6 @@ func content(obj runtime.Object) (all map[string]any, err error) {
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(obj.DeepCopyObject())
 }
 
-// itemType is the type of the items of a list.
 func itemType(list client.ObjectList) reflect.Type {
 	if _, is := list.(*unstructured.UnstructuredList); is {
 		return reflect.TypeFor[unstructured.Unstructured]()

@@ -96,7 +96,6 @@ func filledIn(expr string, d dashboard) string {
 	return expr
 }
 
-// asked is everything that is asked of Prometheus, by where that is.
 func asked(t *testing.T) map[string]string {
 	t.Helper()
 	all := map[string]string{}
@@ -182,7 +181,6 @@ func faultsOf(expr string, k known) []string {
 	return faults
 }
 
-// withoutMetric are the labels that none of the metrics in expr has.
 func withoutMetric(expr parser.Expr, labels []string, k known) []string {
 	var faults []string
 	for _, label := range labels {

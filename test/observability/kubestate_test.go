@@ -96,9 +96,10 @@ type schema struct {
 
 // metadata is what every object has, of which a CRD says nothing. Any annotation or label may be there.
 var metadata = schema{Type: "object", Properties: map[string]schema{
-	"name": {Type: "string"}, "namespace": {Type: "string"}, "uid": {Type: "string"}, "creationTimestamp": {Type: "string", Format: "date-time"},
-	"annotations": {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/paused": {Type: "string"}}},
-	"labels":      {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/cluster-name": {Type: "string"}}},
+	"name": {Type: "string"}, "namespace": {Type: "string"}, "uid": {Type: "string"},
+	"creationTimestamp": {Type: "string", Format: "date-time"},
+	"annotations":       {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/paused": {Type: "string"}}},
+	"labels":            {Type: "object", Properties: map[string]schema{"cluster.x-k8s.io/cluster-name": {Type: "string"}}},
 	"ownerReferences": {Type: "array", Items: &schema{Type: "object", Properties: map[string]schema{
 		"controller": {Type: "boolean"}, "kind": {Type: "string"}, "name": {Type: "string"}, "uid": {Type: "string"},
 	}}},
@@ -153,7 +154,8 @@ func clusterAPI(t *testing.T) string {
 func installed(t *testing.T) map[string]crd {
 	t.Helper()
 	all := map[string]crd{}
-	for _, folder := range []string{filepath.Join(root, "config", "crd", "bases"), filepath.Join(clusterAPI(t), "core", "config", "crd", "bases")} {
+	for _, folder := range []string{filepath.Join(root, "config", "crd", "bases"),
+		filepath.Join(clusterAPI(t), "core", "config", "crd", "bases")} {
 		files, err := filepath.Glob(filepath.Join(folder, "*.yaml"))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("no CRDs in %s: %v", folder, err)
@@ -215,7 +217,6 @@ func TestKubeStateMetricsReadsFieldsOfTheSchemas(t *testing.T) {
 	}
 }
 
-// faults are what is wrong with a metric of a kind.
 func (g generator) faults(kind schema) []string {
 	s := g.source()
 	if s == nil || g.Help == "" {

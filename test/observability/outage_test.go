@@ -71,7 +71,8 @@ func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 			}
 			for _, alert := range firing(rule) {
 				now[strings.Join(slices.DeleteFunc([]string{
-					rule.Name(), alert.Labels.Get("namespace"), alert.Labels.Get("cluster"), alert.Labels.Get("name"), alert.Labels.Get("reason"),
+					rule.Name(), alert.Labels.Get("namespace"), alert.Labels.Get("cluster"), alert.Labels.Get("name"),
+					alert.Labels.Get("reason"),
 				}, func(s string) bool { return s == "" }), " ")] = true
 			}
 		}
@@ -198,7 +199,8 @@ func TestAReachableClusterAlertsForEachThing(t *testing.T) {
 		`, kind="HostRemediation", reason="ClusterUnreachable"}`, held(1, all))
 	want := []string{unreachable + " east c1", "KubemendHostNeedsPerson east c3 ClusterUnreachable"}
 	for _, where := range []string{"west c1", "east c2"} {
-		want = append(want, shortCircuit+" "+where+" workers", "KubemendMachineRemediationStuck "+where+" workers", "KubemendRemediationRequestOld "+where+" workers",
+		want = append(want, shortCircuit+" "+where+" workers", "KubemendMachineRemediationStuck "+where+" workers",
+			"KubemendRemediationRequestOld "+where+" workers",
 			"KubemendHostNeedsPerson "+where+" ClusterUnreachable", "KubemendFencingImpossible "+where+" ClusterUnreachable")
 	}
 	turns := r.alerts(t, all)
@@ -237,7 +239,8 @@ func TestEveryAlertOfAClusterAsksWhetherItIsReachable(t *testing.T) {
 				ofCluster = ofCluster || m.Name == "__name__" && k[m.Value]["cluster"]
 			}
 		}
-		asks := strings.Contains(r.Expr, "unless on (namespace, cluster)") && strings.Contains(r.Expr, "kubemend_workload_cluster_reachable")
+		asks := strings.Contains(r.Expr, "unless on (namespace, cluster)") &&
+			strings.Contains(r.Expr, "kubemend_workload_cluster_reachable")
 		switch {
 		case ofCluster && !asks && apart[r.Alert] == "":
 			t.Errorf("%s is about something of a cluster, and does not ask whether that is reachable", r.Alert)

@@ -41,13 +41,11 @@ func fires(name string, turns []int, says string, recorded ...string) story {
 	return s
 }
 
-// each is s with samples so far apart.
 func (s story) each(d time.Duration) story {
 	s.every = d
 	return s
 }
 
-// quiet is a story in which an alert never fires.
 func quiet(name string, recorded ...string) story {
 	return story{name: name, recorded: recorded}
 }
@@ -202,7 +200,8 @@ func TestEveryAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 	}
 	for _, name := range got {
 		page := string(read(t, "docs", "runbooks", name))
-		for _, part := range []string{"# " + strings.TrimSuffix(name, ".md") + "\n", "\n## Symptom\n", "\n## Command\n", "\n## Decision\n", "\n## Done\n"} {
+		for _, part := range []string{"# " + strings.TrimSuffix(name, ".md") + "\n", "\n## Symptom\n", "\n## Command\n", "\n## Decision\n",
+			"\n## Done\n"} {
 			if !strings.Contains(page, part) {
 				t.Errorf("%s has no %q", name, strings.TrimSpace(part))
 			}
@@ -218,7 +217,8 @@ func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 		if r.For > 0 {
 			after = r.For.String()
 		}
-		line := "| [`" + r.Alert + "`](runbooks/" + r.Alert + ".md) | " + r.Labels["severity"] + " | " + after + " | " + r.Annotations["summary"] + " |\n"
+		line := "| [`" + r.Alert + "`](runbooks/" + r.Alert + ".md) | " + r.Labels["severity"] + " | " + after + " | " +
+			r.Annotations["summary"] + " |\n"
 		if !strings.Contains(page, line) {
 			t.Errorf("docs/monitoring.md lacks this line:\n%s", line)
 		}
@@ -266,7 +266,8 @@ func matching(t *testing.T, matchers []string) alertlabels.Matchers {
 
 func exampleOfAlertmanager(t *testing.T) alertmanagerConfig {
 	t.Helper()
-	config, decoder := alertmanagerConfig{}, yaml.NewDecoder(bytes.NewReader(read(t, "docs", "examples", "alertmanager", "alertmanager.yml")))
+	config, decoder := alertmanagerConfig{},
+		yaml.NewDecoder(bytes.NewReader(read(t, "docs", "examples", "alertmanager", "alertmanager.yml")))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&config); err != nil {
 		t.Fatal(err)
@@ -297,7 +298,8 @@ func TestTheExampleOfAlertmanagerSilencesNoneOfOursForItsCluster(t *testing.T) {
 		t.Error("an unreachable cluster inhibits nothing of others")
 	}
 	for _, i := range config.Inhibit {
-		if matching(t, i.Source).Matches(model.LabelSet{"alertname": unreachable}) && !slices.Equal(i.Equal, []string{"namespace", "cluster"}) {
+		if matching(t, i.Source).Matches(model.LabelSet{"alertname": unreachable}) &&
+			!slices.Equal(i.Equal, []string{"namespace", "cluster"}) {
 			t.Errorf("the alert of a cluster inhibits those with the same %v; a cluster is its namespace and its name", i.Equal)
 		}
 	}

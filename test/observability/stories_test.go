@@ -59,7 +59,8 @@ var stories = map[string][]story{
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
 			`leader_election_master_status{name="controller-leader-election-capi", namespace="capi-system", pod="a"} 1x90 stale`,
 			`leader_election_master_status{name="controller-leader-election-capi", namespace="capi-system", pod="b"} 0x95 1x105`),
-		quiet("unclaimed checks where core is not scraped", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`),
+		quiet("unclaimed checks where core is not scraped",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`),
 		quiet("a claimed check that is not of another shard",
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", pod="a"} 1x200`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="none", pod="b"} 1x200`),
@@ -73,12 +74,15 @@ var stories = map[string][]story{
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x140`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="observing"} _x10 1x79 stale`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="acting"} _x90 1x50`),
-		quiet("a cluster without claims", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
+		quiet("a cluster without claims",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="observing"} 1x200`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="observing"} 1x200`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="elsewhere", cluster="c2", mode="acting"} 1x200`),
-		quiet("one of whose checks a user has paused", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x200`,
+		quiet("one of whose checks a user has paused",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting"} 1x200`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="gpu", cluster="c1", mode="paused"} 1x200`),
-		quiet("one of another shard, which that acts on", `kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", pod="a"} 1x200`,
+		quiet("one of another shard, which that acts on",
+			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="acting", pod="a"} 1x200`,
 			`kubemend_machinehealthcheck_mode{namespace="ns", name="workers", cluster="c1", mode="core", pod="b"} 1x200`),
 	},
 	"KubemendNodeHealthCheckShortCircuited": {
@@ -94,17 +98,20 @@ var stories = map[string][]story{
 	"KubemendMachineRemediationStuck": {
 		fires("one that never ends", []int{160, 190}, "ns/workers of cluster c1 has 1 remediations in flight",
 			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 0x39 1x149 0x20`,
-			`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} 4x189 5x20`),
+			`kubemend_remediations_finished_total{namespace="ns", name="workers", `+
+				`cluster="c1", kind="Owner", result="replaced"} 4x189 5x20`),
 		fires("one in a cluster that flaps", []int{120}, "",
 			`kubemend_workload_cluster_reachable{namespace="ns", cluster="c1"} `+flaps,
 			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x239`),
 		quiet("one after another, each of which ends",
 			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x240`,
-			`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} 4x60 5x60 6x60 7x60`),
+			`kubemend_remediations_finished_total{namespace="ns", name="workers", `+
+				`cluster="c1", kind="Owner", result="replaced"} 4x60 5x60 6x60 7x60`),
 		// two hours after the half hour in which it ended
 		fires("the first of all that end counts too", []int{210}, "",
 			`kubemend_remediations_in_flight{namespace="ns", name="workers", cluster="c1"} 1x240`,
-			`kubemend_remediations_finished_total{namespace="ns", name="workers", cluster="c1", kind="Owner", result="replaced"} _x60 1x181`),
+			`kubemend_remediations_finished_total{namespace="ns", name="workers", `+
+				`cluster="c1", kind="Owner", result="replaced"} _x60 1x181`),
 	},
 	"KubemendCapacityNotBack": {
 		fires("one that waits for another thing each half hour", []int{76, 101}, "cluster ns/c1 a machine or node was to be remediated",
@@ -113,7 +120,8 @@ var stories = map[string][]story{
 		fires("one of an object that a user has paused", []int{66, 90}, "",
 			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="ObjectPaused"} 0x89 stale`),
 		quiet("one after another, each of which ends",
-			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Booting"} 0x50 3000x50 6000x50 9000x50`),
+			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", `+
+				`cluster="c1", reason="Booting"} 0x50 3000x50 6000x50 9000x50`),
 		quiet("a Cluster that is paused",
 			`kubemend_capacity_missing_oldest_timestamp_seconds{namespace="ns", cluster="c1", reason="Paused"} 0x300`),
 	},
@@ -145,7 +153,8 @@ var stories = map[string][]story{
 		fires("one that was asked to power off ten minutes after midnight",
 			[]int{76, 100}, "A host in ns has been kept powered off by a HostRemediation",
 			`kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} _x10 600x89 stale`),
-		quiet("one after another", `kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} 0x40 2400x40 4800x40`),
+		quiet("one after another",
+			`kubemend_hosts_kept_powered_off_oldest_timestamp_seconds{namespace="ns", kind="HostRemediation"} 0x40 2400x40 4800x40`),
 	},
 	"KubemendHostExhausted": {
 		fires("one that is repaired in the end", []int{20, 45}, "BareMetalHost ns/host-1",
@@ -153,7 +162,8 @@ var stories = map[string][]story{
 		quiet("one whose mark is removed", `kubemend_host_exhausted{namespace="ns", name="host-1"} 1x10 stale`),
 	},
 	"KubemendFencingImpossible": {
-		fires("the first time", []int{10, 70}, "1 attempts of HostRemediations of cluster ns/c1 could not fence their node: PowerOffTimedOut",
+		fires("the first time", []int{10, 70},
+			"1 attempts of HostRemediations of cluster ns/c1 could not fence their node: PowerOffTimedOut",
 			unfenced+`reason="PowerOffTimedOut", pod="a"} _x10 1x120`),
 		// At first too: a Prometheus that has just been started takes all that there is for new.
 		fires("another time", []int{0, 60, 100, 159}, "",
@@ -209,7 +219,8 @@ var stories = map[string][]story{
 		fires("one that the manager has no rights to, while there are objects of it", []int{15}, "",
 			`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="Forbidden"} 0x60`,
 			`capi_nodehealthcheck_info{name="nhc"} 1x60`),
-		quiet("one that waits where there are no hosts", `kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Waiting"} 0x60`),
+		quiet("one that waits where there are no hosts",
+			`kubemend_kind_served{kind="hostremediations.kubemend.io", reason="Waiting"} 0x60`),
 		quiet("one that others serve, and one that is not installed",
 			`kubemend_kind_served{kind="metal3remediations.infrastructure.cluster.x-k8s.io", reason="Foreign"} 0x60`,
 			`kubemend_kind_served{kind="nodehealthchecks.remediation.medik8s.io", reason="NotInstalled"} 0x60`),

@@ -190,7 +190,6 @@ func changes(before, after []object) []string {
 	return found
 }
 
-// joined is a map with the keys of both.
 func joined[V any](a, b map[string]V) map[string]V {
 	both := maps.Clone(a)
 	maps.Copy(both, b)

@@ -38,7 +38,6 @@ func TestPackages(t *testing.T) {
 	}
 }
 
-// obey applies all rules.
 func obey(t *testing.T, name string, all []object) {
 	t.Helper()
 	for rule, check := range rules {
@@ -55,7 +54,8 @@ func obey(t *testing.T, name string, all []object) {
 // changes nothing but kinds.
 func TestStandaloneIsTheDefaultAndTheKindsOfOthers(t *testing.T) {
 	left := byID(standalone(t))
-	for name, all := range map[string][]object{"default": beside(t), "node-health-checks": objects(t, kustomized(t, "node-health-checks"))} {
+	for name, all := range map[string][]object{"default": beside(t),
+		"node-health-checks": objects(t, kustomized(t, "node-health-checks"))} {
 		for key, o := range byID(all) {
 			if diff := cmp.Diff(left[key], o); diff != "" && !strings.HasPrefix(key, "MutatingWebhookConfiguration") {
 				t.Errorf("%s (-standalone +%s):\n%s", key, name, diff)
@@ -198,7 +198,8 @@ func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
 		if !strings.Contains(string(read(t, filepath.Join("templates", name))), "clusterctl generate yaml --from "+name) {
 			t.Errorf("%s does not say how it is applied", name)
 		}
-		says := strings.Contains(string(read(t, filepath.Join("templates", name))), "kubectl apply --server-side -f kubemend-node-health-checks.yaml")
+		says := strings.Contains(string(read(t, filepath.Join("templates", name))),
+			"kubectl apply --server-side -f kubemend-node-health-checks.yaml")
 		if says != (o.GetKind() == "NodeHealthCheck") {
 			t.Errorf("%s, a %s, names the file that its kind comes with: %t", name, o.GetKind(), says)
 		}
@@ -293,7 +294,6 @@ func run(t *testing.T, tool string, args ...string) []byte {
 // built remembers what each folder of config/ is built into.
 var built = map[string][]byte{}
 
-// kustomized is what a folder of config/ is built into.
 func kustomized(t *testing.T, folder string) []byte {
 	t.Helper()
 	if built[folder] == nil {
@@ -319,7 +319,6 @@ func substituted(t *testing.T, manifest []byte, variables map[string]string) []b
 
 type object = unstructured.Unstructured
 
-// objects are all of a manifest, in its order.
 func objects(t *testing.T, manifest []byte) []object {
 	t.Helper()
 	all, err := manifests.Decode(manifest)
@@ -329,7 +328,6 @@ func objects(t *testing.T, manifest []byte) []object {
 	return all
 }
 
-// id names an object in messages and in maps.
 func id(o *object) string {
 	return o.GetKind() + " " + strings.TrimPrefix(o.GetNamespace()+"/"+o.GetName(), "/")
 }

@@ -96,7 +96,8 @@ func TestThePluginsArchiveIsComplete(t *testing.T) {
 	archive := filepath.Join(folder, "kubectl-mend_v1.2.3_linux_amd64.tar.gz")
 	run(t, "inventory", "-name=kubectl-mend", "-version=v1.2.3", "-out="+folder, program)
 	run(t, "archive", "-created=1767265200", "-out="+archive, "kubectl-mend="+program, "LICENSE=LICENSE",
-		"kubectl_complete-mend=cmd/kubectl-mend/kubectl_complete-mend", "THIRD-PARTY-LICENSES.txt="+filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
+		"kubectl_complete-mend=cmd/kubectl-mend/kubectl_complete-mend",
+		"THIRD-PARTY-LICENSES.txt="+filepath.Join(folder, "THIRD-PARTY-LICENSES.txt"))
 	all, content := unpacked(t, archive, time.Unix(1767265200, 0))
 	if diff := cmp.Diff([]packed{
 		{"LICENSE", false}, {"THIRD-PARTY-LICENSES.txt", false}, {"kubectl-mend", true}, {"kubectl_complete-mend", true},
@@ -131,7 +132,8 @@ func TestKubectlCompletesCommands(t *testing.T) {
 func tiny(t *testing.T, mode fs.FileMode) (archives []string) {
 	t.Helper()
 	folder := t.TempDir()
-	for _, platform := range []string{"windows_amd64.zip", "linux_arm64.tar.gz", "linux_amd64.tar.gz", "darwin_arm64.tar.gz", "darwin_amd64.tar.gz"} {
+	for _, platform := range []string{"windows_amd64.zip", "linux_arm64.tar.gz", "linux_amd64.tar.gz", "darwin_arm64.tar.gz",
+		"darwin_amd64.tar.gz"} {
 		program := filepath.Join(folder, platform+".program")
 		if err := errors.Join(os.WriteFile(program, []byte("for "+platform), mode), os.Chmod(program, mode)); err != nil {
 			t.Fatal(err)
@@ -167,7 +169,6 @@ func sum(t *testing.T, file string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(readAt(t, file)))
 }
 
-// krewOf is the manifest of some archives.
 func krewOf(t *testing.T, version string, archives []string) string {
 	t.Helper()
 	out := filepath.Join(t.TempDir(), "mend.yaml")
@@ -193,14 +194,17 @@ func TestKrewTakesTheManifest(t *testing.T) {
 // krew refuses what is no semantic version with a v in front.
 func TestAManifestOfACommitHasAVersionBelowAllReleases(t *testing.T) {
 	archives := tiny(t, 0o755)[:1]
-	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty", "v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
-		if text := krewOf(t, version, archives); !strings.Contains(text, "\n  version: "+want+"\n") || !strings.Contains(text, "/releases/"+version+"/") {
+	for version, want := range map[string]string{"v0.1.0-rc.1": "v0.1.0-rc.1", "eb32a14-dirty": "v0.0.0-dev-eb32a14-dirty",
+		"v1": "v0.0.0-dev-v1", "1.2.3": "v0.0.0-dev-1.2.3"} {
+		if text := krewOf(t, version, archives); !strings.Contains(text, "\n  version: "+want+"\n") ||
+			!strings.Contains(text, "/releases/"+version+"/") {
 			t.Errorf("%s: want version %s in\n%s", version, want, text)
 		}
 	}
 }
 
-var pluginBuilt = regexp.MustCompile(`CGO_ENABLED=0 GOOS=(\w+) GOARCH=(\w+) +go build -trimpath -ldflags '-s -w -X main\.version=v1\.2\.3' -o out/bin/kubectl-mend-(\S+) `)
+var pluginBuilt = regexp.MustCompile(`CGO_ENABLED=0 GOOS=(\w+) GOARCH=(\w+) +` +
+	`go build -trimpath -ldflags '-s -w -X main\.version=v1\.2\.3' -o out/bin/kubectl-mend-(\S+) `)
 
 // To build for all platforms takes minutes; the commands of `make -n` are checked instead.
 func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {

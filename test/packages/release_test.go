@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/test/golden"
 )
 
-// files are the regular files of an archive.
 func files(t *testing.T, archive []byte) map[string][]byte {
 	t.Helper()
 	found := map[string][]byte{}
@@ -45,12 +44,14 @@ func image(t *testing.T) []byte {
 	t.Helper()
 	folder := t.TempDir()
 	path := func(name string) string { return filepath.Join(folder, name) }
-	for name, content := range map[string]string{"amd64": "for amd64", "arm64": "for arm64", "LICENSE": "for LICENSE", "spdx.json": inventoried} {
+	for name, content := range map[string]string{"amd64": "for amd64", "arm64": "for arm64", "LICENSE": "for LICENSE",
+		"spdx.json": inventoried} {
 		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200", "-licenses="+path("LICENSE"),
+	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200",
+		"-licenses="+path("LICENSE"),
 		"-inventory="+path("spdx.json"), "-out="+path("image.tar"), "amd64="+path("amd64"), "arm64="+path("arm64"))
 	return readAt(t, path("image.tar"))
 }
@@ -133,7 +134,8 @@ func TestTheSameProgramsMakeTheSameImage(t *testing.T) {
 // The Dockerfile is for users of a container engine, and says the same.
 func TestTheDockerfileMakesTheSameImage(t *testing.T) {
 	dockerfile := string(read(t, "Dockerfile"))
-	for _, line := range []string{"COPY LICENSE /licenses/LICENSE", "USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0", "-X main.version=${VERSION}"} {
+	for _, line := range []string{"COPY LICENSE /licenses/LICENSE", "USER 65532:65532", `ENTRYPOINT ["/manager"]`, "CGO_ENABLED=0",
+		"-X main.version=${VERSION}"} {
 		if !strings.Contains(dockerfile, line) {
 			t.Errorf("the Dockerfile has no %q", line)
 		}
@@ -211,7 +213,8 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 		for _, sum := range p.Sums {
 			sums[p.Name] += sum.Algorithm + ":" + sum.Value
 		}
-		if heading := "\n" + p.Name + " " + p.Version + ": "; p.Name != module && p.Name != "manager" && !strings.Contains(string(licences), heading) {
+		heading := "\n" + p.Name + " " + p.Version + ": "
+		if p.Name != module && p.Name != "manager" && !strings.Contains(string(licences), heading) {
 			t.Errorf("%s: its licence is not there", p.Name)
 		}
 	}

@@ -97,17 +97,20 @@ func secured(t *testing.T, all []object) []string {
 	pod, own := d.Spec.Template.Spec, c.SecurityContext
 	hostPath := func(v corev1.Volume) bool { return v.HostPath != nil }
 	return broken(map[string]bool{
-		"runs as root":                     !ptr.Deref(own.RunAsNonRoot, false) || !ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) || own.RunAsUser != nil, // the image has a user that is not root; OpenShift chooses another one
-		"writes to its root file system":   !ptr.Deref(own.ReadOnlyRootFilesystem, false),
-		"gains privileges":                 ptr.Deref(own.AllowPrivilegeEscalation, true) || ptr.Deref(own.Privileged, false),
-		"keeps capabilities":               own.Capabilities == nil || !slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) || len(own.Capabilities.Add) > 0,
-		"calls the kernel without seccomp": pod.SecurityContext.SeccompProfile == nil || pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault,
-		"shares something with its node":   pod.HostNetwork || pod.HostPID || pod.HostIPC || slices.ContainsFunc(pod.Volumes, hostPath),
-		"asks for no resources":            c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero(),
+		// the image has a user that is not root; OpenShift chooses another one
+		"runs as root": !ptr.Deref(own.RunAsNonRoot, false) || !ptr.Deref(pod.SecurityContext.RunAsNonRoot, false) ||
+			own.RunAsUser != nil,
+		"writes to its root file system": !ptr.Deref(own.ReadOnlyRootFilesystem, false),
+		"gains privileges":               ptr.Deref(own.AllowPrivilegeEscalation, true) || ptr.Deref(own.Privileged, false),
+		"keeps capabilities": own.Capabilities == nil || !slices.Equal(own.Capabilities.Drop, []corev1.Capability{"ALL"}) ||
+			len(own.Capabilities.Add) > 0,
+		"calls the kernel without seccomp": pod.SecurityContext.SeccompProfile == nil ||
+			pod.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault,
+		"shares something with its node": pod.HostNetwork || pod.HostPID || pod.HostIPC || slices.ContainsFunc(pod.Volumes, hostPath),
+		"asks for no resources":          c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero(),
 	})
 }
 
-// broken lists what is true, in order.
 func broken(faults map[string]bool) []string {
 	maps.DeleteFunc(faults, func(_ string, is bool) bool { return !is })
 	return slices.Sorted(maps.Keys(faults))
@@ -120,10 +123,11 @@ func redundant(t *testing.T, all []object) []string {
 	}
 	pod := d.Spec.Template.Spec
 	return broken(map[string]bool{
-		"there is one replica":             ptr.Deref(d.Spec.Replicas, 1) < 2,
-		"all replicas act":                 flags(c)["leader-elect"] != "true",
-		"replicas are not spread":          len(pod.TopologySpreadConstraints) == 0,
-		"control-plane nodes are shunned":  !slices.ContainsFunc(pod.Tolerations, func(t corev1.Toleration) bool { return t.Key == "node-role.kubernetes.io/control-plane" }),
+		"there is one replica":    ptr.Deref(d.Spec.Replicas, 1) < 2,
+		"all replicas act":        flags(c)["leader-elect"] != "true",
+		"replicas are not spread": len(pod.TopologySpreadConstraints) == 0,
+		"control-plane nodes are shunned": !slices.ContainsFunc(pod.Tolerations,
+			func(t corev1.Toleration) bool { return t.Key == "node-role.kubernetes.io/control-plane" }),
 		"drains may evict all at once":     len(ofKind(all, "PodDisruptionBudget")) != 1,
 		"it has no probes":                 c.LivenessProbe == nil || c.ReadinessProbe == nil,
 		"it yields to everything else":     pod.PriorityClassName == "",
@@ -162,11 +166,13 @@ func knownFlags(t *testing.T, all []object) []string {
 	}
 	for flag, port := range map[string]string{"webhook-port": "webhook", "diagnostics-address": "metrics", "health-addr": "health"} {
 		want := path.Base(strings.ReplaceAll(cmp.Or(flags(c)[flag], known[flag]), ":", "/"))
-		if !slices.ContainsFunc(c.Ports, func(p corev1.ContainerPort) bool { return p.Name == port && fmt.Sprint(p.ContainerPort) == want }) {
+		if !slices.ContainsFunc(c.Ports,
+			func(p corev1.ContainerPort) bool { return p.Name == port && fmt.Sprint(p.ContainerPort) == want }) {
 			found = append(found, fmt.Sprintf("there is no port %s, %s, where --%s listens", port, want, flag))
 		}
 	}
-	mounted := slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool { return m.MountPath == flags(c)["webhook-cert-dir"] && m.ReadOnly })
+	mounted := slices.ContainsFunc(c.VolumeMounts,
+		func(m corev1.VolumeMount) bool { return m.MountPath == flags(c)["webhook-cert-dir"] && m.ReadOnly })
 	if !mounted {
 		found = append(found, "--webhook-cert-dir is no folder that is mounted")
 	}
@@ -249,7 +255,8 @@ func webhooks(t *testing.T, all []object) map[*object][]admissionv1.MutatingWebh
 func unanswered(t *testing.T, all []object, o *object, serviceNamespace, service string) []string {
 	t.Helper()
 	var found []string
-	if !slices.ContainsFunc(ofKind(all, "Service"), func(s *object) bool { return s.GetNamespace() == serviceNamespace && s.GetName() == service }) {
+	if !slices.ContainsFunc(ofKind(all, "Service"),
+		func(s *object) bool { return s.GetNamespace() == serviceNamespace && s.GetName() == service }) {
 		found = append(found, fmt.Sprintf("%s: there is no Service %s/%s", id(o), serviceNamespace, service))
 	}
 	d, _ := manager(t, all)
@@ -257,7 +264,8 @@ func unanswered(t *testing.T, all []object, o *object, serviceNamespace, service
 		names, _, _ := unstructured.NestedStringSlice(c.Object, "spec", "dnsNames")
 		secret, _, _ := unstructured.NestedString(c.Object, "spec", "secretName")
 		issuer, _, _ := unstructured.NestedString(c.Object, "spec", "issuerRef", "name")
-		mounted := d != nil && slices.ContainsFunc(d.Spec.Template.Spec.Volumes, func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
+		mounted := d != nil && slices.ContainsFunc(d.Spec.Template.Spec.Volumes,
+			func(v corev1.Volume) bool { return v.Secret != nil && v.Secret.SecretName == secret })
 		issued := slices.ContainsFunc(ofKind(all, "Issuer"), func(i *object) bool { return i.GetName() == issuer })
 		if slices.Contains(names, service+"."+serviceNamespace+".svc") && mounted && issued &&
 			o.GetAnnotations()[injectCAFrom] == c.GetNamespace()+"/"+c.GetName() {
@@ -306,7 +314,8 @@ func discoveredKinds(t *testing.T, all []object) []string {
 	var found []string
 	for _, o := range ofKind(all, "CustomResourceDefinition") {
 		_, discovered := o.GetLabels()[clusterctlv1.ClusterctlLabel]
-		if scope := as[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Scope; discovered != (scope == apiextensionsv1.NamespaceScoped) {
+		scope := as[apiextensionsv1.CustomResourceDefinition](t, o).Spec.Scope
+		if discovered != (scope == apiextensionsv1.NamespaceScoped) {
 			found = append(found, fmt.Sprintf("%s: scope %s, discovered by clusterctl: %t", id(o), scope, discovered))
 		}
 	}

@@ -27,7 +27,8 @@ func TestAShardSharesNoObjectWithOtherInstallations(t *testing.T) {
 			t.Errorf("%s is there already", id(&o))
 		}
 		switch o.GetKind() {
-		case "CustomResourceDefinition", "ClusterRole", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Service", "Certificate", "Issuer":
+		case "CustomResourceDefinition", "ClusterRole", "MutatingWebhookConfiguration", "ValidatingWebhookConfiguration", "Service",
+			"Certificate", "Issuer":
 			t.Errorf("%s: there is one for all shards", id(&o))
 		}
 	}
@@ -130,7 +131,8 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 				}
 			}
 			for _, rule := range append(row.rules,
-				"the manager has no more power over its node than it needs", "the loss of a replica is harmless", "selectors select the manager") {
+				"the manager has no more power over its node than it needs", "the loss of a replica is harmless",
+				"selectors select the manager") {
 				for _, fault := range rules[rule](t, row.all) {
 					t.Error(rule + ": " + fault)
 				}
@@ -147,7 +149,8 @@ func TestTheExampleOfAShardNamesARelease(t *testing.T) {
 
 // Metrics are for Prometheus, which a policy can name; API servers and kubelets it cannot.
 func TestOnlyNamedPeersMayReadMetrics(t *testing.T) {
-	for name, all := range map[string][]object{"standalone": standalone(t), "default": beside(t), "clusterctl": provider(t), "shard": objects(t, kustomized(t, "shard"))} {
+	for name, all := range map[string][]object{"standalone": standalone(t), "default": beside(t), "clusterctl": provider(t),
+		"shard": objects(t, kustomized(t, "shard"))} {
 		named := false
 		for _, o := range ofKind(all, "NetworkPolicy") {
 			for _, from := range as[networkingv1.NetworkPolicy](t, o).Spec.Ingress {
@@ -202,7 +205,8 @@ func TestPrometheusReadsTheMetricsOfTheManager(t *testing.T) {
 			t.Errorf("Grafana's sidecar does not find the dashboard %s, whose label is %v", board, label)
 		}
 	}
-	if field("ConfigMap kubemend-system/kubemend-kube-state-metrics", "metadata", "labels", "kube-state-metrics/custom-resource") != "true" {
+	if field("ConfigMap kubemend-system/kubemend-kube-state-metrics", "metadata", "labels",
+		"kube-state-metrics/custom-resource") != "true" {
 		t.Error("kube-state-metrics does not find its configuration")
 	}
 }

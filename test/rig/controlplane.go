@@ -227,7 +227,6 @@ func (c *ControlPlane) startAPIServer(ctx context.Context) error {
 	return p.await(ctx, answersOK(asAdmin, c.Config().Host+"/readyz"))
 }
 
-// answersOK asks a health endpoint.
 func answersOK(c *http.Client, url string) func(context.Context) error {
 	return func(ctx context.Context) error {
 		_, err := fetch(ctx, c, url)
@@ -260,7 +259,6 @@ func (c *ControlPlane) User(name string, groups ...string) (*rest.Config, []byte
 	return restConfig(c.apiPort.address(), c.ca, id), content, nil
 }
 
-// run starts a program that belongs to this control plane.
 func (c *ControlPlane) run(p program, args ...string) (*process, error) {
 	return c.runAs(p, p, args...)
 }
@@ -289,7 +287,6 @@ func (c *ControlPlane) launch(name program, path string, args []string) (*proces
 	return started, nil
 }
 
-// end ends a program, if there is one.
 func (c *ControlPlane) end(p program) {
 	c.mu.Lock()
 	started := c.running[p]

@@ -44,7 +44,8 @@ const (
 
 // shippedRights are the kinds that say who the manager is and what it may do, and what others may not.
 var shippedRights = []string{
-	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding",
+	"Namespace", "ServiceAccount", "ClusterRole", "Role", "ClusterRoleBinding", "RoleBinding", "ValidatingAdmissionPolicy",
+	"ValidatingAdmissionPolicyBinding",
 }
 
 // Shipped are the objects that a folder of config/, such as "standalone", installs.

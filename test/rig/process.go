@@ -75,7 +75,6 @@ func launch(name string, log *os.File, reaper string, args []string) (*process, 
 	return p, nil
 }
 
-// stop returns when the program is gone.
 func (p *process) stop() {
 	if p == nil {
 		return
@@ -157,7 +156,6 @@ func reservePort() (*port, error) {
 // The ports of a row are below those that the kernel gives to clients.
 const firstInRow, lastInRow, rowAttempts = 20000, 32000, 100
 
-// reserveRow reserves n ports that follow each other.
 func reserveRow(n int) ([]*port, error) {
 	var errs error
 	for range rowAttempts {

@@ -16,7 +16,10 @@ import (
 	"github.com/kubemend/kubemend/test/manifests"
 )
 
-const document = "../../docs/reference/rights.md"
+const (
+	document  = "../../docs/reference/rights.md"
+	hostKinds = "CRDs of HostRemediation, Metal3Remediation and their templates"
+)
 
 // documented are the roles that the document has a table for each, between comments with their names.
 var documented = []string{
@@ -168,8 +171,8 @@ var worst = map[string]struct {
 		"secrets":                                            "read every Secret",
 	}},
 	"kubemend-hosts": {"hosts", map[string]string{
-		"apiextensions.k8s.io/customresourcedefinitions":                    "CRDs of HostRemediation, Metal3Remediation and their templates",
-		"apiextensions.k8s.io/customresourcedefinitions/status":             "CRDs of HostRemediation, Metal3Remediation and their templates",
+		"apiextensions.k8s.io/customresourcedefinitions":                    hostKinds,
+		"apiextensions.k8s.io/customresourcedefinitions/status":             hostKinds,
 		"cluster.x-k8s.io/machines/status":                                  "mark Machines",
 		"infrastructure.cluster.x-k8s.io/metal3remediations":                "requests and templates",
 		"infrastructure.cluster.x-k8s.io/metal3remediations/status":         "requests and templates",

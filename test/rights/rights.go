@@ -42,7 +42,6 @@ func (r Right) String() string {
 	return s
 }
 
-// covers reports whether what was done is what r allows.
 func (r Right) covers(done Right) bool {
 	if r.URL != "" || done.URL != "" {
 		prefix, open := strings.CutSuffix(r.URL, "*")
@@ -101,7 +100,6 @@ func Of(grants []Grant, roles ...string) []Grant {
 	return slices.DeleteFunc(slices.Clone(grants), func(g Grant) bool { return !slices.Contains(roles, g.Role) })
 }
 
-// expand takes a rule apart.
 func expand(rule rbacv1.PolicyRule) []Right {
 	names := rule.ResourceNames
 	if len(names) == 0 {
@@ -147,13 +145,13 @@ func asked(events []auditv1.Event, user string, forbidden bool) []Right {
 	return all
 }
 
-// rightFor is what a request needs.
 func rightFor(e *auditv1.Event) Right {
 	if e.ObjectRef == nil {
 		url, _, _ := strings.Cut(e.RequestURI, "?")
 		return Right{URL: url, Verb: e.Verb}
 	}
-	r := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name, Verb: e.Verb}
+	r := Right{Group: e.ObjectRef.APIGroup, Resource: e.ObjectRef.Resource, Namespace: e.ObjectRef.Namespace, Name: e.ObjectRef.Name,
+		Verb: e.Verb}
 	if e.ObjectRef.Subresource != "" {
 		r.Resource += "/" + e.ObjectRef.Subresource
 	}

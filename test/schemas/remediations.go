@@ -1,8 +1,6 @@
 package schemas
 
 import (
-	"slices"
-
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	"github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -34,8 +32,6 @@ var (
 	noRetry   = [2]string{"is minimum retrylimit", "minimum retry limit is 1"}
 )
 
-func both(message string) [2]string { return [2]string{message, message} }
-
 // accepted is a spec and what becomes of it, nothing if it stays as it is; refused is a spec and why.
 type (
 	accepted struct{ name, spec, becomes string }
@@ -55,26 +51,11 @@ var acceptedNow = []accepted{
 	{"a field of v1beta1, which is dropped", `{"strategy":{"type":"Reboot","timeout":"300s"}}`, Complete},
 }
 
-var refusedNow = []refused{
-	{"an empty strategy", `{"strategy":{}}`, notReboot},
-	{"an empty type", `{"strategy":{"type":""}}`, both(`Unsupported value: "": supported values: "Reboot"`)},
-	{"more retries than an integer of 32 bits", `{"strategy":{"type":"Reboot","retryLimit":5000000000}}`, both("must be of type integer with format int32")},
-	{"a timeout that is too short", `{"strategy":{"type":"Reboot","timeoutSeconds":99}}`, tooShort},
-	{"a negative timeout", `{"strategy":{"type":"Reboot","timeoutSeconds":-600}}`, tooShort},
+// acceptedOfHosts are those that a Metal3Remediation of v1beta2 refuses: H-11, a HostRemediation may ask for no retry.
+var acceptedOfHosts = []accepted{
+	{"no retry", `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`, ``},
+	{"the maximum of every number", `{"strategy":{"retryLimit":100,"timeoutSeconds":86400,"type":"Reboot"}}`, ``},
 }
-
-// What a Metal3Remediation of v1beta2 and a HostRemediation do not have in common: H-11, the latter may ask for no
-// retry. Its upper limits are in Manifests.
-var (
-	refusedOfMetal3 = []refused{
-		{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
-		{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
-	}
-	acceptedOfHosts = []accepted{
-		{"no retry", `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`, ``},
-		{"the maximum of every number", `{"strategy":{"retryLimit":100,"timeoutSeconds":86400,"type":"Reboot"}}`, ``},
-	}
-)
 
 // What is accepted in v1beta1 comes back as it is stored, in v1beta2.
 var acceptedV1Beta1 = []accepted{
@@ -89,22 +70,20 @@ var acceptedV1Beta1 = []accepted{
 
 var refusedV1Beta1 = []refused{
 	{"an empty strategy", `{"strategy":{}}`, notReboot},
-	{"an empty type", `{"strategy":{"type":"","retryLimit":1}}`, notReboot},
 	{"no retry limit", `{"strategy":{"type":"Reboot"}}`, noRetry},
-	{"no retry", `{"strategy":{"type":"Reboot","retryLimit":0}}`, noRetry},
-	{"a negative number of retries", `{"strategy":{"type":"Reboot","retryLimit":-1}}`, noRetry},
 	{"a timeout that is too short", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"99.9s"}}`, tooShort},
-	{"a negative timeout", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":"-5m"}}`, tooShort},
-	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`, both(`must be of type string: "integer"`)},
+	{"a timeout that is a number", `{"strategy":{"type":"Reboot","retryLimit":1,"timeout":300}}`,
+		[2]string{`must be of type string: "integer"`, `must be of type string: "integer"`}},
 }
 
-// Remediations are requests for remediations and for their templates, while no webhook but the conversion is there.
+// Remediations are requests for remediations and for their templates, while no webhook but the conversion is there. What the current
+// versions refuse is in Manifests.
 func Remediations() []Row {
 	rows := rowsOf(Metal3V1Beta1, acceptedV1Beta1, refusedV1Beta1)
 	for _, k := range Current {
-		rows = append(rows, rowsOf(k, acceptedNow, refusedNow)...)
+		rows = append(rows, rowsOf(k, acceptedNow, nil)...)
 	}
-	rows = slices.Concat(rows, rowsOf(Metal3V1Beta2, nil, refusedOfMetal3), rowsOf(Host, acceptedOfHosts, nil))
+	rows = append(rows, rowsOf(Host, acceptedOfHosts, nil)...)
 	for _, k := range append([]Kind{Metal3V1Beta1}, Current...) {
 		rows = append(rows, emptyTemplates(k)...)
 	}
@@ -153,7 +132,8 @@ func CompletedTemplates() []Row {
 		{Metal3V1Beta1, "empty values", `{"strategy":{"type":"","retryLimit":0,"timeout":"0s"}}`, CompleteV1Beta1},
 		{Metal3V1Beta2, "less than no retry", `{"strategy":{"type":"","retryLimit":-3,"timeoutSeconds":0}}`, Complete},
 		{Host, "empty values", `{"strategy":{"type":"","timeoutSeconds":0}}`, Complete},
-		{Host, "H-11: no retry, which stays,", `{"strategy":{"retryLimit":0}}`, `{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`},
+		{Host, "H-11: no retry, which stays,", `{"strategy":{"retryLimit":0}}`,
+			`{"strategy":{"retryLimit":0,"timeoutSeconds":600,"type":"Reboot"}}`},
 		{Metal3V1Beta2, "an empty strategy", `{"strategy":{}}`, Complete},
 		{Metal3V1Beta1, "an empty strategy", `{"strategy":{}}`, CompleteV1Beta1},
 		{Host, "an empty strategy", `{"strategy":{}}`, Complete},
@@ -162,7 +142,8 @@ func CompletedTemplates() []Row {
 		{Host, "W30: an empty spec", `{}`, `{}`},
 	} {
 		k := row.kind.Template()
-		rows = append(rows, Row{Name: k.String() + ": " + row.name + " is completed", Object: k.Object("a", row.spec), Becomes: row.becomes})
+		rows = append(rows,
+			Row{Name: k.String() + ": " + row.name + " is completed", Object: k.Object("a", row.spec), Becomes: row.becomes})
 	}
 	for _, row := range []struct {
 		kind             Kind
@@ -175,7 +156,8 @@ func CompletedTemplates() []Row {
 		{Metal3V1Beta2.Template(), "another type", `{"strategy":{"type":"Pray"}}`, `Unsupported value: "Pray"`},
 		{Metal3V1Beta1, "no retry limit, as a remediation is not completed", `{"strategy":{"type":"Reboot"}}`, noRetry[0]},
 	} {
-		rows = append(rows, Row{Name: row.kind.String() + ": " + row.name + " is still refused", Object: row.kind.Object("a", row.spec), Refused: row.with})
+		rows = append(rows, Row{Name: row.kind.String() + ": " + row.name + " is still refused", Object: row.kind.Object("a", row.spec),
+			Refused: row.with})
 	}
 	return rows
 }
@@ -200,7 +182,8 @@ type Conversion struct{ Name, Old, New, Back string }
 var Conversions = []Conversion{
 	{
 		"C9: with a timeout", `{"strategy":{"type":"Reboot","retryLimit":2,"timeout":"300s"}}`,
-		`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`, `{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2,"timeoutSeconds":300,"type":"Reboot"}}`,
+		`{"strategy":{"retryLimit":2,"timeout":"5m0s","type":"Reboot"}}`,
 	},
 	{"C9: with nothing in the spec", `{}`, `{}`, `{}`},
 }

@@ -146,7 +146,6 @@ func (i *Infrastructure) ownerCluster(ctx context.Context, object client.Object)
 	return nil, nil
 }
 
-// present turns "not found" into nil.
 func present[T any](object *T, err error) (*T, error) {
 	if err != nil {
 		return nil, client.IgnoreNotFound(err)
@@ -177,7 +176,8 @@ func ready(was *unstructured.Unstructured, status metav1.ConditionStatus, reason
 }
 
 // change writes fields of the spec and of the status, and nothing if they are as they should be.
-func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, finalizer string, spec, status map[string]any) error {
+func (i *Infrastructure) change(ctx context.Context, object *unstructured.Unstructured, finalizer string, spec,
+	status map[string]any) error {
 	before := object.DeepCopy()
 	controllerutil.AddFinalizer(object, finalizer)
 	if err := set(object, "spec", spec); err != nil {

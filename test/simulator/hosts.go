@@ -29,8 +29,9 @@ type Waits = bmo.Waits
 func Hurried() Waits {
 	return Waits{
 		Poll: time.Minute, Error: time.Second, Short: 50 * time.Millisecond, Long: 200 * time.Millisecond, NotReady: 500 * time.Millisecond,
-		Credentials: 500 * time.Millisecond, Detached: 10 * time.Minute, Serviced: time.Second, Sync: time.Second, Recovery: 5 * time.Second,
-		Change: 2 * time.Second, Soft: 3 * time.Second, Reset: time.Second, Errors: 4,
+		Credentials: 500 * time.Millisecond, Detached: 10 * time.Minute, Serviced: time.Second, Sync: time.Second,
+		Recovery: 5 * time.Second,
+		Change:   2 * time.Second, Soft: 3 * time.Second, Reset: time.Second, Errors: 4,
 	}
 }
 
@@ -110,7 +111,6 @@ func (h *Hosts) Host(key client.ObjectKey) *Host {
 	return h.known[key]
 }
 
-// enqueue enqueues a host in all management clusters.
 func (h *Hosts) enqueue(key client.ObjectKey) {
 	h.mu.Lock()
 	lookers := slices.Clone(h.lookers)
@@ -195,7 +195,6 @@ func (h *Host) tick(now time.Time) {
 	h.follow()
 }
 
-// reconcile is one reconcile of bmh by the Bare Metal Operator.
 func (h *Host) reconcile(bmh *bmov1alpha1.BareMetalHost) bmo.Pass {
 	now := time.Now()
 	h.tick(now)

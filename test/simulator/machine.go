@@ -162,7 +162,8 @@ func (p *machineProvisioner) machinesOf(ctx context.Context, cluster client.Obje
 func (p *machineProvisioner) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	infra := empty(metal3Machine)
 	if err := p.client.Get(ctx, request.NamespacedName, infra); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err) // the host goes on without its object, which may come back: clusterctl move does that
+		// the host goes on without its object, which may come back: clusterctl move does that
+		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
 	machine, cluster, err := p.owners(ctx, infra)
 	if err != nil || movedAway(infra) {
@@ -238,7 +239,8 @@ func (p *machineProvisioner) lodge(ctx context.Context, infra *unstructured.Unst
 }
 
 // provision waits for as long as a host takes, and then lets it boot.
-func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine, site *site) (ctrl.Result, error) {
+func (p *machineProvisioner) provision(ctx context.Context, infra *unstructured.Unstructured, machine *clusterv1.Machine,
+	site *site) (ctrl.Result, error) {
 	now := time.Now()
 	key := client.ObjectKeyFromObject(infra)
 	// A host must not be taken by what could go without giving it back.

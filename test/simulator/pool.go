@@ -22,7 +22,8 @@ import (
 const hostAnnotation = "metal3.io/BareMetalHost"
 
 // image is what is put on every host; it is never read.
-var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum", ChecksumType: "sha256"}
+var image = bmov1alpha1.Image{URL: "http://simulated/image.qcow2", Checksum: "http://simulated/image.qcow2.sha256sum",
+	ChecksumType: "sha256"}
 
 // keptOut are annotations that keep a host from being taken: of the first two CAPM3 has used the first since 1.13, and honours both.
 var keptOut = []string{
@@ -77,7 +78,8 @@ func choose(hosts []bmov1alpha1.BareMetalHost, infra *unstructured.Unstructured)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(hosts, func(h bmov1alpha1.BareMetalHost) bool { return free(h) && selector.Matches(labels.Set(h.Labels)) }); i >= 0 {
+	fits := func(h bmov1alpha1.BareMetalHost) bool { return free(h) && selector.Matches(labels.Set(h.Labels)) }
+	if i := slices.IndexFunc(hosts, fits); i >= 0 {
 		return &hosts[i], nil
 	}
 	return nil, nil

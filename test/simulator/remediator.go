@@ -70,7 +70,6 @@ func (r *Remediator) Reconcile(ctx context.Context, key ctrl.Request) (ctrl.Resu
 	return ctrl.Result{RequeueAfter: step.After}, r.report(ctx, request, *report, now)
 }
 
-// report writes both conditions of a request.
 func (r *Remediator) report(ctx context.Context, request *unstructured.Unstructured, is remediator.Report, now time.Time) error {
 	before := request.DeepCopy()
 	if err := is.Set(request, now); err != nil {
@@ -93,14 +92,14 @@ func InstallRemediator(cluster *rest.Config, requests schema.GroupVersionKind) e
 	return nil
 }
 
-// anything is the definition of a namespaced kind without a schema.
 func anything(kind schema.GroupVersionKind) *apiextensionsv1.CustomResourceDefinition {
 	singular := strings.ToLower(kind.Kind)
 	return &apiextensionsv1.CustomResourceDefinition{
 		ObjectMeta: metav1.ObjectMeta{Name: singular + "s." + kind.Group},
 		Spec: apiextensionsv1.CustomResourceDefinitionSpec{
 			Group: kind.Group, Scope: apiextensionsv1.NamespaceScoped,
-			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List", Plural: singular + "s", Singular: singular},
+			Names: apiextensionsv1.CustomResourceDefinitionNames{Kind: kind.Kind, ListKind: kind.Kind + "List", Plural: singular + "s",
+				Singular: singular},
 			Versions: []apiextensionsv1.CustomResourceDefinitionVersion{{
 				Name: kind.Version, Served: true, Storage: true,
 				Schema: &apiextensionsv1.CustomResourceValidation{

@@ -137,7 +137,6 @@ func (s *Scheduler) nodeFor(ctx context.Context, pod *corev1.Pod) (string, error
 	return best.Name, nil
 }
 
-// takes reports whether a node will have a pod.
 func takes(node *corev1.Node, pod *corev1.Pod) bool {
 	ready := slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
 		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue

@@ -34,7 +34,8 @@ type Site struct {
 }
 
 // Build makes the cluster. Machines come up by and by; AllWell waits for them.
-func (s *Site) Build(ctx context.Context, here client.Client, provider *simulator.Infrastructure, edits ...func(*clusterv1.MachineDeployment)) {
+func (s *Site) Build(ctx context.Context, here client.Client, provider *simulator.Infrastructure,
+	edits ...func(*clusterv1.MachineDeployment)) {
 	ginkgo.GinkgoHelper()
 	s.here, s.provider = here, provider
 	s.There = clientOf(s.Plane.Config(), here.Scheme())
@@ -49,7 +50,8 @@ func (s *Site) Build(ctx context.Context, here client.Client, provider *simulato
 // Reachable are a Cluster and what has to be there before it, so that the management cluster reaches a control plane as the Cluster's: core
 // as an administrator, and kubemend as a user with those of the roles that it ships for workload clusters that are named, or with all of
 // them. The machines of the Cluster will have their nodes there.
-func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.ControlPlane, provider *simulator.Infrastructure, roles ...string) []client.Object {
+func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.ControlPlane, provider *simulator.Infrastructure,
+	roles ...string) []client.Object {
 	ginkgo.GinkgoHelper()
 	key := client.ObjectKeyFromObject(cluster)
 	ofManager, err := plane.GrantWorkloadUser(ctx, roles...)
@@ -68,7 +70,8 @@ func (s *Site) AllWell(ctx context.Context) {
 	ginkgo.GinkgoHelper()
 	gomega.Eventually(func(g gomega.Gomega) {
 		list := &clusterv1.MachineList{}
-		g.Expect(s.here.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.Name})).To(gomega.Succeed())
+		g.Expect(s.here.List(ctx, list, client.InNamespace(s.Namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: s.Name})).
+			To(gomega.Succeed())
 		g.Expect(list.Items).To(gomega.HaveLen(s.ControlPlanes + int(s.Workers)))
 		for _, m := range list.Items {
 			g.Expect(m.DeletionTimestamp).To(gomega.BeNil(), m.Name)

@@ -3,20 +3,29 @@ package baremetal
 import (
 	"context"
 	"path/filepath"
+	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
+	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -35,7 +44,8 @@ var _ = Describe("The manifests of the documentation", func() {
 		fixture.silence(ctx, name)
 
 		asked := &infrav1beta1.Metal3Remediation{}
-		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, asked) }).Should(Succeed())
+		Eventually(func() error { return here.Get(ctx, client.ObjectKey{Namespace: fixture.Namespace, Name: name}, asked) }).
+			Should(Succeed())
 		Expect(asked.Spec.Strategy).NotTo(BeNil())
 		Expect(asked.Spec.Strategy.RetryLimit).To(Equal(2))
 		Expect(asked.Spec.Strategy.Timeout).NotTo(BeNil())
@@ -87,7 +97,8 @@ var _ = Describe("A check that stays with Cluster API core and names a HostRemed
 
 		Eventually(func() simulator.History { return host.History().Since(began) }).Should(HaveLen(2), "off and on")
 		Eventually(func() corev1.ConditionStatus { return fixture.Ready(ctx, name) }).Should(Equal(corev1.ConditionTrue))
-		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).Should(BeTrue(), "core deletes its request when the machine is healthy")
+		Eventually(func() bool { return fixture.gone(ctx, ours, name) }).
+			Should(BeTrue(), "core deletes its request when the machine is healthy")
 		fixture.nothingIsLeft(ctx, host, name)
 		Expect(fixture.Machine(ctx, name).UID).To(Equal(identity), "the machine was not replaced")
 		Eventually(fixture.recordedEvents(ctx, ours.name, name, began)).Should(And(freed, HaveKey("Fenced")))
@@ -119,9 +130,225 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 		}
 		Expect(here.Create(ctx, o)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) {
-			Expect(client.IgnoreNotFound(here.Delete(ctx, o, &client.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))).To(Succeed())
+			Expect(client.IgnoreNotFound(here.Delete(ctx, o,
+				&client.DeleteOptions{PropagationPolicy: ptr.To(metav1.DeletePropagationBackground)}))).To(Succeed())
 		})
 	}
 	Expect(check).NotTo(BeNil())
 	return check
 }
+
+// Cluster API core says what the drain waits for, in words that the manager quotes. All other waits are tested in memory, in
+// controllers/remediationrecord.
+var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blocks", func() {
+	It("is missing until the budget is gone, and back with the replacement, wherever it is told", func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		name, host := fixture.aWorker(ctx)
+		budget := fixture.guarded(ctx, name)
+		check := builders.MachineHealthCheck(fixture.Cluster, "capacity", builders.Claimed, builders.Patience(2*time.Second))
+		Expect(builders.Apply(ctx, here, check)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, check))).To(Succeed()) })
+		lost := fixture.storyOf(ctx, name)
+		Eventually(func(g Gomega) []mendv1.RemediationRecord {
+			open := &mendv1.RemediationRecordList{}
+			ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid), mendv1.RecordOpenLabel: "true"}
+			g.Expect(here.List(ctx, open, ofIt)).To(Succeed())
+			return open.Items
+		}).Should(BeEmpty(), "a remediation joins the open record of one before it, such as a power cycle of another spec")
+
+		host.Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
+
+		By("waiting for the budget")
+		Eventually(func() []mendv1.RecordStep { return fixture.recordOf(ctx, lost).Status.Steps }).Should(
+			ContainElement(HaveField("Reason", "DrainBlockedByBudget")))
+		Eventually(capacityOf(ctx, check)).Should(Equal("False DrainBlockedByBudget"))
+		Expect(fixture.There.Delete(ctx, budget)).To(Succeed())
+
+		By("waiting for the replacement")
+		Eventually(func() *metav1.Time { return fixture.recordOf(ctx, lost).Status.Ended }).ShouldNot(BeNil())
+		fixture.AllWell(ctx)
+		record := fixture.recordOf(ctx, lost)
+		Expect(record.Status.Outcome).To(Equal(mendv1.RecordReplaced))
+		Expect(fixture.WorkerNames(ctx)).To(ContainElement(record.Status.Replacement.Machine.Name))
+		Expect(record.Spec.Target.Host).To(HaveValue(HaveField("Name", host.Key().Name)))
+		Expect(record.OwnerReferences).To(ConsistOf(HaveField("UID", fixture.Cluster.UID)))
+		Eventually(capacityOf(ctx, check)).Should(HavePrefix("True "))
+		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, lost.began)).Should(HaveKey("CapacityBack"))
+
+		By("asking kubectl")
+		kubectl := func(args ...string) string { return suite.Kubectl(ctx, management, fixture.Namespace, args...) }
+		shown := strings.Fields(kubectl("get", "rrec", record.Name, "-o", "wide", "--no-headers"))
+		Expect(shown[1:8]).To(Equal([]string{fixture.Name, name, name, host.Key().Name, check.Name, "Ready=False", "Replaced"}))
+		Expect(shown).To(HaveLen(11), "it says how capacity came back, when it began and when capacity was back")
+		Expect(kubectl("mend", "history", "machine/"+name)).To(And(
+			ContainSubstring("RemediationDecided"), ContainSubstring("DrainBlockedByBudget"), ContainSubstring("Replaced")))
+		for _, object := range []string{"machine/" + name, "machinedeployment/" + fixture.Pool(), "cluster/" + fixture.Name} {
+			Expect(kubectl("mend", "wait", object, "--for=capacity-back", "--timeout=5m")).To(ContainSubstring("condition met"))
+		}
+	}, SpecTimeout(specPatience))
+})
+
+// guarded puts a pod on the node of a worker, and a budget that allows no disruption of it, for as long as the spec runs.
+func (env *environment) guarded(ctx context.Context, worker string) *policyv1.PodDisruptionBudget {
+	GinkgoHelper()
+	labels := map[string]string{"app": "guarded"}
+	budget := &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "guarded"}}
+	budget.Spec.MinAvailable, budget.Spec.Selector = ptr.To(intstr.FromInt32(1)), &metav1.LabelSelector{MatchLabels: labels}
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: "guarded", Labels: labels},
+		Spec:       corev1.PodSpec{NodeName: worker, Containers: []corev1.Container{{Name: "app", Image: "simulated/app"}}},
+	}
+	for _, o := range []client.Object{budget, pod} {
+		Expect(env.There.Create(ctx, o)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(env.There.Delete(ctx, o))).To(Succeed()) })
+	}
+	Eventually(func(g Gomega) {
+		g.Expect(env.There.Get(ctx, client.ObjectKeyFromObject(budget), budget)).To(Succeed())
+		g.Expect(budget.Status.CurrentHealthy).To(BeEquivalentTo(1))
+	}).Should(Succeed())
+	return budget
+}
+
+// recordOf is the record of a machine that is lost; an empty one as long as there is none.
+func (env *environment) recordOf(ctx context.Context, lost story) *mendv1.RemediationRecord {
+	GinkgoHelper()
+	list := &mendv1.RemediationRecordList{}
+	ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid)}
+	Expect(here.List(ctx, list, client.InNamespace(env.Namespace), ofIt)).To(Succeed())
+	for i := range list.Items {
+		if r := &list.Items[i]; r.Spec.Remediator == mendv1.RemediatedByOwner {
+			return r
+		}
+	}
+	return &mendv1.RemediationRecord{}
+}
+
+// capacityOf is what a check says of missing capacity, as its status and its reason.
+func capacityOf(ctx context.Context, check *clusterv1.MachineHealthCheck) func(Gomega) string {
+	return func(g Gomega) string {
+		now := &clusterv1.MachineHealthCheck{}
+		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(check), now)).To(Succeed())
+		c := conditions.Get(now, mendv1.CapacityBack)
+		g.Expect(c).NotTo(BeNil())
+		return string(c.Status) + " " + c.Reason
+	}
+}
+
+// A deadline is at least 100 s away: what is broken first is checked last, and a cluster is moved meanwhile.
+var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
+	var dead story
+
+	BeforeAll(func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		fixture.watched(ctx, ours)
+		dead = fixture.storyOf(ctx, fixture.WorkerNames(ctx)[0])
+		dead.host.Die(true)
+		dead.host.Kubelet().Stop()
+	}, NodeTimeout(specPatience))
+
+	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and the power cycle continues where it was",
+		clusterIsMoved, SpecTimeout(specPatience))
+
+	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
+		fixture.replaced(ctx, dead)
+		marked(ctx, dead.host)
+		Expect(dead.host.History().Since(dead.began)).To(BeEmpty())
+		dead.host.Die(false)
+	}, SpecTimeout(specPatience))
+
+	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		for _, name := range fixture.WorkerNames(ctx) {
+			Expect(fixture.Host(name).Key()).NotTo(Equal(dead.host.Key()))
+		}
+	}, SpecTimeout(specPatience))
+})
+
+// story is what was known of a machine before something happened to it.
+type story struct {
+	name  string
+	uid   types.UID
+	host  *simulator.Host
+	began time.Time
+}
+
+func (env *environment) storyOf(ctx context.Context, machine string) story {
+	GinkgoHelper()
+	return story{name: machine, uid: env.Machine(ctx, machine).UID, host: env.Host(machine), began: time.Now()}
+}
+
+// replaced waits until the owner of a machine has begun to replace it.
+func (env *environment) replaced(ctx context.Context, lost story) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		m := &clusterv1.Machine{}
+		err := here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: lost.name}, m)
+		if apierrors.IsNotFound(err) {
+			return
+		}
+		g.Expect(err).NotTo(HaveOccurred())
+		g.Expect(m.UID != lost.uid || !m.DeletionTimestamp.IsZero()).To(BeTrue(), "the machine is still there")
+	}).WithContext(ctx).WithTimeout(specPatience).Should(Succeed())
+}
+
+// marked checks that a host is marked for every generation of CAPM3, and that nothing acts on its power.
+func marked(ctx context.Context, host *simulator.Host) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+		g.Expect(bmh.Annotations).To(And(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation)))
+		for key := range bmh.Annotations {
+			g.Expect(key).NotTo(HavePrefix(infrav1.PowerOffAnnotationPrefix), "the next consumer of this host could not power it on")
+		}
+	}).Should(Succeed())
+}
+
+var _ = Describe("A power cycle", func() {
+	It("moves the workload, and continues under the other replica when the one that acts is killed", func(ctx SpecContext) {
+		fixture.AllWell(ctx)
+		const app = "stateful"
+		workload := append(builders.Volume("default", app), builders.Deployment("default", app, 1, builders.WithVolume(app)))
+		Expect(builders.Apply(ctx, fixture.There, workload...)).To(Succeed())
+		manager.Kill()
+		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
+		replica := func(name string) *rig.Kubemend {
+			r, err := management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace)
+			Expect(err).NotTo(HaveOccurred())
+			DeferCleanup(func() {
+				r.Kill()
+				suite.LogOf("the "+name+" replica", r, CurrentSpecReport())
+			})
+			return r
+		}
+		leads := func(r *rig.Kubemend) func() (bool, error) {
+			return func() (bool, error) {
+				page, err := r.Scrape(ctx)
+				return strings.Contains(page, `leader_election_master_status{name="leader.kubemend.io"} 1`), err
+			}
+		}
+		first := replica("first")
+		Eventually(leads(first)).Should(BeTrue())
+		other := replica("other")
+		name := fixture.nodeOf(ctx, app)
+		host, began := fixture.Host(name), time.Now()
+		attacher.Stick(true) // a volume that is not detached keeps the host off until the other replica leads
+		DeferCleanup(func() { attacher.Stick(false) })
+		rem := fixture.byHand(ctx, name)
+		Eventually(powered(host)).Should(BeFalse())
+		Expect(leads(other)()).To(BeFalse())
+
+		first.Kill()
+		Eventually(leads(other)).Should(BeTrue())
+		attacher.Stick(false)
+
+		Eventually(func(g Gomega) {
+			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+			g.Expect(rem.Status.Step).To(Equal("Succeeded"))
+		}).Should(Succeed())
+		Expect(rem.Status.Attempt).To(BeEquivalentTo(1))
+		Expect(fixture.nodeOf(ctx, app)).NotTo(Equal(name))
+		Expect(changes(host.History().Since(began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}))
+		fixture.nothingIsLeft(ctx, host, name)
+	}, SpecTimeout(specPatience))
+})

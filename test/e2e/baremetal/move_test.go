@@ -75,7 +75,8 @@ func clusterIsMoved(ctx SpecContext) {
 		j.carrier.Kubelet().Start()
 		Eventually(func() string { return j.says(ctx, target.client) }).Should(BeEmpty(), "a healthy machine is not remediated")
 		Expect(j.Ready(ctx, j.lost)).To(Equal(corev1.ConditionTrue))
-		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}), "once, by both together: %v", j.carrier.History().Since(j.began))
+		Expect(changes(j.carrier.History().Since(j.began))).To(Equal([]simulator.Power{simulator.Off, simulator.On}),
+			"once, by both together: %v", j.carrier.History().Since(j.began))
 		j.nothingIsLeft(ctx)
 	}
 }
@@ -130,7 +131,8 @@ func (env *environment) nodesAreDeleted(ctx SpecContext) {
 func (j *journey) loseNode(ctx context.Context) {
 	GinkgoHelper()
 	j.lost, j.carrier = j.aWorker(ctx)
-	j.carrier.Mute(-1) // until the spec has seen the remediation in the new management cluster: it is deleted as soon as the machine is healthy
+	// until the spec has seen the remediation in the new management cluster: it is deleted as soon as the machine is healthy
+	j.carrier.Mute(-1)
 	j.volume = &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: "stays-on-" + j.lost},
 		Spec: storagev1.VolumeAttachmentSpec{
@@ -142,7 +144,6 @@ func (j *journey) loseNode(ctx context.Context) {
 	j.carrier.Kubelet().Stop()
 }
 
-// move has clusterctl move the namespace of the cluster.
 func (j *journey) move(ctx context.Context) {
 	GinkgoHelper()
 	config := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")

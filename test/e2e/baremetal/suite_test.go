@@ -5,7 +5,9 @@ package baremetal
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,8 +15,13 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -22,6 +29,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/simulator"
 	"github.com/kubemend/kubemend/test/suite"
@@ -101,4 +110,190 @@ func startCluster() {
 	Expect(err).NotTo(HaveOccurred())
 	suite.Beside(scheduler.Start)
 	suite.Beside(attacher.Start)
+}
+
+// environment is one cluster with its hosts, in a namespace of the management cluster.
+type environment struct{ suite.Site }
+
+// inPool makes the workers those that the manifest of the documentation selects.
+func inPool(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" }
+
+func (env *environment) aWorker(ctx context.Context) (string, *simulator.Host) {
+	GinkgoHelper()
+	name := env.WorkerNames(ctx)[0]
+	return name, env.Host(name)
+}
+
+// silence hangs the kubelet of a machine, and lets its node be Unknown at once. Checks of the documentation wait for five minutes, which no
+// stamp shortens of a node that the manager has seen Ready: here they wait for a second.
+func (env *environment) silence(ctx context.Context, name string) {
+	GinkgoHelper()
+	checks := &clusterv1.MachineHealthCheckList{}
+	Expect(here.List(ctx, checks, client.InNamespace(env.Namespace))).To(Succeed())
+	for i := range checks.Items {
+		check := &checks.Items[i]
+		before := check.DeepCopy()
+		for j := range check.Spec.Checks.UnhealthyNodeConditions {
+			check.Spec.Checks.UnhealthyNodeConditions[j].TimeoutSeconds = ptr.To[int32](1)
+		}
+		Expect(here.Patch(ctx, check, client.MergeFrom(before))).To(Succeed())
+	}
+	env.Host(name).Kubelet().Stop()
+	node := env.Node(ctx, name)
+	before := node.DeepCopy()
+	builders.Reports(node, corev1.NodeCondition{
+		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
+		Message:            "Kubelet stopped posting node status.",
+		LastTransitionTime: metav1.Now(),
+	})
+	Expect(env.There.Status().Patch(ctx, node, client.StrategicMergeFrom(before))).To(Succeed())
+}
+
+// nodeOf is where the one pod of a Deployment runs; empty while none does.
+func (env *environment) nodeOf(ctx context.Context, app string) (node string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		list := &corev1.PodList{}
+		g.Expect(env.There.List(ctx, list, client.InNamespace("default"), client.MatchingLabels{"app": app})).To(Succeed())
+		node = ""
+		for _, p := range list.Items {
+			if p.Status.Phase == corev1.PodRunning && p.DeletionTimestamp.IsZero() {
+				node = p.Spec.NodeName
+			}
+		}
+		g.Expect(node).NotTo(BeEmpty())
+	}).Should(Succeed())
+	return node
+}
+
+// kind is one of the two kinds of remediations, as a check names it.
+type kind struct {
+	apiVersion, name string
+	template         func(namespace, name string, s infrav1.RemediationStrategy) client.Object
+	empty            func() client.Object
+}
+
+var (
+	ours = kind{
+		apiVersion: mendv1.GroupVersion.String(), name: "HostRemediation",
+		template: func(namespace, name string, s infrav1.RemediationStrategy) client.Object {
+			t := &mendv1.HostRemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			t.Spec.Template.Spec.Strategy = builders.HostStrategy(s)
+			return t
+		},
+		empty: func() client.Object { return &mendv1.HostRemediation{} },
+	}
+	theirs = kind{
+		apiVersion: infrav1.GroupVersion.String(), name: "Metal3Remediation",
+		template: func(namespace, name string, s infrav1.RemediationStrategy) client.Object {
+			t := &infrav1.Metal3RemediationTemplate{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
+			t.Spec.Template.Spec.Strategy = &s
+			return t
+		},
+		empty: func() client.Object { return &infrav1.Metal3Remediation{} },
+	}
+)
+
+// twoAttempts are as short as the API allows.
+var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
+
+// watched makes a check that remediates workers by requests of a kind, for as long as the spec runs.
+func (env *environment) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
+	GinkgoHelper()
+	name := strings.ToLower(k.name)
+	check := builders.MachineHealthCheck(env.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
+		builders.Claimed, builders.Patience(2 * time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name),
+	}, edits...)...)
+	template := k.template(env.Namespace, name, twoAttempts)
+	Expect(builders.Apply(ctx, here, template, check)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(here.Delete(ctx, check)).To(Succeed())
+		Expect(here.Delete(ctx, template)).To(Succeed())
+	})
+}
+
+// byHand makes a remediation of a machine as a person would, for one that need not be bad.
+func (env *environment) byHand(ctx context.Context, name string) *mendv1.HostRemediation {
+	GinkgoHelper()
+	m := env.Machine(ctx, name)
+	rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{
+		Namespace: env.Namespace, Name: name, OwnerReferences: []metav1.OwnerReference{{
+			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID,
+		}},
+	}}
+	rem.Spec.Strategy = builders.HostStrategy(twoAttempts)
+	Expect(here.Create(ctx, rem)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) {
+		Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed())
+		Eventually(func() bool { return env.gone(ctx, ours, name) }).Should(BeTrue())
+	})
+	return rem
+}
+
+func powered(host *simulator.Host) func() bool { return host.Powered }
+
+// gone reports whether there is no remediation of a machine.
+func (env *environment) gone(ctx context.Context, k kind, name string) bool {
+	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
+}
+
+// recordedEvents are the reasons of the events about an object since a moment, for Eventually: an event is sent after the change that it
+// reports.
+func (env *environment) recordedEvents(ctx context.Context, kind, name string, since time.Time) func() map[string]bool {
+	return func() map[string]bool {
+		GinkgoHelper()
+		list := &eventsv1.EventList{}
+		Expect(here.List(ctx, list, client.InNamespace(env.Namespace))).To(Succeed())
+		reasons := map[string]bool{}
+		for _, e := range list.Items {
+			// A power cycle of simulated hosts can take less than the second of a creationTimestamp.
+			if e.Regarding.Kind == kind && e.Regarding.Name == name && !e.EventTime.Time.Before(since.Truncate(time.Microsecond)) {
+				reasons[e.Reason] = true
+			}
+		}
+		return reasons
+	}
+}
+
+// freed matches the event that reports an unfenced node: as a rule as soon as the host is on. If the machine is healthy before that, its
+// request is deleted first.
+var freed = Or(HaveKey("PoweredOn"), HaveKey("Unfenced"), HaveKey("Releasing"))
+
+func (env *environment) nothingIsLeft(ctx context.Context, host *simulator.Host, node string) {
+	GinkgoHelper()
+	hostIsFree(ctx, host)
+	Eventually(func(g Gomega) {
+		n := &corev1.Node{}
+		g.Expect(env.There.Get(ctx, client.ObjectKey{Name: node}, n)).To(Succeed())
+		g.Expect(outOfService(n)).To(BeFalse())
+		g.Expect(n.Annotations).NotTo(HaveKey(fence.FencedByAnnotation))
+	}).Should(Succeed())
+}
+
+// hostIsFree checks that nothing acts on the power of a host, and nothing marks it.
+func hostIsFree(ctx context.Context, host *simulator.Host) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		bmh := &bmov1alpha1.BareMetalHost{}
+		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
+		for key, value := range bmh.Annotations {
+			if key == mendv1.ResetAnnotation { // says who has reset it, and acts on nothing
+				continue
+			}
+			g.Expect(key).NotTo(Or(HavePrefix(infrav1.RebootAnnotation), HavePrefix("kubemend.io/"), HaveSuffix("/unhealthy")),
+				fmt.Sprintf("%s: %s", key, value))
+		}
+	}).Should(Succeed())
+}
+
+func outOfService(node *corev1.Node) bool {
+	return slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == infrav1.OutOfServiceTaintKey })
+}
+
+func changes(history simulator.History) []simulator.Power {
+	var all []simulator.Power
+	for _, change := range history {
+		all = append(all, change.To)
+	}
+	return all
 }

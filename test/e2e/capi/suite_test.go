@@ -7,19 +7,33 @@ package capi
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -79,4 +93,286 @@ func startManager(ctx context.Context) {
 func clientFor(config *rest.Config) client.WithWatch {
 	GinkgoHelper()
 	return suite.Client(config, clusterv1.AddToScheme, controlplanev1.AddToScheme, infrav1.AddToScheme, mendv1.AddToScheme)
+}
+
+// environment is a cluster that is made from the class, in a namespace of its own.
+type environment struct {
+	namespace, name, class, version string
+	controlPlanes, workers          int32
+
+	cluster *clusterv1.Cluster
+	there   client.Client // to the workload cluster, once it can be reached
+}
+
+func (env *environment) build(ctx context.Context) {
+	GinkgoHelper()
+	Expect(builders.Apply(ctx, here, builders.Namespace(env.namespace))).To(Succeed())
+	for _, object := range suite.Manifest(filepath.Join("testdata", "class.yaml")) {
+		object.SetNamespace(env.namespace)
+		Expect(here.Create(ctx, object)).To(Succeed(), object.GetKind())
+	}
+	env.cluster = builders.Cluster(env.namespace, env.name, func(c *clusterv1.Cluster) {
+		c.Spec = clusterv1.ClusterSpec{
+			ClusterNetwork: clusterv1.ClusterNetwork{
+				Services:      clusterv1.NetworkRanges{CIDRBlocks: []string{"10.128.0.0/12"}},
+				Pods:          clusterv1.NetworkRanges{CIDRBlocks: []string{"192.168.0.0/16"}},
+				ServiceDomain: "cluster.local",
+			},
+			Topology: clusterv1.Topology{
+				ClassRef: clusterv1.ClusterClassRef{Name: env.class}, Version: env.version,
+				ControlPlane: clusterv1.ControlPlaneTopology{Replicas: &env.controlPlanes},
+				Workers: clusterv1.WorkersTopology{MachineDeployments: []clusterv1.MachineDeploymentTopology{{
+					Class: "default-worker", Name: pool, Replicas: &env.workers,
+				}}},
+			},
+		}
+		c.Status = clusterv1.ClusterStatus{}
+	})
+	// The webhook refuses a cluster whose class was not reconciled yet.
+	Eventually(func() error { return here.Create(ctx, env.cluster.DeepCopy()) }).Should(Succeed())
+}
+
+// pool is the name of the workers' MachineDeployment in the topology.
+const pool = "md-0"
+
+// reach makes the client to the workload cluster.
+func (env *environment) reach(ctx context.Context) error {
+	if env.there != nil {
+		return nil
+	}
+	config, err := env.config(ctx)
+	if err != nil {
+		return err
+	}
+	env.there, err = client.New(suite.Unhurried(config), client.Options{Scheme: here.Scheme()})
+	return err
+}
+
+// config is how to reach the workload cluster, as Cluster API has written it. Its API server speaks JSON alone.
+func (env *environment) config(ctx context.Context) (*rest.Config, error) {
+	secret := &corev1.Secret{}
+	if err := here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: env.name + "-kubeconfig"}, secret); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.RESTConfigFromKubeConfig(secret.Data["value"])
+	if err != nil {
+		return nil, err
+	}
+	config.ContentType, config.AcceptContentTypes = "application/json", "application/json"
+	return config, nil
+}
+
+// allHealthy waits until the cluster is as every spec may expect it: for twice as long as for one thing, as all its machines may be new.
+func (env *environment) allHealthy(ctx context.Context) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		g.Expect(env.reach(ctx)).To(Succeed())
+		g.Expect(env.names(ctx, controlPlane)).To(HaveLen(int(env.controlPlanes)))
+		g.Expect(env.names(ctx, worker)).To(HaveLen(int(env.workers)))
+		for name, m := range env.machines(ctx) {
+			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
+			g.Expect(m.Status.Phase).To(Equal(string(clusterv1.MachinePhaseRunning)), name)
+			g.Expect(conditions.IsTrue(m, clusterv1.MachineReadyCondition)).
+				To(BeTrue(), name+" "+conditions.GetMessage(m, clusterv1.MachineReadyCondition))
+			g.Expect(suite.Ready(ctx, env.there, m.Status.NodeRef.Name)).To(Equal(corev1.ConditionTrue), name)
+		}
+		g.Expect(env.members(ctx)).To(ConsistOf(env.names(ctx, controlPlane)))
+	}).WithContext(ctx).WithTimeout(2 * suite.Wait).Should(Succeed())
+}
+
+// remove deletes the cluster with its checks, and waits for nothing.
+func (env *environment) remove(ctx context.Context) {
+	GinkgoHelper()
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
+	Expect(here.Delete(ctx, env.cluster)).To(Succeed())
+}
+
+// leaveAsFound reverts what a spec did to the cluster.
+func (env *environment) leaveAsFound(ctx context.Context) {
+	GinkgoHelper()
+	Expect(here.DeleteAllOf(ctx, &clusterv1.MachineHealthCheck{}, client.InNamespace(env.namespace))).To(Succeed())
+	for _, m := range env.machines(ctx) {
+		if m.Status.NodeRef.Name != "" && m.DeletionTimestamp.IsZero() {
+			env.turn(ctx, m.Name, corev1.ConditionTrue)
+		}
+	}
+	env.allHealthy(ctx)
+}
+
+// part says which machines of the cluster are meant.
+type part bool
+
+const (
+	controlPlane part = true
+	worker       part = false
+)
+
+func (env *environment) machines(ctx context.Context) map[string]*clusterv1.Machine {
+	GinkgoHelper()
+	list := &clusterv1.MachineList{}
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace), client.MatchingLabels{clusterv1.ClusterNameLabel: env.name})).
+		To(Succeed())
+	byName := map[string]*clusterv1.Machine{}
+	for i := range list.Items {
+		byName[list.Items[i].Name] = &list.Items[i]
+	}
+	return byName
+}
+
+func (env *environment) names(ctx context.Context, p part) []string {
+	GinkgoHelper()
+	all := env.machines(ctx)
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(all)), func(name string) bool {
+		_, is := all[name].Labels[clusterv1.MachineControlPlaneLabel]
+		return part(is) != p
+	})
+}
+
+// identities are the UIDs of all machines by name: what changes if one is replaced.
+func (env *environment) identities(ctx context.Context) map[string]types.UID {
+	GinkgoHelper()
+	uids := map[string]types.UID{}
+	for name, m := range env.machines(ctx) {
+		uids[name] = m.UID
+	}
+	return uids
+}
+
+// replaced waits until those that were lost were replaced, and expects that no other was.
+func (env *environment) replaced(ctx context.Context, before map[string]types.UID, lost ...string) {
+	GinkgoHelper()
+	Eventually(func(g Gomega) {
+		now := env.identities(ctx)
+		for name, uid := range before {
+			if slices.Contains(lost, name) {
+				g.Expect(now).NotTo(HaveKey(name))
+			} else {
+				Expect(now).To(HaveKeyWithValue(name, uid), "only those that were lost are replaced")
+			}
+		}
+		g.Expect(now).To(HaveLen(len(before)))
+	}).WithContext(ctx).Should(Succeed())
+	env.allHealthy(ctx)
+}
+
+// untouched checks that no machine was made or deleted, and that no owner was asked to replace one.
+func (env *environment) untouched(ctx context.Context, before map[string]types.UID) func(Gomega) {
+	return func(g Gomega) {
+		g.Expect(env.identities(ctx)).To(Equal(before))
+		for name, m := range env.machines(ctx) {
+			g.Expect(m.DeletionTimestamp).To(BeNil(), name)
+			g.Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
+		}
+	}
+}
+
+// turn has the node of a machine report Ready, as its kubelet would. The API server that is simulated has no subresource status.
+func (env *environment) turn(ctx context.Context, machine string, status corev1.ConditionStatus) {
+	GinkgoHelper()
+	Eventually(func() error {
+		node := &corev1.Node{}
+		if err := env.there.Get(ctx, client.ObjectKey{Name: machine}, node); err != nil {
+			return err
+		}
+		if suite.Readiness(node) == status {
+			return nil
+		}
+		now := metav1.Now()
+		builders.Reports(node, corev1.NodeCondition{
+			Type: corev1.NodeReady, Status: status, LastTransitionTime: now, LastHeartbeatTime: now, Reason: "KubeletSays",
+		})
+		return env.there.Update(ctx, node)
+	}).WithContext(ctx).Should(Succeed())
+}
+
+// members are the etcd members that the cluster has, by the machines that they are on.
+func (env *environment) members(ctx context.Context) []string {
+	GinkgoHelper()
+	pods := &corev1.PodList{}
+	Expect(env.there.List(ctx, pods, client.InNamespace(metav1.NamespaceSystem), client.MatchingLabels{"component": "etcd"})).To(Succeed())
+	var names []string
+	for _, pod := range pods.Items {
+		if _, removed := pod.Annotations[memberRemoved]; !removed {
+			names = append(names, strings.TrimPrefix(pod.Name, "etcd-"))
+		}
+	}
+	return names
+}
+
+// memberRemoved is what the simulated etcd puts on the pod of a member that was removed.
+const memberRemoved = "etcd.inmemory.infrastructure.cluster.x-k8s.io/member-removed"
+
+// check makes a claimed check of a part of the cluster, and waits until it counts all its machines as healthy.
+func (env *environment) check(ctx context.Context, p part) *clusterv1.MachineHealthCheck {
+	GinkgoHelper()
+	name, number, operator := "workers", env.workers, metav1.LabelSelectorOpDoesNotExist
+	if p == controlPlane {
+		name, number, operator = "control-plane", env.controlPlanes, metav1.LabelSelectorOpExists
+	}
+	check := builders.MachineHealthCheck(env.cluster, name, builders.Claimed, builders.Patience(patience),
+		func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchExpressions[0].Operator = operator })
+	Expect(builders.Apply(ctx, here, check)).To(Succeed())
+	Eventually(env.counts(ctx, name)).Should(Equal(fmt.Sprintf("%d of %d", number, number)))
+	Expect(here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
+	return check
+}
+
+// counts are the numbers of a check, healthy of expected, as "3 of 3".
+func (env *environment) counts(ctx context.Context, name string) func() string {
+	return func() string {
+		check := &clusterv1.MachineHealthCheck{}
+		Expect(here.Get(ctx, client.ObjectKey{Namespace: env.namespace, Name: name}, check)).To(Succeed())
+		return fmt.Sprintf("%d of %d", ptr.Deref(check.Status.CurrentHealthy, -1), ptr.Deref(check.Status.ExpectedMachines, -1))
+	}
+}
+
+// said is what a condition of a machine says, as "Status/Reason".
+func (env *environment) said(ctx context.Context, machine, kind string) func() string {
+	return func() string { return saidOf(env.machines(ctx)[machine], kind) }
+}
+
+// saidOf is a condition of m as "Status/Reason".
+func saidOf(m *clusterv1.Machine, kind string) string {
+	if m == nil {
+		return "gone"
+	}
+	c := conditions.Get(m, kind)
+	if c == nil {
+		return "-"
+	}
+	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+}
+
+// notes are those of the events of a reason in the namespace that contain a text, one for each time that an event came; only of those that
+// a check sent, if there is one. The checks of earlier specs had the same name and machines: only the UID tells whose event one is.
+func (env *environment) notes(ctx context.Context, check *clusterv1.MachineHealthCheck, reason, text string) []string {
+	GinkgoHelper()
+	list := &eventsv1.EventList{}
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
+	var notes []string
+	for i := range list.Items {
+		e := &list.Items[i]
+		sent := check == nil || e.Regarding.UID == check.UID || e.Related != nil && e.Related.UID == check.UID
+		if e.Reason == reason && sent && strings.Contains(e.Note, text) {
+			times := ptr.Deref(e.Series, eventsv1.EventSeries{Count: 1}).Count
+			notes = append(notes, slices.Repeat([]string{e.Note}, int(times))...)
+		}
+	}
+	return notes
+}
+
+func (env *environment) owner(ctx context.Context) *controlplanev1.KubeadmControlPlane {
+	GinkgoHelper()
+	list := &controlplanev1.KubeadmControlPlaneList{}
+	Expect(here.List(ctx, list, client.InNamespace(env.namespace))).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return &list.Items[0]
+}
+
+func (env *environment) explained(ctx context.Context, machine string) *cliv1.Explanation {
+	GinkgoHelper()
+	e := &cliv1.Explanation{}
+	out := suite.Kubectl(ctx, management, env.namespace, "mend", "explain", "machine/"+machine, "-o", "json")
+	Expect(json.Unmarshal([]byte(out), e)).To(Succeed())
+	return e
 }

@@ -50,10 +50,13 @@ var _ = Describe("A ladder", func() {
 		Expect(here.Get(ctx, client.ObjectKey{Namespace: nhcv1.DefaultLeaseNamespace, Name: nhcv1.LeasePrefix + name}, lease)).To(Succeed())
 		Expect(ptr.Deref(lease.Spec.HolderIdentity, "")).To(Equal(nhcv1.LeaseHolderPrefix + ladder))
 		second := requested(ctx, host, namespace, name)
-		Expect(second.GetOwnerReferences()).To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
-		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is stopped before the next one starts")
+		Expect(second.GetOwnerReferences()).
+			To(And(ContainElement(HaveField("UID", identity)), ContainElement(HaveField("UID", check(ctx, ladder).UID))))
+		Expect(requested(ctx, agent, agentNamespace, name).GetAnnotations()).
+			To(HaveKey(nhcv1.TimedOutAnnotation), "the first one is stopped before the next one starts")
 		written := recordsOf(ctx, identity)
-		Expect(written).To(ConsistOf(agentNamespace+"/"+first.GetAnnotations()[mendv1.RecordAnnotation]), "one of both requests, in the namespace of the first one")
+		Expect(written).To(ConsistOf(agentNamespace+"/"+first.GetAnnotations()[mendv1.RecordAnnotation]),
+			"one of both requests, in the namespace of the first one")
 		Expect(second.GetAnnotations()).To(HaveKeyWithValue(mendv1.RecordAnnotation, written[0]))
 
 		Eventually(metal.Ready).WithArguments(ctx, name).Should(Equal(corev1.ConditionTrue))
@@ -145,7 +148,8 @@ var _ = Describe("A check that is deleted while the host of a node's Machine is 
 		manager.Kill()
 
 		Expect(here.Delete(ctx, check(ctx, ladder))).To(Succeed())
-		Eventually(owners(ctx, asked)).Should(ConsistOf(HaveField("UID", metal.Machine(ctx, name).UID)), "the garbage collector is done with it")
+		Eventually(owners(ctx, asked)).
+			Should(ConsistOf(HaveField("UID", metal.Machine(ctx, name).UID)), "the garbage collector is done with it")
 		startManager(ctx)
 
 		Eventually(none(ctx, agent, host)).Should(BeEmpty())
@@ -190,7 +194,8 @@ var _ = Describe("The manifests of the documentation", func() {
 
 	It("of OKD begin nothing while they are paused, and then have a worker remediated by Poison Pill (seed 001)", func(ctx SpecContext) {
 		createObjects(ctx, suite.Seed("001/nodehealthcheck.yaml"))
-		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
+		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).
+			Should(Equal("True/RemediationTemplateForbidden"), "its remediator has not come yet, with its rights")
 		create(ctx, filepath.Join("testdata", "seed-001-remediator.yaml"))
 		create(ctx, filepath.Join("..", "..", "..", "controllers", "nodehealthcheck", "testdata", "roles", "poison-pill-0.1.yaml"))
 		Eventually(said(ctx, sample, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))

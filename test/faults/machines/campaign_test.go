@@ -2,16 +2,22 @@ package machines
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
+	"os"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/go-logr/logr"
 	gocmp "github.com/google/go-cmp/cmp"
-
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -173,7 +179,8 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	}
 	is.Events, want.Events = nil, nil
 	want.Records = maps.Clone(want.Records)
-	if fate == faults.Refused && is.Unbegun == want.Unbegun+1 { // of what was refused: another machine is remediated first, and the record is cancelled
+	// of what was refused: another machine is remediated first, and the record is cancelled
+	if fate == faults.Refused && is.Unbegun == want.Unbegun+1 {
 		is.Unbegun--
 	}
 	for id := range e.unrecorded { // nothing but a write that was refused leaves a remediation without one
@@ -184,4 +191,90 @@ func (e *environment) endsLike(want outcome, fate faults.Fate) {
 	if diff := gocmp.Diff(want, is); diff != "" {
 		e.t.Errorf("it ends otherwise than undisturbed (-undisturbed +disturbed): %s\nafter %s", diff, e.record.history())
 	}
+}
+
+// Whole campaigns try all that these figures count: each of them fails if a write, a kill or an order is left out.
+func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
+	t.Parallel()
+	if !faults.Whole() {
+		t.Skip("figures are those of whole campaigns: make campaigns")
+	}
+	writes, kills, tried := 0, 0, 0
+	for _, tale := range tales {
+		e := tale.told(t, undisturbed)
+		writes, kills = writes+len(writesOf(e)), kills+e.reconciles
+	}
+	for _, set := range orders {
+		tried += len(permutations(set.events))
+	}
+	const line = "%d tales: %d writes fail in %d ways each, %d kills between reconciles; %d sets of events in %d orders."
+	faults.Document(t, "machine health checks", fmt.Sprintf(line, len(tales), writes, len(faults.Fates), kills, len(orders), tried))
+}
+
+func TestMain(m *testing.M) {
+	ctrl.SetLogger(logr.Discard())
+	debug.SetGCPercent(800) // thousands of small environments, none of which lives for long
+	os.Exit(m.Run())
+}
+
+// interrupted is an API server at which something else happens before the nth write of a process, counted from 0.
+func interrupted(c client.WithWatch, nth int, happens func()) client.WithWatch {
+	n := 0
+	before := func() {
+		if n == nth {
+			happens()
+		}
+		n++
+	}
+	return interceptor.NewClient(c, interceptor.Funcs{
+		Create: func(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.CreateOption) error {
+			before()
+			return c.Create(ctx, obj, opts...)
+		},
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			before()
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+		SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, patch client.Patch,
+			opts ...client.SubResourcePatchOption) error {
+			before()
+			return c.SubResource(sub).Patch(ctx, obj, patch, opts...)
+		},
+	})
+}
+
+// One that was the leader does not know at once that it is one no more. Whatever it was about to write when the next one acted, a
+// remediation has one record.
+func TestTwoLeadersWriteOneRecord(t *testing.T) {
+	for how, change := range map[string]func(*clusterv1.MachineHealthCheck){"by the owner": byOwner, "by a request": byTemplate} {
+		for nth := range 5 {
+			t.Run(fmt.Sprintf("%s, before write %d of the former", how, nth), func(t *testing.T) {
+				e := newEnvironment(t)
+				e.machines("m1", "m2")
+				e.check("check", change)
+				e.start()
+				e.settle(wait)
+				e.fail("m1")
+				next := e.checks
+				once := func() { e.reconcileBy(next.Reconcile) }
+
+				former := e.checks
+				e.start()
+				next = e.checks
+				former.Client = client.WithFieldOwner(interrupted(e.recorded(), nth, once), mendv1.FieldOwner)
+				former.Records.Client, former.Requests.Client = former.Client, former.Client
+				e.reconcileBy(former.Reconcile)
+				e.reconcileBy(former.Reconcile)
+				e.reconcileBy(next.Reconcile)
+				begun, others := e.recordsByMachine()
+				if begun["m1"] != 1 || others > 0 {
+					t.Errorf("%d records of the remediation, and %d of others: %s", begun["m1"], others, e.record.history())
+				}
+			})
+		}
+	}
+}
+
+func (e *environment) reconcileBy(reconcile func(context.Context, ctrl.Request) (ctrl.Result, error)) {
+	_, _ = reconcile(e.ctx, ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: "check"}})
 }

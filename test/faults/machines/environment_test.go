@@ -77,7 +77,8 @@ var environments atomic.Int64
 func newEnvironment(t *testing.T) *environment {
 	t.Helper()
 	e := &environment{
-		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon), record: newRecord(), unrecorded: map[string]bool{},
+		t: t, ctx: t.Context(), namespace: fmt.Sprintf("ns-%d", environments.Add(1)), clock: clocktesting.NewFakePassiveClock(noon),
+		record: newRecord(), unrecorded: map[string]bool{},
 	}
 	e.writes.Ignore = []string{"Event"}
 	e.there = &cluster{clock: e.clock, nodes: map[string]*corev1.Node{}, backAt: noon.Add(-time.Hour)}
@@ -126,15 +127,17 @@ func (e *environment) start() {
 	e.link = &connection{to: e.there}
 	e.link.follow()
 	e.checks = &machinehealthcheck.Reconciler{
-		Client: writer, Live: live, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Clock: e.clock,
+		Client: writer, Live: live, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds,
+		Recorder: recorder{e, &e.writes}, Clock: e.clock,
 		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live),
 	}
 	e.releaser = &machinehealthcheck.Releaser{
 		Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Unclaimed: machinehealthcheck.Act,
 	}
-	e.must(kinds.Discover(e.ctx, []*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
-		{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
-	}}}, client.HasLabels{mendv1.MadeByUIDLabel}))
+	e.must(kinds.Discover(e.ctx,
+		[]*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
+			{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
+		}}}, client.HasLabels{mendv1.MadeByUIDLabel}))
 	e.due, e.failed = map[work]time.Time{}, map[work]int{}
 	e.enqueueAll()
 }
@@ -294,10 +297,12 @@ func (e *environment) catchUp() {
 func (e *environment) forget() {
 	e.cache.CatchUp()
 	for _, name := range e.record.checks {
-		_ = e.api.Delete(context.Background(), &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
+		_ = e.api.Delete(context.Background(),
+			&clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: name}})
 		if e.checks != nil {
 			e.writes.Restart()
-			_, _ = e.checks.Reconcile(context.Background(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: name}})
+			_, _ = e.checks.Reconcile(context.Background(),
+				ctrl.Request{NamespacedName: types.NamespacedName{Namespace: e.namespace, Name: name}})
 		}
 	}
 }

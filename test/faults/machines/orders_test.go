@@ -29,10 +29,10 @@ var (
 	linkDown   = happening{"the link goes down", (*environment).cut}
 	linkUp     = happening{"the link comes back", (*environment).reconnect}
 	restart    = happening{"the manager is restarted", (*environment).start}
-	ownerActs  = happening{"the owner acts", func(e *environment) { e.ownerActs() }}
+	ownerActs  = happening{"the owner acts", (*environment).ownerActs}
 	taken      = happening{"the provider takes up the request", func(e *environment) {
 		if e.requestOf("m1").GetUID() != "" {
-			e.providerTakes("m1")
+			e.providerTakes()
 		}
 	}}
 	requestGone = happening{"the request is gone", func(e *environment) {
@@ -41,16 +41,17 @@ var (
 			e.must(client.IgnoreNotFound(e.api.Delete(e.ctx, req)))
 		}
 	}}
-	checkPaused   = happening{"the check is paused", func(e *environment) { e.edit("check", paused) }}
-	checkUnpaused = happening{"the check is unpaused", func(e *environment) { e.edit("check", unpaused) }}
+	checkPaused   = happening{"the check is paused", func(e *environment) { e.edit(paused) }}
+	checkUnpaused = happening{"the check is unpaused", func(e *environment) { e.edit(unpaused) }}
 	clusterPaused = happening{"the Cluster is paused", func(e *environment) { e.pauseCluster(true) }}
 	clusterActive = happening{"the Cluster is unpaused", func(e *environment) { e.pauseCluster(false) }}
-	fewer         = happening{"the check allows no more than one", func(e *environment) { e.edit("check", upTo("1")) }}
-	toOwner       = happening{"the check is edited to ask owners", func(e *environment) { e.edit("check", byOwner) }}
+	fewer         = happening{"the check allows no more than one", func(e *environment) { e.edit(upTo("1")) }}
+	toOwner       = happening{"the check is edited to ask owners", func(e *environment) { e.edit(byOwner) }}
 	cacheStops    = happening{"the caches show nothing new", (*environment).lag}
 	cacheGoesOn   = happening{"the caches catch up", (*environment).catchUp}
 	marked        = happening{"a person marks m1", func(e *environment) { e.annotate("m1", clusterv1.RemediateMachineAnnotation) }}
-	leftAlone     = happening{"m1 is to be left alone", func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
+	leftAlone     = happening{"m1 is to be left alone",
+		func(e *environment) { e.annotate("m1", clusterv1.MachineSkipRemediationAnnotation) }}
 )
 
 // orders are sets of happenings, each of which is tried in every order.
@@ -116,7 +117,6 @@ func TestEveryOrderOfEventsIsSafeAndEndsRight(t *testing.T) {
 	}
 }
 
-// permutations are all orders of what happens.
 func permutations(of []happening) [][]happening {
 	if len(of) == 0 {
 		return [][]happening{nil}
@@ -191,7 +191,8 @@ func (e *environment) flies(check *clusterv1.MachineHealthCheck, m *clusterv1.Ma
 	if check.Spec.Remediation.TemplateRef.IsDefined() {
 		return e.requestOf(m.Name).GetUID() != ""
 	}
-	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" && statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
+	return statusOf(m, clusterv1.MachineHealthCheckSucceededCondition) == "False" &&
+		statusOf(m, clusterv1.MachineOwnerRemediatedCondition) == "False"
 }
 
 func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, flying int) {
@@ -214,7 +215,7 @@ func (e *environment) calmsDown() {
 	e.catchUp()
 	e.reconnect()
 	e.pauseCluster(false)
-	e.edit("check", unpaused)
+	e.edit(unpaused)
 	machines := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, machines, client.InNamespace(e.namespace)))
 	for i := range machines.Items {

@@ -44,7 +44,8 @@ func (e *environment) machineOf(pool, name string) {
 	e.must(e.api.Create(e.ctx, m))
 	m.Status.NodeRef.Name = name
 	m.Status.Conditions = []metav1.Condition{{
-		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test", LastTransitionTime: metav1.NewTime(noon),
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: "Test",
+		LastTransitionTime: metav1.NewTime(noon),
 	}}
 	if !e.unknown {
 		isHealthy(m)
@@ -55,7 +56,8 @@ func (e *environment) machineOf(pool, name string) {
 // isHealthy says of m what a check says of a healthy machine.
 func isHealthy(m *clusterv1.Machine) {
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{
-		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineHealthCheckSucceededReason,
+		Type: clusterv1.MachineHealthCheckSucceededCondition, Status: metav1.ConditionTrue,
+		Reason:             clusterv1.MachineHealthCheckSucceededReason,
 		ObservedGeneration: m.Generation, LastTransitionTime: metav1.NewTime(noon),
 	})
 	m.SetV1Beta1Conditions(clusterv1.Conditions{{
@@ -111,11 +113,10 @@ func paused(c *clusterv1.MachineHealthCheck) {
 
 func unpaused(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, clusterv1.PausedAnnotation) }
 
-// edit changes a check, if it is there.
-func (e *environment) edit(name string, edits ...func(*clusterv1.MachineHealthCheck)) {
+func (e *environment) edit(edits ...func(*clusterv1.MachineHealthCheck)) {
 	e.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
-	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, c))
+	e.must(e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: "check"}, c))
 	for _, edit := range edits {
 		edit(c)
 	}
@@ -129,7 +130,6 @@ func (e *environment) deleteCheck(name string) {
 	e.must(e.api.Delete(e.ctx, c))
 }
 
-// pauseCluster pauses the Cluster, or ends that.
 func (e *environment) pauseCluster(is bool) {
 	e.t.Helper()
 	c := &clusterv1.Cluster{}
@@ -206,11 +206,10 @@ func (e *environment) reconnect() {
 	e.enqueueIn(catchUp)
 }
 
-// enqueueIn makes an event come.
 func (e *environment) enqueueIn(d time.Duration) { e.coming = append(e.coming, e.clock.Now().Add(d)) }
 
 // ownerActs replaces every machine that its owner is asked to remediate, as a MachineSet does.
-func (e *environment) ownerActs() (replaced int) {
+func (e *environment) ownerActs() {
 	e.t.Helper()
 	all := &clusterv1.MachineList{}
 	e.must(e.api.List(e.ctx, all, client.InNamespace(e.namespace)))
@@ -222,12 +221,9 @@ func (e *environment) ownerActs() (replaced int) {
 		delete(e.there.nodes, m.Name)
 		e.must(e.api.Delete(e.ctx, m))
 		e.machineOf(m.Labels["pool"], m.Name+"-new")
-		replaced++
 	}
-	return replaced
 }
 
-// requestOf is the request for a machine; empty if there is none.
 func (e *environment) requestOf(name string) *unstructured.Unstructured {
 	req := aRequest(e.namespace, name)
 	if err := e.api.Get(e.ctx, client.ObjectKey{Namespace: e.namespace, Name: name}, req); err != nil {
@@ -236,11 +232,11 @@ func (e *environment) requestOf(name string) *unstructured.Unstructured {
 	return req
 }
 
-// providerTakes makes a provider begin to work on a request.
-func (e *environment) providerTakes(name string) {
+// providerTakes makes a provider begin to work on the request for m1.
+func (e *environment) providerTakes() {
 	e.t.Helper()
-	e.finalize(name, finalizer)
-	m := e.machine(name)
+	e.finalize("m1", finalizer)
+	m := e.machine("m1")
 	conditions.Set(m, metav1.Condition{
 		Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse, Reason: "Rebooting",
 		LastTransitionTime: metav1.NewTime(e.clock.Now()),
@@ -264,7 +260,8 @@ func (e *environment) providerGivesUp(name string) {
 	e.t.Helper()
 	m := e.machine(name)
 	conditions.Set(m, metav1.Condition{
-		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse, Reason: clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
+		Type: clusterv1.MachineOwnerRemediatedCondition, Status: metav1.ConditionFalse,
+		Reason:             clusterv1.MachineOwnerRemediatedWaitingForRemediationReason,
 		LastTransitionTime: metav1.NewTime(e.clock.Now()),
 	})
 	e.must(e.api.Status().Update(e.ctx, m))

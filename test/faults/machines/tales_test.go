@@ -40,7 +40,7 @@ var tales = []tale{
 		func(e *environment) { e.machines("m1", "m2"); e.check("check") },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.ownerActs() },
+			(*environment).ownerActs,
 		}},
 	{"a machine recovers before its owner acts, and fails again",
 		func(e *environment) { e.machines("m1", "m2"); e.check("check") },
@@ -48,13 +48,13 @@ var tales = []tale{
 			func(e *environment) { e.fail("m1") },
 			func(e *environment) { e.recover("m1") },
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.ownerActs() },
+			(*environment).ownerActs,
 		}},
 	{"a provider succeeds",
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.providerTakes("m1") },
+			(*environment).providerTakes,
 			func(e *environment) { e.recover("m1") },
 			func(e *environment) { e.finalize("m1") },
 		}},
@@ -62,7 +62,7 @@ var tales = []tale{
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.providerTakes("m1") },
+			(*environment).providerTakes,
 			func(e *environment) { e.providerGivesUp("m1") },
 			func(e *environment) { e.finalize("m1"); e.ownerActs() },
 		}},
@@ -81,15 +81,15 @@ var tales = []tale{
 		[]func(*environment){
 			func(e *environment) { e.fail("m1", "m2", "m3") },
 			func(e *environment) { e.recover("m2") },
-			func(e *environment) { e.ownerActs() },
+			(*environment).ownerActs,
 		}},
 	{"three machines fail of which one may be remediated at a time, by their owner",
 		func(e *environment) { e.machines("m1", "m2", "m3", "m4"); e.check("check", oneAtATime) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1", "m2", "m3") },
-			func(e *environment) { e.ownerActs() },
-			func(e *environment) { e.ownerActs() },
-			func(e *environment) { e.ownerActs() },
+			(*environment).ownerActs,
+			(*environment).ownerActs,
+			(*environment).ownerActs,
 		}},
 	{"three machines fail of which one may be remediated at a time, by a provider",
 		func(e *environment) {
@@ -105,7 +105,7 @@ var tales = []tale{
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.providerTakes("m1") },
+			(*environment).providerTakes,
 			func(e *environment) { e.recover("m1") },
 			func(e *environment) { e.fail("m1") },
 			func(e *environment) { e.finalize("m1") },
@@ -169,9 +169,9 @@ var tales = []tale{
 		func(e *environment) { e.machines("m1", "m2"); e.check("check", byTemplate) },
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") },
-			func(e *environment) { e.edit("check", byOwner) },
-			func(e *environment) { e.edit("check", paused); e.recover("m1"); e.fail("m2") },
-			func(e *environment) { e.edit("check", unpaused, byTemplate) },
+			func(e *environment) { e.edit(byOwner) },
+			func(e *environment) { e.edit(paused); e.recover("m1"); e.fail("m2") },
+			func(e *environment) { e.edit(unpaused, byTemplate) },
 		}},
 	{"requests without a mark are adopted, of an unhealthy machine and of a healthy one",
 		func(e *environment) {
@@ -180,11 +180,13 @@ var tales = []tale{
 			for _, name := range []string{"m1", "m2"} {
 				req := aRequest(e.namespace, name)
 				req.SetAnnotations(map[string]string{
-					clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
+					clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
+					clusterv1.TemplateClonedFromGroupKindAnnotation: templateKind.GroupKind().String(),
 				})
 				m := &clusterv1.Machine{}
 				e.must(e.api.Get(e.ctx, client.ObjectKeyFromObject(req), m))
-				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: m.UID}})
+				req.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name,
+					UID: m.UID}})
 				e.must(e.api.Create(e.ctx, req))
 			}
 			e.check("check", byTemplate)

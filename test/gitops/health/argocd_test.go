@@ -115,7 +115,8 @@ func argo(t *testing.T, script string, o *unstructured.Unstructured) (status, me
 	t.Helper()
 	l := lua.NewState(lua.Options{SkipOpenLibs: true})
 	defer l.Close()
-	for name, open := range map[string]lua.LGFunction{lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable} {
+	libraries := map[string]lua.LGFunction{lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable}
+	for name, open := range libraries {
 		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
 			t.Fatal(err)
 		}
@@ -143,7 +144,6 @@ func field(t *testing.T, table *lua.LTable, name string) string {
 	return string(text)
 }
 
-// luaOf is a value as a script sees it.
 func luaOf(l *lua.LState, value any) lua.LValue {
 	switch v := value.(type) {
 	case nil:

@@ -25,6 +25,8 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
+const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
+
 // state is what an object says of itself, and what the tools make of it.
 type state struct {
 	object  client.Object
@@ -44,11 +46,11 @@ func check(edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealt
 	}}
 	c.Status.ObservedGeneration, c.Status.ExpectedMachines, c.Status.CurrentHealthy = 2, ptr.To[int32](5), ptr.To[int32](5)
 	c.Status.Conditions = []metav1.Condition{
-		said(clusterv1.PausedCondition, metav1.ConditionTrue, "Paused", "MachineHealthCheck has the cluster.x-k8s.io/paused annotation"), // by core
-		said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionTrue, "RemediationAllowed", ""),
-		said(mendv1.WorkloadClusterReachable, metav1.ConditionTrue, mendv1.ReachableReason, ""),
-		said(mendv1.TargetsExclusive, metav1.ConditionTrue, mendv1.ExclusiveReason, ""),
-		said(mendv1.RemediationTemplateAvailable, metav1.ConditionTrue, mendv1.TemplateFoundReason, ""),
+		said(clusterv1.PausedCondition, yes, "Paused", "MachineHealthCheck has the cluster.x-k8s.io/paused annotation"), // by core
+		said(clusterv1.MachineHealthCheckRemediationAllowedCondition, yes, "RemediationAllowed", ""),
+		said(mendv1.WorkloadClusterReachable, yes, mendv1.ReachableReason, ""),
+		said(mendv1.TargetsExclusive, yes, mendv1.ExclusiveReason, ""),
+		said(mendv1.RemediationTemplateAvailable, yes, mendv1.TemplateFoundReason, ""),
 	}
 	for _, edit := range edits {
 		edit(c)
@@ -56,7 +58,6 @@ func check(edits ...func(*clusterv1.MachineHealthCheck)) *clusterv1.MachineHealt
 	return c
 }
 
-// saying changes a condition of a check.
 func saying(kind string, status metav1.ConditionStatus, reason string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		for i := range c.Status.Conditions {
@@ -70,7 +71,7 @@ func saying(kind string, status metav1.ConditionStatus, reason string) func(*clu
 // cannotAct gives a check the condition Effective, which it has only while it is False.
 func cannotAct(c *clusterv1.MachineHealthCheck) {
 	c.Status.Conditions = append(c.Status.Conditions,
-		said(mendv1.Effective, metav1.ConditionFalse, mendv1.NoRulesReason, "the message of NoRules"))
+		said(mendv1.Effective, no, mendv1.NoRulesReason, "the message of NoRules"))
 }
 
 func pausedAs(value string) func(*clusterv1.MachineHealthCheck) {
@@ -82,36 +83,45 @@ func counts(healthy int32) func(*clusterv1.MachineHealthCheck) {
 }
 
 func machineChecks() map[string]state {
-	notAllowed := func(reason string) func(*clusterv1.MachineHealthCheck) {
-		return saying(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionFalse, reason)
+	refused := func(reason string) func(*clusterv1.MachineHealthCheck) {
+		return saying(clusterv1.MachineHealthCheckRemediationAllowedCondition, no, reason)
+	}
+	tooMany := refused(clusterv1.MachineHealthCheckTooManyUnhealthyReason)
+	template := func(reason string) *clusterv1.MachineHealthCheck {
+		return check(saying(mendv1.RemediationTemplateAvailable, no, reason))
+	}
+	cluster := func(status metav1.ConditionStatus, reason string) *clusterv1.MachineHealthCheck {
+		return check(counts(0), saying(mendv1.WorkloadClusterReachable, status, reason), tooMany)
 	}
 	changed := func(c *clusterv1.MachineHealthCheck) { c.Generation++ }
 	return map[string]state{
-		"all machines are healthy":            {check(), healthy, "5 of 5 machines are healthy", current},
-		"a machine is pending":                {check(counts(4)), progressing, "4 of 5 machines are healthy", current},
-		"machines are being remediated":       {check(counts(3)), progressing, "3 of 5 machines are healthy", current},
-		"too many machines are not healthy":   {check(counts(2), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), degraded, "the message of TooManyUnhealthy", failed},
-		"after a storm":                       {check(notAllowed(mendv1.CoolingDownReason)), progressing, "the message of CoolingDown", current},
-		"a user allows none at once":          {check(notAllowed(mendv1.NoneAtOnceReason)), suspended, "the message of NoneAtOnce", current},
-		"its limit is impossible":             {check(notAllowed(mendv1.InvalidLimitReason)), degraded, "the message of InvalidLimit", failed},
-		"its selector cannot be parsed":       {check(changed, notAllowed(mendv1.InvalidSelectorReason)), degraded, "the message of InvalidSelector", inProgress},
-		"its Cluster is not there yet":        {check(changed, notAllowed(mendv1.ClusterNotFoundReason)), progressing, "the message of ClusterNotFound", inProgress},
-		"its template is not there":           {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateNotFoundReason)), degraded, "the message of RemediationTemplateNotFound", failed},
-		"its template is none":                {check(saying(mendv1.RemediationTemplateAvailable, metav1.ConditionFalse, mendv1.TemplateRefusedReason)), degraded, "the message of TemplateRefused", failed},
-		"another check selects its machines":  {check(saying(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason)), degraded, "the message of Overlap", failed},
-		"it can never act as it is written":   {check(cannotAct), degraded, "the message of NoRules", failed},
-		"the workload cluster is unreachable": {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionFalse, mendv1.UnreachableReason), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), degraded, "the message of Unreachable", failed},
-		"the workload cluster is being made":  {check(counts(0), saying(mendv1.WorkloadClusterReachable, metav1.ConditionUnknown, mendv1.NotInitializedReason), notAllowed(clusterv1.MachineHealthCheckTooManyUnhealthyReason)), progressing, "the message of NotInitialized", inProgress},
-		"a change is not looked at yet":       {check(changed), progressing, "Waiting for its reconcile", inProgress},
-		"a user has paused it":                {check(pausedAs("true")), suspended, "Paused by its annotation", current},
-		"a user has paused it from the start": {check(pausedAs("true"), func(c *clusterv1.MachineHealthCheck) {
+		"all machines are healthy":      {check(), healthy, "5 of 5 machines", current},
+		"a machine is pending":          {check(counts(4)), progressing, "4 of 5 machines", current},
+		"machines are being remediated": {check(counts(3)), progressing, "3 of 5 machines", current},
+		"too many are not healthy":      {check(counts(2), tooMany), degraded, "of TooManyUnhealthy", failed},
+		"after a storm":                 {check(refused(mendv1.CoolingDownReason)), progressing, "of CoolingDown", current},
+		"a user allows none at once":    {check(refused(mendv1.NoneAtOnceReason)), suspended, "of NoneAtOnce", current},
+		"its limit is impossible":       {check(refused(mendv1.InvalidLimitReason)), degraded, "of InvalidLimit", failed},
+		"its selector is none":          {check(changed, refused(mendv1.InvalidSelectorReason)), degraded, "InvalidSelector", inProgress},
+		"its Cluster is to come":        {check(changed, refused(mendv1.ClusterNotFoundReason)), progressing, "ClusterNotFound", inProgress},
+		"its template is not there":     {template(mendv1.TemplateNotFoundReason), degraded, "TemplateNotFound", failed},
+		"its template is none":          {template(mendv1.TemplateRefusedReason), degraded, "of TemplateRefused", failed},
+		"another selects its machines":  {check(saying(mendv1.TargetsExclusive, no, mendv1.OverlapReason)), degraded, "of Overlap", failed},
+		"it can never act":              {check(cannotAct), degraded, "of NoRules", failed},
+		"its cluster is unreachable":    {cluster(no, mendv1.UnreachableReason), degraded, "of Unreachable", failed},
+		"its cluster is being made":     {cluster(open, mendv1.NotInitializedReason), progressing, "of NotInitialized", inProgress},
+		"a change is not looked at yet": {check(changed), progressing, "Waiting for its reconcile", inProgress},
+		"a user has paused it":          {check(pausedAs("true")), suspended, "Paused by its annotation", current},
+		"paused from the start": {check(pausedAs("true"), func(c *clusterv1.MachineHealthCheck) {
 			c.Status = clusterv1.MachineHealthCheckStatus{Conditions: c.Status.Conditions[:1]}
 		}), suspended, "Paused by its annotation", current},
-		"it is new":                             {check(func(c *clusterv1.MachineHealthCheck) { c.Status = clusterv1.MachineHealthCheckStatus{} }), progressing, "Waiting for its reconcile", unread},
-		"Cluster API core acts on it":           {check(counts(4), coresOwn(true, "")), progressing, "4 of 5 machines are healthy", current},
-		"core acts on it, and all are healthy":  {check(coresOwn(true, "")), healthy, "5 of 5 machines are healthy", current},
-		"core's limit is reached":               {check(counts(2), coresOwn(false, "TooManyUnhealthy")), degraded, "the message of TooManyUnhealthy", failed},
-		"what core has not looked at is no end": {check(coresOwn(true, ""), func(c *clusterv1.MachineHealthCheck) { c.Status.ObservedGeneration = 1 }), progressing, "Waiting", inProgress},
+		"it is new": {check(func(c *clusterv1.MachineHealthCheck) {
+			c.Status = clusterv1.MachineHealthCheckStatus{}
+		}), progressing, "Waiting for its reconcile", unread},
+		"Cluster API core acts on it": {check(counts(4), coresOwn(true, "")), progressing, "4 of 5 machines", current},
+		"of core, all are healthy":    {check(coresOwn(true, "")), healthy, "5 of 5 machines", current},
+		"core's limit is reached":     {check(counts(2), coresOwn(false, "TooManyUnhealthy")), degraded, "of TooManyUnhealthy", failed},
+		"core has not looked at it":   {check(coresOwn(true, ""), changed), progressing, "Waiting", inProgress},
 	}
 }
 
@@ -120,16 +130,15 @@ func coresOwn(allowed bool, reason string) func(*clusterv1.MachineHealthCheck) {
 	return func(c *clusterv1.MachineHealthCheck) {
 		c.Annotations = nil
 		c.Status.Conditions = []metav1.Condition{
-			said(clusterv1.PausedCondition, metav1.ConditionFalse, "NotPaused", ""),
-			said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionTrue, "RemediationAllowed", ""),
+			said(clusterv1.PausedCondition, no, "NotPaused", ""),
+			said(clusterv1.MachineHealthCheckRemediationAllowedCondition, yes, "RemediationAllowed", ""),
 		}
 		if !allowed {
-			c.Status.Conditions[1] = said(clusterv1.MachineHealthCheckRemediationAllowedCondition, metav1.ConditionFalse, reason, "the message of "+reason)
+			saying(clusterv1.MachineHealthCheckRemediationAllowedCondition, no, reason)(c)
 		}
 	}
 }
 
-// hostReports are conditions and phase of a remediation of a host.
 func hostReports() map[string]struct {
 	phase      infrav1.RemediationPhase
 	conditions []metav1.Condition
@@ -137,30 +146,29 @@ func hostReports() map[string]struct {
 } {
 	stands := func(processing, succeeded metav1.ConditionStatus, reason powercycle.Reason) []metav1.Condition {
 		return []metav1.Condition{
-			said(infrav1.PoweredOffCondition, metav1.ConditionFalse, string(reason), "not this one"),
+			said(infrav1.PoweredOffCondition, no, string(reason), "not this one"),
 			said(nhcv1.ProcessingCondition, processing, string(reason), "the message of "+string(reason)),
 			said(nhcv1.SucceededCondition, succeeded, string(reason), "the message of "+string(reason)),
 		}
 	}
-	const yes, no, open = metav1.ConditionTrue, metav1.ConditionFalse, metav1.ConditionUnknown
 	return map[string]struct {
 		phase      infrav1.RemediationPhase
 		conditions []metav1.Condition
 		argo, says string
 	}{
-		"it is new":                          {"", nil, progressing, "Waiting for its first reconcile"},
-		"it waits for its turn":              {"", stands(yes, open, powercycle.WaitingInQueueReason), progressing, "Waiting for its first reconcile"},
-		"its host is being powered off":      {infrav1.PhaseRunning, stands(yes, open, powercycle.PoweringOffReason), progressing, "the message of PoweringOff"},
-		"its node boots":                     {infrav1.PhaseWaiting, stands(yes, open, powercycle.BootingReason), progressing, "the message of Booting"},
-		"its Cluster is paused":              {infrav1.PhaseRunning, stands(yes, open, powercycle.PausedReason), suspended, "the message of Paused"},
-		"it has helped":                      {infrav1.PhaseWaiting, stands(no, yes, powercycle.MachineHealthyReason), healthy, "the message of MachineHealthy"},
-		"the machine's owner has to go on":   {infrav1.PhaseDeleting, stands(no, no, powercycle.OwnerRequestedReason), degraded, "the message of OwnerRequested"},
-		"it has failed":                      {infrav1.PhaseFailed, stands(no, no, powercycle.HostSwitchedOffReason), degraded, "the message of HostSwitchedOff"},
-		"no Machine owns it":                 {"", stands(no, no, powercycle.NoOwnerReason), degraded, "the message of NoOwner"},
-		"conditions are dropped, it runs":    {infrav1.PhaseRunning, nil, progressing, ""},
-		"conditions are dropped, it waits":   {infrav1.PhaseWaiting, nil, progressing, ""},
-		"conditions are dropped, it failed":  {infrav1.PhaseFailed, nil, degraded, ""},
-		"conditions are dropped, it gave up": {infrav1.PhaseDeleting, nil, degraded, ""},
+		"it is new":                 {"", nil, progressing, "its first reconcile"},
+		"it waits for its turn":     {"", stands(yes, open, powercycle.WaitingInQueueReason), progressing, "its first reconcile"},
+		"its host powers off":       {infrav1.PhaseRunning, stands(yes, open, powercycle.PoweringOffReason), progressing, "of PoweringOff"},
+		"its node boots":            {infrav1.PhaseWaiting, stands(yes, open, powercycle.BootingReason), progressing, "of Booting"},
+		"its Cluster is paused":     {infrav1.PhaseRunning, stands(yes, open, powercycle.PausedReason), suspended, "of Paused"},
+		"it has helped":             {infrav1.PhaseWaiting, stands(no, yes, powercycle.MachineHealthyReason), healthy, "of MachineHealthy"},
+		"its owner has to go on":    {infrav1.PhaseDeleting, stands(no, no, powercycle.OwnerRequestedReason), degraded, "OwnerRequested"},
+		"it has failed":             {infrav1.PhaseFailed, stands(no, no, powercycle.HostSwitchedOffReason), degraded, "HostSwitchedOff"},
+		"no Machine owns it":        {"", stands(no, no, powercycle.NoOwnerReason), degraded, "of NoOwner"},
+		"no conditions, it runs":    {infrav1.PhaseRunning, nil, progressing, ""},
+		"no conditions, it waits":   {infrav1.PhaseWaiting, nil, progressing, ""},
+		"no conditions, it failed":  {infrav1.PhaseFailed, nil, degraded, ""},
+		"no conditions, it gave up": {infrav1.PhaseDeleting, nil, degraded, ""},
 	}
 }
 
@@ -169,37 +177,40 @@ func nodeCheck(phase nhcv1.Phase, healthyNodes int, conditions ...metav1.Conditi
 		ObjectMeta: metav1.ObjectMeta{Name: "workers", Generation: 2},
 		Status: nhcv1.NodeHealthCheckStatus{
 			Phase: phase, Reason: "the reason of " + string(phase), ObservedNodes: ptr.To(5), HealthyNodes: ptr.To(healthyNodes),
-			Conditions: append([]metav1.Condition{said(nhcv1.StormActiveCondition, metav1.ConditionFalse, nhcv1.ThresholdReason, "")}, conditions...),
+			Conditions: append(conditions, said(nhcv1.StormActiveCondition, no, nhcv1.ThresholdReason, "")),
 		},
 	}
 }
 
 func nodeChecks() map[string]state {
+	enabled := func(healthy int, says metav1.Condition) *nhcv1.NodeHealthCheck {
+		return nodeCheck(nhcv1.PhaseEnabled, healthy, says)
+	}
 	disabled := func(reason string) *nhcv1.NodeHealthCheck {
-		return nodeCheck(nhcv1.PhaseDisabled, 5, said(nhcv1.DisabledCondition, metav1.ConditionTrue, reason, "the message of "+reason),
-			said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, "HealthCheckDisabled", "the same"))
+		return nodeCheck(nhcv1.PhaseDisabled, 5, said(nhcv1.DisabledCondition, yes, reason, "the message of "+reason),
+			said(nhcv1.RemediationAllowedCondition, no, "HealthCheckDisabled", "the same"))
 	}
 	not := func(reason string) metav1.Condition {
-		return said(nhcv1.RemediationAllowedCondition, metav1.ConditionFalse, reason, "the message of "+reason)
+		return said(nhcv1.RemediationAllowedCondition, no, reason, "the message of "+reason)
 	}
-	allowed := said(nhcv1.RemediationAllowedCondition, metav1.ConditionTrue, nhcv1.AllowedReason, "")
+	allowed := said(nhcv1.RemediationAllowedCondition, yes, nhcv1.AllowedReason, "")
 	return map[string]state{
-		"all nodes are healthy":              {nodeCheck(nhcv1.PhaseEnabled, 5, allowed), healthy, "5 of 5 nodes are healthy", current},
-		"a node is pending":                  {nodeCheck(nhcv1.PhaseEnabled, 4, allowed), progressing, "4 of 5 nodes are healthy", current},
-		"a node is being remediated":         {nodeCheck(nhcv1.PhaseRemediating, 4, allowed), progressing, "the reason of Remediating", current},
-		"too many nodes are not healthy":     {nodeCheck(nhcv1.PhaseEnabled, 1, not("TooManyUnhealthy")), degraded, "the message of TooManyUnhealthy", failed},
-		"after a storm":                      {nodeCheck(nhcv1.PhaseEnabled, 5, not("StormRecovery")), progressing, "the message of StormRecovery", current},
-		"kubelets have not reported yet":     {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KubeletsAwaitedReason)), progressing, "the message of KubeletsAwaited", current},
-		"the cluster is being upgraded":      {nodeCheck(nhcv1.PhaseEnabled, 4, not("ClusterUpgrading")), progressing, "the message of ClusterUpgrading", current},
-		"a template cannot be read now":      {nodeCheck(nhcv1.PhaseEnabled, 4, not("TemplateUnreadable")), progressing, "the message of TemplateUnreadable", current},
-		"a kind cannot be listed":            {nodeCheck(nhcv1.PhaseEnabled, 4, not(nhcv1.KindUnreadReason)), degraded, "the message of KindUnreadable", failed},
-		"a user has paused it":               {nodeCheck(nhcv1.PhasePaused, 4, not("PauseRequested")), suspended, "the reason of Paused", current},
-		"its template is not there":          {disabled(nhcv1.TemplateNotFoundReason), degraded, "the message of RemediationTemplateNotFound", failed},
-		"its template is none":               {disabled(nhcv1.TemplateInvalidReason), degraded, "the message of RemediationTemplateInvalid", failed},
-		"kubemend is being removed":          {disabled(nhcv1.TeardownReason), degraded, "the message of ControllerTeardown", failed},
-		"medik8s' operator acts on it":       {nodeCheck(nhcv1.PhaseEnabled, 5, said(nhcv1.DisabledCondition, metav1.ConditionFalse, nhcv1.EnabledReason, "")), healthy, "5 of 5", current},
-		"it is new, and has no status":       {&nhcv1.NodeHealthCheck{}, progressing, "Waiting for its first reconcile", inProgress},
-		"medik8s' operator says no more yet": {nodeCheck("", 0), progressing, "Waiting for its first reconcile", inProgress},
+		"all nodes are healthy":      {enabled(5, allowed), healthy, "5 of 5 nodes", current},
+		"a node is pending":          {enabled(4, allowed), progressing, "4 of 5 nodes", current},
+		"a node is being remediated": {nodeCheck(nhcv1.PhaseRemediating, 4, allowed), progressing, "reason of Remediating", current},
+		"too many are not healthy":   {enabled(1, not("TooManyUnhealthy")), degraded, "of TooManyUnhealthy", failed},
+		"after a storm":              {enabled(5, not("StormRecovery")), progressing, "of StormRecovery", current},
+		"kubelets have to report":    {enabled(4, not(nhcv1.KubeletsAwaitedReason)), progressing, "of KubeletsAwaited", current},
+		"the cluster is upgraded":    {enabled(4, not("ClusterUpgrading")), progressing, "of ClusterUpgrading", current},
+		"a template is unreadable":   {enabled(4, not("TemplateUnreadable")), progressing, "of TemplateUnreadable", current},
+		"a kind cannot be listed":    {enabled(4, not(nhcv1.KindUnreadReason)), degraded, "of KindUnreadable", failed},
+		"a user has paused it":       {nodeCheck(nhcv1.PhasePaused, 4, not("PauseRequested")), suspended, "reason of Paused", current},
+		"its template is not there":  {disabled(nhcv1.TemplateNotFoundReason), degraded, "TemplateNotFound", failed},
+		"its template is none":       {disabled(nhcv1.TemplateInvalidReason), degraded, "of RemediationTemplateInvalid", failed},
+		"kubemend is being removed":  {disabled(nhcv1.TeardownReason), degraded, "of ControllerTeardown", failed},
+		"medik8s acts on it":         {enabled(5, said(nhcv1.DisabledCondition, no, nhcv1.EnabledReason, "")), healthy, "5 of 5", current},
+		"it is new":                  {&nhcv1.NodeHealthCheck{}, progressing, "its first reconcile", inProgress},
+		"medik8s says no more yet":   {nodeCheck("", 0), progressing, "its first reconcile", inProgress},
 	}
 }
 
@@ -212,13 +223,16 @@ func states() map[[2]string]map[string]state {
 		m.Status.Phase, m.Status.Conditions, m.Status.Message = r.phase, r.conditions, "the sentence"
 		hosts[name], metal3[name] = state{object: h, argo: r.argo, message: r.says}, state{object: m, argo: r.argo, message: r.says}
 	}
+	there := func(o client.Object) map[string]state {
+		return map[string]state{"it is there": {object: o, argo: healthy}}
+	}
 	return map[[2]string]map[string]state{
 		{"cluster.x-k8s.io_MachineHealthCheck", "cluster.x-k8s.io/v1beta2 MachineHealthCheck"}:        machineChecks(),
 		{"remediation.medik8s.io_NodeHealthCheck", "remediation.medik8s.io/v1alpha1 NodeHealthCheck"}: nodeChecks(),
 		{"kubemend.io_HostRemediation"}:                               hosts,
 		{"infrastructure.cluster.x-k8s.io_Metal3Remediation"}:         metal3,
-		{"kubemend.io_HostRemediationTemplate"}:                       {"it is there": {object: &mendv1.HostRemediationTemplate{}, argo: healthy}},
-		{"infrastructure.cluster.x-k8s.io_Metal3RemediationTemplate"}: {"it is there": {object: &infrav1.Metal3RemediationTemplate{}, argo: healthy}},
+		{"kubemend.io_HostRemediationTemplate"}:                       there(&mendv1.HostRemediationTemplate{}),
+		{"infrastructure.cluster.x-k8s.io_Metal3RemediationTemplate"}: there(&infrav1.Metal3RemediationTemplate{}),
 	}
 }
 
@@ -252,7 +266,8 @@ func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
 	for name, s := range machineChecks() {
 		t.Run(name, func(t *testing.T) {
 			older := &clusterv1beta1.MachineHealthCheck{}
-			if err := clusterv1beta1.Convert_v1beta2_MachineHealthCheck_To_v1beta1_MachineHealthCheck(s.object.(*clusterv1.MachineHealthCheck), older, nil); err != nil {
+			newer := s.object.(*clusterv1.MachineHealthCheck)
+			if err := clusterv1beta1.Convert_v1beta2_MachineHealthCheck_To_v1beta1_MachineHealthCheck(newer, older, nil); err != nil {
 				t.Fatal(err)
 			}
 			if is, message := argo(t, script, tree(t, older)); is != s.argo || !strings.Contains(message, s.message) {
@@ -262,7 +277,6 @@ func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
 	}
 }
 
-// tree is an object as the API server returns it.
 func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
@@ -307,7 +321,6 @@ func expressions(t *testing.T) map[string]*cel.StatusEvaluator {
 	return found
 }
 
-// flux asks Flux' own evaluator.
 func flux(t *testing.T, evaluator *cel.StatusEvaluator, o *unstructured.Unstructured) string {
 	t.Helper()
 	is, err := evaluator.Evaluate(t.Context(), o)

@@ -56,7 +56,6 @@ func (s *Server) do(r *http.Request, gvr schema.GroupVersionResource, call Call,
 	return answer(code, asAsked(r, result).Object)
 }
 
-// kindOf is the kind of a resource that is served.
 func (s *Server) kindOf(gvr schema.GroupVersionResource) (Kind, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +82,8 @@ func (s *Server) list(r *http.Request, kind Kind, call Call) map[string]any {
 		}
 	}
 	list := map[string]any{
-		"kind": kind.Kind + "List", "apiVersion": kind.GroupVersion().String(), "metadata": map[string]any{"resourceVersion": s.now()}, "items": items,
+		"kind": kind.Kind + "List", "apiVersion": kind.GroupVersion().String(), "metadata": map[string]any{"resourceVersion": s.now()},
+		"items": items,
 	}
 	if metadataOnly(r) {
 		list["kind"], list["apiVersion"] = "PartialObjectMetadataList", metav1.SchemeGroupVersion.String()
@@ -119,7 +119,8 @@ func (s *Server) discover(r *http.Request) *http.Response {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")
 	switch {
 	case parts[0] == "api" && len(parts) == 1:
-		return answer(http.StatusOK, metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
+		return answer(http.StatusOK,
+			metav1.APIVersions{TypeMeta: metav1.TypeMeta{Kind: "APIVersions", APIVersion: "v1"}, Versions: []string{"v1"}})
 	case parts[0] == "apis" && len(parts) == 1:
 		return answer(http.StatusOK, s.groups())
 	case parts[0] == "api" && len(parts) == 2:
@@ -175,7 +176,8 @@ func (s *Server) resources(of schema.GroupVersion) metav1.APIResourceList {
 		})
 		if !kind.NoStatus {
 			list.APIResources = append(list.APIResources, metav1.APIResource{
-				Name: gvr.Resource + "/status", Kind: kind.Kind, Namespaced: !kind.ClusterScoped, Verbs: metav1.Verbs{"get", "update", "patch"},
+				Name: gvr.Resource + "/status", Kind: kind.Kind, Namespaced: !kind.ClusterScoped,
+				Verbs: metav1.Verbs{"get", "update", "patch"},
 			})
 		}
 	}
@@ -230,11 +232,11 @@ func answer(code int, content any) *http.Response {
 	}
 	return &http.Response{
 		StatusCode: code, Status: http.StatusText(code), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+		Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(bytes.NewReader(body)),
+		ContentLength: int64(len(body)),
 	}
 }
 
-// refusal is the answer of an error.
 func refusal(err error) *http.Response {
 	status, is := err.(apierrors.APIStatus)
 	if !is {

@@ -95,7 +95,8 @@ func Install() (undo func()) {
 // New starts a server at http://host, which serves these kinds.
 func New(host string, kinds ...Kind) *Server {
 	s := &Server{
-		host: host, kinds: map[schema.GroupVersionResource]Kind{}, objects: map[schema.GroupResource]map[string]*unstructured.Unstructured{},
+		host: host, kinds: map[schema.GroupVersionResource]Kind{},
+		objects:  map[schema.GroupResource]map[string]*unstructured.Unstructured{},
 		watchers: map[*watcher]bool{},
 	}
 	s.Serve(kinds...)
@@ -276,7 +277,6 @@ func callOf(r *http.Request) (Call, schema.GroupVersionResource, error) {
 	return call, schema.GroupVersionResource{Group: info.APIGroup, Version: info.APIVersion, Resource: info.Resource}, nil
 }
 
-// sorted are the objects of a resource in the order of their names.
 func sorted(objects map[string]*unstructured.Unstructured) []*unstructured.Unstructured {
 	all := make([]*unstructured.Unstructured, 0, len(objects))
 	for _, key := range slices.Sorted(maps.Keys(objects)) {

@@ -31,7 +31,6 @@ func (s *Server) get(kind Kind, call Call) (*unstructured.Unstructured, error) {
 	return s.find(kind, call)
 }
 
-// find is a copy of the object that a call names.
 func (s *Server) find(kind Kind, call Call) (*unstructured.Unstructured, error) {
 	resource := kind.resource().GroupResource()
 	obj := s.objects[resource][keyOf(call.Namespace, call.Name)]
@@ -164,7 +163,8 @@ func (s *Server) replace(kind Kind, call Call, was, obj *unstructured.Unstructur
 			fmt.Errorf("the UID in precondition: %s, UID in object meta: %s", uid, was.GetUID()))
 	}
 	if version := obj.GetResourceVersion(); version != "" && version != was.GetResourceVersion() {
-		return nil, apierrors.NewConflict(resource, call.Name, errors.New("the object has been modified; please apply your changes to the latest version"))
+		return nil, apierrors.NewConflict(resource, call.Name,
+			errors.New("the object has been modified; please apply your changes to the latest version"))
 	}
 	next := kind.after(was, obj, call.Subresource)
 	prune(next.Object)
@@ -201,7 +201,8 @@ func (k Kind) after(was, obj *unstructured.Unstructured, subresource string) *un
 	if !k.NoStatus && had {
 		next.Object["status"] = status
 	}
-	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields", "name", "namespace"} {
+	for _, field := range []string{"uid", "resourceVersion", "creationTimestamp", "deletionTimestamp", "generation", "managedFields",
+		"name", "namespace"} {
 		value, has, _ := unstructured.NestedFieldCopy(was.Object, "metadata", field)
 		unstructured.RemoveNestedField(next.Object, "metadata", field)
 		if has {
@@ -263,8 +264,9 @@ func own(was, next *unstructured.Unstructured, manager string) {
 	entries := make([]metav1.ManagedFieldsEntry, 0, len(fields))
 	for name, conditions := range fields {
 		entries = append(entries, metav1.ManagedFieldsEntry{
-			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: next.GetAPIVersion(), FieldsType: "FieldsV1", Subresource: "status",
-			FieldsV1: metav1.NewFieldsV1(`{"f:status":{"f:conditions":{` + strings.Join(conditions, ",") + `}}}`),
+			Manager: name, Operation: metav1.ManagedFieldsOperationUpdate, APIVersion: next.GetAPIVersion(), FieldsType: "FieldsV1",
+			Subresource: "status",
+			FieldsV1:    metav1.NewFieldsV1(`{"f:status":{"f:conditions":{` + strings.Join(conditions, ",") + `}}}`),
 		})
 	}
 	next.SetManagedFields(entries)
@@ -297,7 +299,8 @@ func (s *Server) delete(kind Kind, call Call, body []byte) (*unstructured.Unstru
 		return nil, err
 	}
 	if only := options.Preconditions; only != nil {
-		if only.UID != nil && *only.UID != was.GetUID() || only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
+		if only.UID != nil && *only.UID != was.GetUID() ||
+			only.ResourceVersion != nil && *only.ResourceVersion != was.GetResourceVersion() {
 			return nil, apierrors.NewConflict(kind.resource().GroupResource(), call.Name, errors.New("the precondition does not hold"))
 		}
 	}

@@ -63,8 +63,10 @@ func TestW8ARequestThatCannotBeReadDoesNotCountAsAbsent(t *testing.T) {
 			return conditions.GetReason(e.machine(ctx, "a"), clusterv1.MachineExternallyRemediatedCondition)
 		}
 		Eventually(external).Should(Equal("RemediationRequestCreationFailed"))
-		Expect(conditions.GetMessage(e.machine(ctx, "a"), clusterv1.MachineExternallyRemediatedCondition)).To(ContainSubstring("look for Metal3Remediation"))
-		Eventually(func() *int32 { return e.check(ctx, "check").Status.CurrentHealthy }).Should(HaveValue(BeEquivalentTo(0)), "the reconcile continues without it")
+		Expect(conditions.GetMessage(e.machine(ctx, "a"), clusterv1.MachineExternallyRemediatedCondition)).
+			To(ContainSubstring("look for Metal3Remediation"))
+		Eventually(func() *int32 { return e.check(ctx, "check").Status.CurrentHealthy }).
+			Should(HaveValue(BeEquivalentTo(0)), "the reconcile continues without it")
 		Expect(e.management.Calls(created)).To(BeEmpty())
 
 		e.management.Refuse(nil)
@@ -83,7 +85,8 @@ func TestW8ARequestThatTheCacheLacksIsFoundBeforeASecondOneIsMade(t *testing.T) 
 		e.management.Lag(true)
 		request := metal3("Metal3Remediation", "a")
 		request.SetAnnotations(map[string]string{
-			clusterv1.TemplateClonedFromNameAnnotation: "reboot", clusterv1.TemplateClonedFromGroupKindAnnotation: "Metal3RemediationTemplate." + infrastructure,
+			clusterv1.TemplateClonedFromNameAnnotation:      "reboot",
+			clusterv1.TemplateClonedFromGroupKindAnnotation: "Metal3RemediationTemplate." + infrastructure,
 		})
 		request.SetOwnerReferences([]metav1.OwnerReference{{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: "a", UID: e.machine(ctx, "a").UID,
@@ -168,7 +171,8 @@ func TestW12AReconcileWithoutChangesReadsOnlyCachesAndWritesNothing(t *testing.T
 		}
 		for call, times := range by {
 			if !strings.Contains(call, apiserver.Tester) {
-				Expect(times).To(BeNumerically("<", changes), "%s: who follows a record reads now and then, and a reconcile would each time", call)
+				Expect(times).
+					To(BeNumerically("<", changes), "%s: who follows a record reads now and then, and a reconcile would each time", call)
 			}
 		}
 	})

@@ -25,14 +25,12 @@ func (e *environment) reach(ctx context.Context) func() string {
 	return func() string { return conditions.GetReason(e.check(ctx, "check"), mendv1.WorkloadClusterReachable) }
 }
 
-// kept is what is kept of the workload cluster on c1.
 func (e *environment) kept(ctx context.Context) string {
 	cluster := &clusterv1.Cluster{}
 	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(e.cluster), cluster)).To(Succeed())
 	return cluster.Annotations[mendv1.WorkloadClusterAnnotation]
 }
 
-// keep keeps another one.
 func (e *environment) keep(ctx context.Context, value string) {
 	patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"`+mendv1.WorkloadClusterAnnotation+`":`+value+`}}}`))
 	Expect(e.here.Patch(ctx, e.cluster.DeepCopy(), patch)).To(Succeed())
@@ -171,7 +169,8 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		time.Sleep(time.Hour)
 		Expect(e.management.Calls(func(call apiserver.Call) bool { // the namespace is that of its lease
-			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" && call.Resource != "namespaces"
+			return writes(call) && call.Manager != apiserver.Tester && call.Resource != "selfsubjectaccessreviews" &&
+				call.Resource != "namespaces"
 		})).To(BeEmpty())
 
 		claim := []byte(`{"metadata":{"annotations":{"` + clusterv1.PausedAnnotation + `":"` + mendv1.Claim + `"}}}`)
@@ -180,7 +179,6 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 	})
 }
 
-// told are the events with a reason.
 func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event {
 	list, all := &eventsv1.EventList{}, []eventsv1.Event(nil)
 	Expect(e.here.List(ctx, list)).To(Succeed())

@@ -132,7 +132,8 @@ func (e *environment) nodeChecks(ctx context.Context) *unstructured.Unstructured
 func pointless(name string) *nhcv1.NodeHealthCheck {
 	c := &nhcv1.NodeHealthCheck{}
 	c.Name, c.Spec.Selector.MatchLabels = name, map[string]string{"none": "none"}
-	c.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.org/v1", Kind: "RebootRemediationTemplate", Namespace: "ns", Name: "none"}
+	c.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.org/v1", Kind: "RebootRemediationTemplate", Namespace: "ns",
+		Name: "none"}
 	return c
 }
 
@@ -159,7 +160,8 @@ func TestTheFlagNodeHealthChecksDecidesWhetherTheyAreActedOnAndAMetricSaysWhyNot
 			text, err := manager.Scrape(ctx)
 			Expect(err).NotTo(HaveOccurred())
 			Expect(strings.Split(text, "\n")).To(ContainElement(SatisfyAll(HavePrefix("kubemend_kind_served{"),
-				ContainSubstring(`kind="nodehealthchecks.remediation.medik8s.io"`), ContainSubstring("reason=%q", reason), HaveSuffix(" %d", value))))
+				ContainSubstring(`kind="nodehealthchecks.remediation.medik8s.io"`), ContainSubstring("reason=%q", reason),
+				HaveSuffix(" %d", value))))
 		}
 		unseen, leftAlone := pointless("unseen"), pointless("left-alone")
 		Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())

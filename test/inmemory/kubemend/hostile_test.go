@@ -26,7 +26,8 @@ import (
 // another is a second Cluster of the same management cluster, with machines whose nodes are Ready, each with a check of its own, and a
 // check of all of them.
 func (e *environment) another(ctx context.Context, name string, machines int) *environment {
-	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name), cluster: builders.Cluster("ns", name)}
+	a := &environment{management: e.management, here: e.here, workload: kubemend.WorkloadCluster(name),
+		cluster: builders.Cluster("ns", name)}
 	a.there = clientOf(a.workload)
 	Expect(a.there.Create(ctx, builders.Namespace(metav1.NamespaceSystem))).To(Succeed())
 	Expect(a.here.Create(ctx, kubemend.KubeconfigOf("ns", name, name))).To(Succeed())
@@ -173,6 +174,7 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 			}
 		}
 		Expect(requests.Load()).NotTo(BeZero())
-		Expect(taken.Load()).To(BeNumerically("<=", requests.Load()*(5<<20)), "of an answer in JSON no more is read than a quarter of 16 MiB")
+		Expect(taken.Load()).
+			To(BeNumerically("<=", requests.Load()*(5<<20)), "of an answer in JSON no more is read than a quarter of 16 MiB")
 	})
 }

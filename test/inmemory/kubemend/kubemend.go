@@ -39,7 +39,8 @@ const Host = "management"
 // Kinds are those of a management cluster that Kubernetes itself has.
 func Kinds() []apiserver.Kind {
 	return []apiserver.Kind{
-		Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Secret"), Kind("", "v1", "Pod"), Kind("events.k8s.io", "v1", "Event"),
+		Global("", "v1", "Namespace"), Global("", "v1", "Node"), Kind("", "v1", "Secret"), Kind("", "v1", "Pod"),
+		Kind("events.k8s.io", "v1", "Event"),
 		Kind("coordination.k8s.io", "v1", "Lease"), Global("authorization.k8s.io", "v1", "SelfSubjectAccessReview"),
 		Global("apiextensions.k8s.io", "v1", "CustomResourceDefinition"),
 	}

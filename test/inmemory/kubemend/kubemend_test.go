@@ -110,11 +110,11 @@ func (e *environment) worker(ctx context.Context, name string) {
 		APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "workers", UID: "workers", Controller: ptr.To(true),
 	}}
 	Expect(e.here.Create(ctx, machine)).To(Succeed())
-	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name, []metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
+	machine.Status.NodeRef.Name, machine.Status.Conditions = "node-"+name,
+		[]metav1.Condition{builders.LongTrue(clusterv1.MachineInfrastructureReadyCondition)}
 	Expect(e.here.Status().Update(ctx, machine)).To(Succeed())
 }
 
-// node makes the node of a Machine, which is Ready.
 func (e *environment) node(ctx context.Context, machine string) {
 	Expect(e.there.Create(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + machine}})).To(Succeed())
 	e.reports(ctx, machine, corev1.ConditionTrue)
@@ -148,28 +148,6 @@ func (e *environment) check(ctx context.Context, name string) *clusterv1.Machine
 	check := &clusterv1.MachineHealthCheck{}
 	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: name}, check)).To(Succeed())
 	return check
-}
-
-// ClusterCache gives a connection up after five probes, one each ten seconds, and tries to connect again each 30 s.
-func TestAWorkloadClusterThatDoesNotAnswerIsNoEvidenceAgainstAMachine(t *testing.T) {
-	scene(t, func(ctx context.Context, e *environment) {
-		e.reports(ctx, "a", corev1.ConditionUnknown)
-		time.Sleep(time.Minute)
-		e.workload.Silence(true)
-		time.Sleep(11 * time.Hour)
-		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue), "nothing is known")
-		e.worker(ctx, "marked")
-		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
-		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
-		Eventually(e.health(ctx, "marked")).Should(Equal(metav1.ConditionFalse), "a mark needs no connection")
-		e.workload.Silence(false)
-		e.reports(ctx, "a", corev1.ConditionTrue)
-		time.Sleep(time.Hour)
-		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionTrue))
-		Expect(conditions.Has(e.machine(ctx, "a"), clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse())
-		Expect(e.there.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}})).To(Succeed())
-		Eventually(e.health(ctx, "a")).WithTimeout(time.Minute).Should(Equal(metav1.ConditionFalse), "the watch is one of the new connection")
-	})
 }
 
 func TestASteadyWorldCausesNoWrites(t *testing.T) {

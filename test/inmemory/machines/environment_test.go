@@ -45,7 +45,6 @@ func (w *setting) environment(namespace, name string, edits ...func(*clusterv1.C
 	return s
 }
 
-// begin makes the Cluster.
 func (s *environment) begin(edits ...func(*clusterv1.Cluster)) {
 	s.t.Helper()
 	s.cluster.Labels = map[string]string{}
@@ -59,7 +58,6 @@ func (s *environment) begin(edits ...func(*clusterv1.Cluster)) {
 	s.Expect(s.here.Status().Update(s.ctx, s.cluster)).To(Succeed())
 }
 
-// changeCluster rewrites the Cluster's status.
 func (s *environment) changeCluster(change func(*clusterv1.Cluster)) {
 	before := s.cluster.DeepCopy()
 	change(s.cluster)
@@ -101,11 +99,11 @@ func (s *environment) machine(name string, edits ...func(*clusterv1.Machine)) *c
 }
 
 // worker makes a worker with a node that is Ready.
-func (s *environment) worker(name string, edits ...func(*clusterv1.Machine)) *clusterv1.Machine {
+func (s *environment) worker(name string, edits ...func(*clusterv1.Machine)) {
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(name)}}
 	s.Expect(s.there.Create(s.ctx, node)).To(Succeed())
 	s.nodeReports(name, corev1.NodeReady, corev1.ConditionTrue, time.Hour)
-	return s.machine(name, append([]func(*clusterv1.Machine){s.hasNode(name)}, edits...)...)
+	s.machine(name, append([]func(*clusterv1.Machine){s.hasNode(name)}, edits...)...)
 }
 
 func (s *environment) workers(names ...string) {
@@ -148,7 +146,6 @@ func (s *environment) comesBack(machines ...string) {
 	}
 }
 
-// losesNode deletes a machine's node.
 func (s *environment) losesNode(machine string) {
 	s.Expect(s.there.Delete(s.ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.node(machine)}})).To(Succeed())
 }

@@ -56,7 +56,8 @@ func TestW9OwnershipOfRequestsOfTwoChecksOfOneMachineEachActsByItsOwnRulesOneAtA
 	run(t, func(s *environment) {
 		twoChecks(s, by("reboot"))
 		s.Eventually(s.of("a-younger", "TargetsExclusive")).Should(Equal("True/Exclusive"))
-		s.Eventually(s.message("z-older", "TargetsExclusive")).Should(HavePrefix("* 2 of 2 targets are selected by MachineHealthCheck a-younger too: each acts"))
+		s.Eventually(s.message("z-older", "TargetsExclusive")).
+			Should(HavePrefix("* 2 of 2 targets are selected by MachineHealthCheck a-younger too: each acts"))
 
 		s.fallsSilent("a")
 		s.isRequested("a")

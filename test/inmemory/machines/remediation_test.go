@@ -2,6 +2,8 @@ package machines
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
@@ -55,7 +58,8 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 		s.Expect(s.health("a")()).To(Equal(silent))
 		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
 		s.Eventually(s.remediation("a")).Should(Equal("True/OwnerAsked"))
-		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).To(HavePrefix("Its owner, MachineSet ms, was asked to remediate it: see RemediationRecord a-"))
+		s.Expect(conditions.GetMessage(s.get("a"), mendv1.Remediation)).
+			To(HavePrefix("Its owner, MachineSet ms, was asked to remediate it: see RemediationRecord a-"))
 		version = s.get("a").ResourceVersion
 		time.Sleep(long)
 		s.Expect(s.get("a").ResourceVersion).To(Equal(version), "a steady world causes no writes")
@@ -143,4 +147,193 @@ func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t
 			}
 		})
 	}
+}
+
+func (s *environment) recorded() []mendv1.RemediationRecord {
+	all := &mendv1.RemediationRecordList{}
+	s.Expect(s.here.List(s.ctx, all, client.InNamespace(s.cluster.Namespace),
+		client.MatchingLabels{clusterv1.ClusterNameLabel: s.cluster.Name})).To(Succeed())
+	return all.Items
+}
+
+func recordsWritten(call apiserver.Call) bool {
+	return call.Resource == "remediationrecords" && call.Writes() && !call.Failed
+}
+
+// objectsRead are reads of the objects that checks and records are about.
+func objectsRead(call apiserver.Call) bool {
+	about := []string{
+		"clusters", "machines", "machinesets", "machinedeployments", "machinehealthchecks", "metal3remediations", "remediationrecords",
+	}
+	return slices.Contains(about, call.Resource) && (call.Verb == "get" || call.Verb == "list")
+}
+
+// It is made by one write, and each step is one. At rest it costs nothing but a read of its owner, which is not watched, in ten minutes.
+func TestWhatARecordCosts(t *testing.T) {
+	for name, edits := range map[string][]func(*clusterv1.MachineHealthCheck){
+		"by its owner": nil, "by a request": {by("reboot")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *environment) {
+				s.template("reboot")
+				s.workers("a", "b", "c")
+				s.check("check", append(edits, atMost("40%"))...)
+				s.Eventually(s.health("a")).Should(Equal(well))
+				_, since := s.calls(0, recordsWritten)
+				s.fallsSilent("a")
+				time.Sleep(90 * time.Minute)
+				writes, now := s.calls(since, recordsWritten)
+				s.Expect(writes["create remediationrecords"]).To(Equal(1))
+				s.Expect(writes["patch remediationrecords"]).To(BeNumerically("<=", 2))
+				s.Expect(s.recorded()[0].Status.Steps).To(HaveLen(2))
+
+				time.Sleep(6 * time.Hour)
+				writes, _ = s.calls(now, recordsWritten)
+				s.Expect(writes).To(BeEmpty())
+				reads, now := s.calls(now, objectsRead)
+				s.Expect(reads["get machinesets"]).To(BeNumerically("<=", 40*(1-len(edits))))
+				delete(reads, "get machinesets")
+				s.Expect(reads).To(BeEmpty())
+
+				s.comesBack("a")
+				time.Sleep(time.Hour)
+				writes, _ = s.calls(now, recordsWritten)
+				s.Expect(writes["patch remediationrecords"]).To(BeNumerically("<=", 2), "it is healed, and its request gone: in any order")
+				reads, _ = s.calls(now, objectsRead)
+				for resource, n := range reads { // what an end rests on is read past the caches
+					s.Expect(n).To(BeNumerically("<=", 2), resource)
+				}
+				s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
+			})
+		})
+	}
+}
+
+// Of two checks of one machine each judges its own remediation: what the other one finds besides keeps no record open.
+func TestARecordIsHealedByTheRulesOfTheCheckThatAskedAlone(t *testing.T) {
+	run(t, func(s *environment) {
+		twoChecks(s, by("reboot"))
+		s.fallsSilent("a")
+		s.isRequested("a")
+		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) {
+			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
+		})
+		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
+		s.Eventually(func() string { return conditions.GetMessage(s.get("a"), "HealthCheckSucceeded") }).
+			Should(ContainSubstring("DiskPressure"))
+		s.comesBack("a")
+		time.Sleep(15 * time.Minute)
+
+		s.Expect(s.health("a")()).To(Equal(silent), "the younger check says so")
+		s.Expect(s.recorded()).To(HaveLen(1))
+		s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
+	})
+}
+
+// sentEvents returns the events of an environment, unsorted, as "Object Reason"; but for those that say what capacity waits for, which
+// depend on for how long.
+func (s *environment) sentEvents() func() []string {
+	return func() []string {
+		var all []string
+		for _, e := range s.allEvents() {
+			if !strings.HasPrefix(e.Reason, "Capacity") {
+				all = append(all, e.Regarding.Name+" "+e.Reason)
+			}
+		}
+		return all
+	}
+}
+
+// note is the text of the only event of a reason on an object.
+func (s *environment) note(object, reason string) func() string {
+	return func() string {
+		var texts []string
+		for _, e := range s.allEvents() {
+			if e.Regarding.Name == object && e.Reason == reason {
+				texts = append(texts, e.Type+": "+e.Note)
+			}
+		}
+		return strings.Join(texts, "\n")
+	}
+}
+
+func TestW17EventsAndMetricsOneEventPerChangeRecoveryIncludedAndNoneWithoutAChange(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("a", "b", "c")
+		s.check("check", by("reboot"), atMost("1"))
+		s.Eventually(s.counts("check")).Should(Equal([]int32{3, 3, 1}))
+		s.Expect(s.sentEvents()()).To(BeEmpty(), "a healthy check causes no event")
+		in := s.cluster.Namespace + "/"
+
+		s.fallsSilent("a")
+		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted"))
+		s.Eventually(s.note("a", "MachineMarkedUnhealthy")).
+			Should(Equal("Normal: Machine " + in + "a has been marked as unhealthy by " + in + "check: " +
+				"Condition Ready on Node is reporting status Unknown with reason Test for more than 5m0s"))
+		s.Eventually(s.note("check", "RemediationStarted")).Should(Equal("Normal: Requested a Metal3Remediation for a"))
+
+		s.nodeReports("b", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		s.Eventually(s.sentEvents()).Should(ContainElement("check RemediationRestricted"))
+		s.Eventually(s.note("check", "RemediationRestricted")).Should(Equal("Warning: " + s.message("check", "RemediationAllowed")()))
+		time.Sleep(patience)
+		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+			"b MachineMarkedUnhealthy", "check RemediationRestricted"))
+
+		s.Eventually(s.number("kubemend_machinehealthcheck_short_circuited", s.labels("check")...)).Should(BeEquivalentTo(1))
+
+		s.comesBack("a")
+		s.Eventually(s.sentEvents()).Should(ConsistOf("a MachineMarkedUnhealthy", "check RemediationStarted",
+			"b MachineMarkedUnhealthy", "check RemediationRestricted",
+			"a MachineHealthy", "check RemediationEnded", "check RemediationAllowed", "check RemediationStarted"))
+		s.Eventually(s.note("a", "MachineHealthy")).
+			Should(Equal("Normal: Machine " + in + "a has been marked as healthy again by " + in + "check"))
+		s.Eventually(s.note("check", "RemediationEnded")).Should(Equal("Normal: Healthy again: a"))
+
+		s.Eventually(s.message("check", mendv1.CapacityBack)).
+			Should(Equal("The capacity of Machine b is not back: Metal3Remediation b has not ended"))
+		// Whether capacity is back is said when a record is closed, and the check says it then too.
+		time.Sleep(10 * time.Second)
+		before := s.versions()
+		for _, value := range []string{"1", "2", "3"} { // reconciles in which nothing changes
+			s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = map[string]string{"irrelevant": value} })
+			before["MachineHealthCheck/check"] = s.getCheck("check").ResourceVersion
+			s.Consistently(s.versions).WithTimeout(10 * time.Second).Should(Equal(before))
+		}
+	})
+}
+
+func TestW17EventsAndMetricsMetricsCountRemediationsStartedAndFinishedByKind(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("recovers", "is-replaced", "is-skipped")
+		s.worker("owned", func(m *clusterv1.Machine) { m.Labels["pool"] = "owned" })
+		s.check("check", by("reboot"))
+		s.check("owned", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "owned" })
+		began := func(check, kind string) func() float64 {
+			return s.number("kubemend_remediations_started_total", s.labels(check, `kind="`+kind+`"`)...)
+		}
+		ended := func(check, kind, result string) func() float64 {
+			return s.number("kubemend_remediations_finished_total", s.labels(check, `kind="`+kind+`"`, `result="`+result+`"`)...)
+		}
+		inFlight := s.number("kubemend_remediations_in_flight", s.labels("check")...)
+		s.Eventually(s.health("owned")).Should(Equal(well))
+
+		s.fallsSilent("recovers", "is-replaced", "is-skipped", "owned")
+		s.Eventually(began("check", "Metal3Remediation")).Should(BeEquivalentTo(3))
+		s.Eventually(began("owned", "Owner")).Should(BeEquivalentTo(1))
+		s.Eventually(inFlight).Should(BeEquivalentTo(3))
+		s.Expect(s.number("kubemend_machinehealthcheck_targets", s.labels("check", `state="unhealthy"`)...)()).To(BeEquivalentTo(3))
+
+		s.comesBack("recovers", "owned")
+		s.Eventually(ended("check", "Metal3Remediation", "recovered")).Should(BeEquivalentTo(1))
+		s.Eventually(ended("owned", "Owner", "recovered")).Should(BeEquivalentTo(1))
+		s.Expect(s.here.Delete(s.ctx, s.get("is-replaced"))).To(Succeed())
+		s.Eventually(ended("check", "Metal3Remediation", "replaced")).Should(BeEquivalentTo(1))
+		s.change("is-skipped", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
+		s.Eventually(ended("check", "Metal3Remediation", "cancelled")).Should(BeEquivalentTo(1))
+		s.Eventually(inFlight).Should(BeZero())
+		s.Expect(began("check", "Metal3Remediation")()).To(BeEquivalentTo(3))
+		s.Expect(began("owned", "Owner")()).To(BeEquivalentTo(1))
+	})
 }

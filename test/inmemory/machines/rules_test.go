@@ -23,7 +23,8 @@ func TestJudgingRequestsOwnerRemediationOfAMachineWhoseNodeIsSilentInTheWordsTha
 		s.worker("of-control-plane", func(m *clusterv1.Machine) {
 			m.Labels[clusterv1.MachineControlPlaneLabel] = ""
 			m.OwnerReferences = []metav1.OwnerReference{{
-				APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", UID: "1", Controller: new(true),
+				APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Name: "cp", UID: "1",
+				Controller: new(true),
 			}}
 		})
 		s.check("check")

@@ -5,6 +5,8 @@ package machines
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,10 +15,15 @@ import (
 	"github.com/go-logr/logr"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
+	dto "github.com/prometheus/client_model/go"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -52,7 +59,6 @@ type setting struct {
 
 var environments atomic.Int64
 
-// run runs a test in a bubble, with an environment and a manager that acts on all checks.
 func run(t *testing.T, test func(s *environment)) { runWith(t, act, test) }
 
 // runWith runs a test with a manager that does that with checks that are not claimed.
@@ -155,6 +161,171 @@ func (s *environment) allEvents() []eventsv1.Event {
 	for i := range list.Items {
 		for all = append(all, list.Items[i]); list.Items[i].Series != nil && list.Items[i].Series.Count > 1; list.Items[i].Series.Count-- {
 			all = append(all, list.Items[i])
+		}
+	}
+	return all
+}
+
+// said returns what a machine's condition says, in both flavours, as one string: "False/UnhealthyNode False/UnhealthyNode".
+// A flavour that is missing is "-".
+func (s *environment) said(machine, kind string) func() string {
+	return func() string { return flavours(s.get(machine), kind) }
+}
+
+func (s *environment) health(machine string) func() string {
+	return s.said(machine, clusterv1.MachineHealthCheckSucceededCondition)
+}
+
+func (s *environment) owner(machine string) func() string {
+	return s.said(machine, clusterv1.MachineOwnerRemediatedCondition)
+}
+
+// external is what ExternallyRemediated says; there is no v1beta1 flavour of it.
+func (s *environment) external(machine string) func() string {
+	return func() string {
+		c := conditions.Get(s.get(machine), clusterv1.MachineExternallyRemediatedCondition)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+func flavours(o interface {
+	conditions.Getter
+	v1beta1conditions.Getter
+}, kind string) string {
+	now, before := "-", "-"
+	if c := conditions.Get(o, kind); c != nil {
+		now = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	if c := v1beta1conditions.Get(o, clusterv1.ConditionType(kind)); c != nil {
+		before = fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+	return now + " " + before
+}
+
+// What is said of machines.
+const (
+	well           = "True/HealthCheckSucceeded True/"
+	silent         = "False/UnhealthyNode False/UnhealthyNode"
+	nothing        = "- -"
+	ownerRequested = "False/WaitingForRemediation False/WaitingForRemediation"
+)
+
+// of returns a condition of a check as "Status/Reason".
+func (s *environment) of(check, kind string) func() string {
+	return func() string {
+		c := conditions.Get(s.getCheck(check), kind)
+		if c == nil {
+			return "-"
+		}
+		return fmt.Sprintf("%s/%s", c.Status, c.Reason)
+	}
+}
+
+// both is what a condition of a check says in both flavours.
+func (s *environment) both(kind string) func() string {
+	return func() string { return flavours(s.getCheck("check"), kind) }
+}
+
+func (s *environment) message(check, kind string) func() string {
+	return func() string { return conditions.GetMessage(s.getCheck(check), kind) }
+}
+
+func (s *environment) allowed(check string) func() string {
+	return s.of(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
+}
+
+// counts are a check's numbers: expected, healthy, remediations allowed.
+func (s *environment) counts(check string) func() []int32 {
+	return func() []int32 {
+		status := s.getCheck(check).Status
+		return []int32{ptr.Deref(status.ExpectedMachines, -1), ptr.Deref(status.CurrentHealthy, -1),
+			ptr.Deref(status.RemediationsAllowed, -1)}
+	}
+}
+
+func (s *environment) events(object, reason string) func() int {
+	return func() int {
+		n := 0
+		for _, e := range s.allEvents() {
+			if e.Regarding.Name == object && e.Reason == reason {
+				n++
+			}
+		}
+		return n
+	}
+}
+
+// number returns a metric: the sum of all series that have these labels, written like `kind="Owner"`.
+func (w *setting) number(name string, labels ...string) func() float64 {
+	return func() float64 {
+		sum := 0.0
+		for _, m := range w.series(name, labels) {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+		return sum
+	}
+}
+
+// exported is how many series of a metric have these labels.
+func (w *setting) exported(name string, labels ...string) func() int {
+	return func() int { return len(w.series(name, labels)) }
+}
+
+func (w *setting) series(name string, labels []string) []*dto.Metric {
+	families, err := w.manager.Gather()
+	w.Expect(err).NotTo(HaveOccurred())
+	var found []*dto.Metric
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			has := map[string]bool{}
+			for _, l := range m.GetLabel() {
+				has[l.GetName()+`="`+l.GetValue()+`"`] = true
+			}
+			if !slices.ContainsFunc(labels, func(l string) bool { return !has[l] }) {
+				found = append(found, m)
+			}
+		}
+	}
+	return found
+}
+
+func (w *setting) reconciles() float64 {
+	return w.number("controller_runtime_reconcile_total", `controller="machinehealthcheck"`)()
+}
+
+// labels are those by which an environment's check is known in metrics.
+func (s *environment) labels(check string, more ...string) []string {
+	return append([]string{
+		`namespace="` + s.cluster.Namespace + `"`, `name="` + check + `"`, `cluster="` + s.cluster.Name + `"`,
+	}, more...)
+}
+
+// settles returns the number of reconciles when nothing happens any more that was begun.
+func (s *environment) settles() float64 {
+	time.Sleep(10 * time.Second)
+	return s.reconciles()
+}
+
+// versions returns the version of every Cluster, machine, check and request, and how many events were sent: equal maps mean that nothing
+// was written in between.
+func (s *environment) versions() map[string]string {
+	all := map[string]string{"events": strconv.Itoa(len(s.sentEvents()()))}
+	for _, kind := range []schema.GroupVersionKind{
+		clusterv1.GroupVersion.WithKind("Cluster"), clusterv1.GroupVersion.WithKind("Machine"),
+		clusterv1.GroupVersion.WithKind("MachineHealthCheck"),
+		schema.FromAPIVersionAndKind(metal3.apiVersion, metal3.kind),
+	} {
+		list := &metav1.PartialObjectMetadataList{}
+		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+		s.Expect(s.here.List(s.ctx, list, client.InNamespace(s.cluster.Namespace))).To(Succeed())
+		for i := range list.Items {
+			all[kind.Kind+"/"+list.Items[i].Name] = list.Items[i].ResourceVersion
 		}
 	}
 	return all

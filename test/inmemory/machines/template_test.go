@@ -1,14 +1,24 @@
 package machines
 
 import (
+	"os"
+	"strings"
+	"testing"
+	"time"
+
 	. "github.com/onsi/gomega"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 )
@@ -55,7 +65,6 @@ func (s *environment) templateOf(p provider, name string) {
 	s.Expect(err).NotTo(HaveOccurred())
 }
 
-// by makes a check remediate with the Metal3RemediationTemplate of that name.
 func by(name string) func(*clusterv1.MachineHealthCheck) { return byOne(metal3, name) }
 
 func byOne(p provider, name string) func(*clusterv1.MachineHealthCheck) {
@@ -66,7 +75,6 @@ func byOwner(c *clusterv1.MachineHealthCheck) {
 	c.Spec.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{}
 }
 
-// request returns the remediation request for a machine, or nil.
 func (s *environment) request(machine string) *unstructured.Unstructured {
 	r := metal3.object(metal3.kind, s.cluster.Namespace, machine)
 	err := s.here.Get(s.ctx, client.ObjectKeyFromObject(r), r)
@@ -141,4 +149,110 @@ func (s *environment) keep(machine string, finalizers ...string) {
 	before := r.DeepCopy()
 	r.SetFinalizers(finalizers)
 	s.Expect(s.here.Patch(s.ctx, r, client.MergeFrom(before))).To(Succeed())
+}
+
+// printed makes a check judge and remediate as the one does that a recipe shows.
+func (s *environment) printed(recipe string) *clusterv1.MachineHealthCheck {
+	page, err := os.ReadFile("../../../docs/recipes/" + recipe + ".md")
+	s.Expect(err).NotTo(HaveOccurred())
+	for _, block := range strings.Split(string(page), "```yaml\n")[1:] {
+		manifests, _, _ := strings.Cut(block, "```")
+		for manifest := range strings.SplitSeq(manifests, "---\n") {
+			check := &clusterv1.MachineHealthCheck{}
+			s.Expect(yaml.Unmarshal([]byte(manifest), &check.TypeMeta)).To(Succeed())
+			if check.Kind == "MachineHealthCheck" {
+				s.Expect(yaml.Unmarshal([]byte(manifest), check)).To(Succeed())
+				return s.check("check", func(c *clusterv1.MachineHealthCheck) {
+					c.Annotations, c.Spec.Checks, c.Spec.Remediation = check.Annotations, check.Spec.Checks, check.Spec.Remediation
+				})
+			}
+		}
+	}
+	s.t.Fatal(recipe + " shows no check")
+	return nil
+}
+
+func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMaintenanceOperatorPutsOnItsNode(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("boots", "hangs", "a", "b", "c", "d")
+		s.nodeReports("hangs", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		time.Sleep(long - long/3)
+		s.nodeReports("boots", corev1.NodeReady, corev1.ConditionUnknown, 0)
+		time.Sleep(long / 3)
+		for _, name := range []string{"boots", "hangs"} {
+			node := &corev1.Node{}
+			s.Expect(s.there.Get(s.ctx, client.ObjectKey{Name: s.node(name)}, node)).To(Succeed())
+			node.Spec.Unschedulable = true
+			node.Spec.Taints = append(node.Spec.Taints, corev1.Taint{Key: "medik8s.io/drain", Effect: corev1.TaintEffectNoSchedule})
+			metav1.SetMetaDataLabel(&node.ObjectMeta, nhcv1.ExcludeLabel, "true")
+			metav1.SetMetaDataAnnotation(&node.ObjectMeta, "weave.works/kured-reboot-in-progress", time.Now().Format(time.RFC3339))
+			s.Expect(s.there.Update(s.ctx, node)).To(Succeed())
+		}
+		check := s.printed("maintenance")
+		s.Expect(*check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds).
+			To(BeNumerically(">=", 900), "a server takes ten minutes to boot")
+		s.Eventually(s.owner("hangs")).Should(Equal(ownerRequested))
+		s.Consistently(s.health("boots")).Should(Equal(nothing))
+	})
+}
+
+const asked = "False/WaitingForRemediation"
+
+// everFailed gives a machine a failed health check of long ago.
+func everFailed(m *clusterv1.Machine) {
+	m.Status.Conditions = append(m.Status.Conditions,
+		condition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, long),
+		condition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, long))
+	v1beta1conditions.MarkFalse(m, clusterv1.MachineHealthCheckSucceededV1Beta1Condition, "Test", clusterv1.ConditionSeverityWarning, "")
+}
+
+func TestW4W5RequestsAMissingTemplateIsReportedOnEveryMachineAndOnTheCheckAsLongAsItIsMissing(t *testing.T) {
+	run(t, func(s *environment) {
+		s.workers("a", "b", "good")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a", "b")
+
+		for _, m := range []string{"a", "b"} {
+			s.Eventually(s.external(m)).Should(Equal("False/RemediationTemplateNotFound"))
+			s.Expect(conditions.GetMessage(s.get(m), "ExternallyRemediated")).To(Equal(
+				"Error retrieving remediation template Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
+			s.Expect(s.health(m)()).To(Equal(silent))
+		}
+		s.Eventually(s.health("good")).Should(Equal(well))
+		s.Eventually(s.both("ExternalRemediationTemplateAvailable")).Should(Equal("- False/ExternalRemediationTemplateNotFound"))
+		s.Expect(s.both("RemediationTemplateAvailable")()).To(Equal("False/RemediationTemplateNotFound -"))
+		s.Expect(s.message("check", "RemediationTemplateAvailable")()).
+			To(ContainSubstring("Metal3RemediationTemplate " + s.cluster.Namespace + "/reboot"))
+
+		s.template("reboot")
+
+		s.Eventually(s.requested()).Should(ConsistOf("a", "b"))
+		s.isRequested("a")
+		s.isRequested("b")
+		s.Eventually(s.both("ExternalRemediationTemplateAvailable")).Should(Equal(nothing))
+		s.Expect(s.both("RemediationTemplateAvailable")()).To(Equal("True/TemplateFound -"))
+		s.Expect(s.here.Delete(s.ctx, metal3.object("Metal3RemediationTemplate", s.cluster.Namespace, "reboot"))).To(Succeed())
+		s.Eventually(s.both("RemediationTemplateAvailable")).Should(Equal("False/RemediationTemplateNotFound -"))
+		s.Expect(s.external("a")()).To(Equal(asked), "what has started needs its template no more")
+		s.Expect(s.requested()()).To(ConsistOf("a", "b"))
+	})
+}
+
+func TestW8RequestsTheNextRequestIsMadeAsSoonAsATerminatingOneIsGone(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.worker("a")
+		s.check("check", by("reboot"))
+		s.fallsSilent("a")
+		s.isRequested("a")
+		uid := s.made("a")
+		s.keep("a", "test.kubemend.io/keep")
+
+		s.Expect(s.here.Delete(s.ctx, s.request("a"))).To(Succeed())
+		s.Consistently(s.uid("a")).Should(Equal(uid))
+		s.Expect(s.external("a")()).To(Equal(asked), "it was not tried")
+
+		s.keep("a")
+		s.Eventually(s.uid("a")).Should(And(Not(BeEmpty()), Not(Equal(uid))))
+	})
 }

@@ -51,7 +51,6 @@ func play(t *testing.T, times bmo.Times, edits ...func(*bmov1alpha1.BareMetalHos
 	return p
 }
 
-// pass lets so much time pass.
 func (p *player) pass(d time.Duration) {
 	p.t.Helper()
 	for end := p.now.Add(d); ; {
@@ -137,7 +136,8 @@ func TestAPowerChangeByHandIsUndoneOnceIronicLooks(t *testing.T) {
 
 func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 	for annotation, status := range map[string]bmov1alpha1.OperationalStatus{
-		bmov1alpha1.PausedAnnotation: bmov1alpha1.OperationalStatusOK, bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
+		bmov1alpha1.PausedAnnotation:   bmov1alpha1.OperationalStatusOK,
+		bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
 	} {
 		p := play(t, bmo.Times{}, deployed)
 		p.annotate(annotation, "")

@@ -28,14 +28,17 @@ func TestARequestIsProcessedStepByStep(t *testing.T) {
 		edits []func(*unstructured.Unstructured)
 		want  Step
 	}{
-		"a new one is begun":                   {nil, Step{Report: &Started, After: takes}},
-		"work goes on for as long as it takes": {[]func(*unstructured.Unstructured){says(Started, time.Minute)}, Step{After: 3 * time.Minute}},
-		"then it acts on the node":             {[]func(*unstructured.Unstructured){says(Started, takes)}, Step{Acts: true}},
-		"what is finished is left alone":       {[]func(*unstructured.Unstructured){says(Finished, 0)}, Step{}},
-		"what has failed is left alone":        {[]func(*unstructured.Unstructured){says(Failed, 0)}, Step{}},
-		"work stops when its time is over":     {[]func(*unstructured.Unstructured){says(Started, takes), timedOut}, Step{Report: &Stopped}},
-		"a stopped one is left alone":          {[]func(*unstructured.Unstructured){says(Stopped, 0), timedOut}, Step{}},
-		"one that is being deleted is left alone": {[]func(*unstructured.Unstructured){says(Started, takes), func(u *unstructured.Unstructured) {
+		"a new one is begun": {nil, Step{Report: &Started, After: takes}},
+		"work goes on for as long as it takes": {[]func(*unstructured.Unstructured){says(Started, time.Minute)},
+			Step{After: 3 * time.Minute}},
+		"then it acts on the node":       {[]func(*unstructured.Unstructured){says(Started, takes)}, Step{Acts: true}},
+		"what is finished is left alone": {[]func(*unstructured.Unstructured){says(Finished, 0)}, Step{}},
+		"what has failed is left alone":  {[]func(*unstructured.Unstructured){says(Failed, 0)}, Step{}},
+		"work stops when its time is over": {[]func(*unstructured.Unstructured){says(Started, takes), timedOut},
+			Step{Report: &Stopped}},
+		"a stopped one is left alone": {[]func(*unstructured.Unstructured){says(Stopped, 0), timedOut}, Step{}},
+		"one that is being deleted is left alone": {[]func(*unstructured.Unstructured){says(Started,
+			takes), func(u *unstructured.Unstructured) {
 			u.SetDeletionTimestamp(&metav1.Time{Time: noon})
 		}}, Step{}},
 	} {

@@ -33,7 +33,14 @@ func newYard(t *testing.T) *yard {
 	y := &yard{T: t, root: t.TempDir()}
 	for _, folder := range []string{".", "test/rig/kube", "test/rig/capi"} {
 		y.write(filepath.Join(folder, "go.sum"), "")
-		y.write(filepath.Join(folder, "go.mod"), "module some\n\nrequire (\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tk8s.io/kubernetes v1.36.3\n\tsigs.k8s.io/cluster-api v1.14.2\n)\n")
+		y.write(filepath.Join(folder, "go.mod"), `module some
+
+require (
+	go.etcd.io/etcd/server/v3 v3.6.8
+	k8s.io/kubernetes v1.36.3
+	sigs.k8s.io/cluster-api v1.14.2
+)
+`)
 	}
 	y.write("test/rig/capi/main.go", "package main")
 	y.write("test/rig/reaper/main.go", "package main")
@@ -136,7 +143,8 @@ func TestAProgramIsBuiltAgainWhenItsSourcesChange(t *testing.T) {
 		change func(y *yard)
 		want   []string
 	}{
-		"go.sum of its module":   {func(y *yard) { y.write("test/rig/kube/go.sum", "x") }, []string{"etcd kube-apiserver kube-controller-manager"}},
+		"go.sum of its module": {func(y *yard) { y.write("test/rig/kube/go.sum", "x") },
+			[]string{"etcd kube-apiserver kube-controller-manager"}},
 		"its source":             {func(y *yard) { y.write("test/rig/capi/main.go", "package other") }, []string{"capi-core"}},
 		"a new file":             {func(y *yard) { y.write("test/rig/reaper/more.go", "package main") }, []string{"reaper"}},
 		"a test":                 {func(y *yard) { y.write("test/rig/reaper/more_test.go", "package main") }, nil},
@@ -190,9 +198,11 @@ func TestAssetsThatTheRigCannotUseAreBuilt(t *testing.T) {
 		"a kube-apiserver of an older minor version": {
 			"kube-apiserver", "echo Kubernetes v1.31.0", "has kube-apiserver v1.31.0, the rig needs v1.36",
 		},
-		"a kube-apiserver of a newer minor version": {"kube-apiserver", "echo Kubernetes v1.37.0", "has kube-apiserver v1.37.0, the rig needs v1.36"},
-		"an etcd two minor versions older":          {"etcd", "echo etcd Version: 3.4.23", "has etcd 3.4.23, the rig needs v3.6"},
-		"an etcd that ends with an error":           {"etcd", "echo 3.6.8; exit 1", "has a file etcd that does not say its version (run it with --version: exit status 1)"},
+		"a kube-apiserver of a newer minor version": {"kube-apiserver", "echo Kubernetes v1.37.0",
+			"has kube-apiserver v1.37.0, the rig needs v1.36"},
+		"an etcd two minor versions older": {"etcd", "echo etcd Version: 3.4.23", "has etcd 3.4.23, the rig needs v3.6"},
+		"an etcd that ends with an error": {"etcd", "echo 3.6.8; exit 1",
+			"has a file etcd that does not say its version (run it with --version: exit status 1)"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			y := newYard(t)

@@ -171,7 +171,6 @@ func (b *builder) build(ctx context.Context, stale []program) (err error) {
 	})
 }
 
-// make writes the programs into a folder.
 func (b *builder) make(ctx context.Context, stale []program, into string) error {
 	first := stale[0]
 	flags, err := first.from.flags(b.root)

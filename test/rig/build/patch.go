@@ -60,10 +60,10 @@ func (b *builder) patched(ctx context.Context, from module, into string) (string
 	goMod := filepath.Join(into, "go.mod")
 	replaces := fmt.Sprintf("\nreplace %s => %s\n", p.dependency, copied)
 	return goMod, errors.Join(
-		copyFile(filepath.Join(folder, "go.mod"), goMod, replaces), copyFile(filepath.Join(folder, "go.sum"), filepath.Join(into, "go.sum"), ""))
+		copyFile(filepath.Join(folder, "go.mod"), goMod, replaces),
+		copyFile(filepath.Join(folder, "go.sum"), filepath.Join(into, "go.sum"), ""))
 }
 
-// change applies the patch to the copy of the dependency in a folder.
 func (p patch) change(folder string) error {
 	file := filepath.Join(folder, p.file)
 	content, err := os.ReadFile(file)

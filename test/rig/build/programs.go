@@ -57,7 +57,8 @@ var programs = []program{
 	// kube-apiserver works with the etcd of the minor version before as well.
 	{name: "etcd", from: kube, builds: etcdServer, output: "server", usually: 20 * time.Second, asset: etcdServer, older: 1},
 	{name: "kube-apiserver", from: kube, builds: "k8s.io/kubernetes/cmd/kube-apiserver", usually: 70 * time.Second, asset: kube.version},
-	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second, asset: kube.version},
+	{name: "kube-controller-manager", from: kube, builds: "k8s.io/kubernetes/cmd/kube-controller-manager", usually: 50 * time.Second,
+		asset: kube.version},
 	{name: "kubectl", from: kube, builds: "k8s.io/kubernetes/cmd/kubectl", usually: 30 * time.Second},
 	{name: "capi-core", from: capi, builds: ".", output: "capi", sources: []string{"*.go", "program/*.go"}, usually: 20 * time.Second},
 	{name: "clusterctl", from: capi, builds: "sigs.k8s.io/cluster-api/cmd/clusterctl", usually: 20 * time.Second},
@@ -174,7 +175,6 @@ func (p program) usable(version, pinned string) bool {
 // spelled is a version in what a program says of itself: "Kubernetes v1.36.3", "etcd Version: 3.6.8".
 var spelled = regexp.MustCompile(`v?([0-9]+)\.([0-9]+)\.[0-9]+\S*`)
 
-// ask runs a program for its version.
 func ask(ctx context.Context, path string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, askFor)
 	defer cancel()

@@ -7,16 +7,20 @@ package main
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
+	"time"
 
 	"github.com/spf13/pflag"
+	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
-	ctrl "sigs.k8s.io/controller-runtime"
-
 	addonsv1beta1 "sigs.k8s.io/cluster-api/api/addons/v1beta1"
 	addonsv1 "sigs.k8s.io/cluster-api/api/addons/v1beta2"
 	clusterv1beta1 "sigs.k8s.io/cluster-api/api/core/v1beta1"
@@ -26,10 +30,25 @@ import (
 	ipamv1 "sigs.k8s.io/cluster-api/api/ipam/v1beta2"
 	runtimev1alpha1 "sigs.k8s.io/cluster-api/api/runtime/v1alpha1"
 	runtimev1 "sigs.k8s.io/cluster-api/api/runtime/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/cluster-api/core/reconcilers/cluster"
+	"sigs.k8s.io/cluster-api/core/reconcilers/clusterclass"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machine"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinedeployment"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machinehealthcheck"
+	"sigs.k8s.io/cluster-api/core/reconcilers/machineset"
+	topologycluster "sigs.k8s.io/cluster-api/core/reconcilers/topology/cluster"
+	topologydeployment "sigs.k8s.io/cluster-api/core/reconcilers/topology/machinedeployment"
+	topologyset "sigs.k8s.io/cluster-api/core/reconcilers/topology/machineset"
 	"sigs.k8s.io/cluster-api/core/setup"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
+	"sigs.k8s.io/cluster-api/core/webhooks/conversion"
 	"sigs.k8s.io/cluster-api/feature"
 	"sigs.k8s.io/cluster-api/util/index"
+	"sigs.k8s.io/cluster-api/util/secret"
 	"sigs.k8s.io/cluster-api/version"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/test/rig/capi/program"
 )
@@ -82,4 +101,146 @@ func newScheme() *runtime.Scheme {
 		utilruntime.Must(add(scheme))
 	}
 	return scheme
+}
+
+// The grace periods, rates and concurrency are upstream's defaults, so that what is measured here holds there.
+const connectionGrace = 50 * time.Second
+
+// setUpControllers adds the connections to the workload clusters and every controller that is not left out.
+func setUpControllers(ctx context.Context, mgr ctrl.Manager, leaveOut []string) (clustercache.ClusterCache, error) {
+	secrets, err := setup.CreateSecretCachingClient(mgr)
+	if err != nil {
+		return nil, fmt.Errorf("create the client for kubeconfig Secrets: %w", err)
+	}
+	clusters, err := clustercache.SetupWithManager(ctx, mgr, clustercache.Options{
+		SecretClient: ownKubeconfigs{secrets},
+		Cache:        setup.ClusterCacheCacheOptions(),
+		Client:       setup.ClusterCacheClientOptions(name, program.RemoteQPS, program.RemoteBurst),
+	}, program.Workers(100))
+	if err != nil {
+		return nil, fmt.Errorf("set up the connections to the workload clusters: %w", err)
+	}
+
+	known := controllers(mgr, clusters)
+	if feature.Gates.Enabled(feature.ClusterTopology) {
+		maps.Copy(known, topologyControllers(mgr, clusters))
+	}
+	for _, kind := range leaveOut {
+		if _, ok := known[kind]; !ok {
+			return nil, fmt.Errorf("leave out controller %q: there is no such controller", kind)
+		}
+	}
+	for kind, setUp := range known {
+		if slices.Contains(leaveOut, kind) {
+			continue
+		}
+		if err := setUp(ctx); err != nil {
+			return nil, fmt.Errorf("set up controller %s: %w", kind, err)
+		}
+	}
+	return clusters, nil
+}
+
+// ownKubeconfigs reads the kubeconfig Secrets, and of one that has a kubeconfig for core alone, that one. In a real management cluster all
+// share one kubeconfig, whose user may do what core needs; here kubemend is to have no more than it asks for itself, and core more.
+type ownKubeconfigs struct{ client.Reader }
+
+// ofCore is the key within a Secret; see SharedKubeconfigSecret in package rig.
+const ofCore = "core"
+
+func (o ownKubeconfigs) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := o.Reader.Get(ctx, key, obj, opts...); err != nil {
+		return err
+	}
+	if s, is := obj.(*corev1.Secret); is && s.Data[ofCore] != nil {
+		s.Data[secret.KubeconfigDataName] = s.Data[ofCore]
+	}
+	return nil
+}
+
+// controllers are those of the kinds that a remediation meets, by kind.
+func controllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"Cluster": func(ctx context.Context) error {
+			return (&cluster.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				RemoteConnectionGracePeriod: connectionGrace,
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+		"Machine": func(ctx context.Context) error {
+			return (&machine.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				RemoteConditionsGracePeriod: program.ConditionsGrace,
+			}).SetupWithManager(ctx, mgr, program.Workers(100))
+		},
+		"MachineSet": func(ctx context.Context) error {
+			return (&machineset.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+				PreflightChecks: sets.New(clusterv1.MachineSetPreflightCheckAll),
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+		"MachineDeployment": func(ctx context.Context) error {
+			return (&machinedeployment.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+		"MachineHealthCheck": func(ctx context.Context) error {
+			return (&machinehealthcheck.Reconciler{
+				Client: mgr.GetClient(), ClusterCache: clusters,
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+	}
+}
+
+// topologyControllers are those that make clusters from ClusterClasses, by kind.
+func topologyControllers(mgr ctrl.Manager, clusters clustercache.ClusterCache) map[string]func(context.Context) error {
+	return map[string]func(context.Context) error{
+		"ClusterClass": func(ctx context.Context) error {
+			return (&clusterclass.Reconciler{Client: mgr.GetClient()}).SetupWithManager(ctx, mgr, program.Workers(10))
+		},
+		"ClusterTopology": func(ctx context.Context) error {
+			return (&topologycluster.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), ClusterCache: clusters,
+			}).SetupWithManager(ctx, mgr, program.Workers(50))
+		},
+		"MachineDeploymentTopology": func(ctx context.Context) error {
+			return (&topologydeployment.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, program.Workers(25))
+		},
+		"MachineSetTopology": func(ctx context.Context) error {
+			return (&topologyset.Reconciler{
+				Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(),
+			}).SetupWithManager(ctx, mgr, program.Workers(25))
+		},
+	}
+}
+
+// setUpWebhooks serves every webhook that core's own manifests register: a kind that was left out would refuse all
+// writes instead of letting them pass.
+func setUpWebhooks(mgr ctrl.Manager, clusters admission.ClusterCacheReader) error {
+	conversion.SetAPIVersionGetter(func(ctx context.Context, gk schema.GroupKind) (string, error) {
+		return program.ServedVersion(ctx, mgr.GetClient(), gk)
+	})
+	c := mgr.GetClient()
+	for _, hook := range []interface{ SetupWebhookWithManager(ctrl.Manager) error }{
+		&admission.Cluster{Client: c, ClusterCacheReader: clusters},
+		&admission.ClusterClass{Client: c},
+		&admission.ClusterResourceSet{},
+		&admission.ClusterResourceSetBinding{},
+		&admission.ExtensionConfig{},
+		&admission.IPAddress{Client: mgr.GetAPIReader()},
+		&admission.IPAddressClaim{},
+		&admission.Machine{},
+		&admission.MachineDeployment{},
+		&admission.MachineDrainRule{},
+		&admission.MachineHealthCheck{},
+		&admission.MachinePool{},
+		&admission.MachineSet{},
+	} {
+		if err := hook.SetupWebhookWithManager(mgr); err != nil {
+			return fmt.Errorf("set up webhook %T: %w", hook, err)
+		}
+	}
+	return nil
 }

@@ -47,7 +47,8 @@ type ports struct{ first, number int32 }
 
 func inMemory(flags *pflag.FlagSet) func() program.Manager {
 	p := ports{}
-	flags.Int32Var(&p.first, "first-port", 20000, "The port of the first simulated API server on 127.0.0.1; the one before it has a page for debugging.")
+	flags.Int32Var(&p.first, "first-port", 20000,
+		"The port of the first simulated API server on 127.0.0.1; the one before it has a page for debugging.")
 	flags.Int32Var(&p.number, "ports", 100, "How many simulated API servers there may be.")
 	return func() program.Manager {
 		return program.Manager{
@@ -75,7 +76,8 @@ func inMemoryCache() cache.Options {
 // setUpInMemory adds the kinds named Dev.... Those named Docker... have no controller here, but webhooks: a kind without them could not be
 // written.
 func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
-	secrets, err := client.New(mgr.GetConfig(), client.Options{HTTPClient: mgr.GetHTTPClient(), Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
+	secrets, err := client.New(mgr.GetConfig(),
+		client.Options{HTTPClient: mgr.GetHTTPClient(), Cache: &client.CacheOptions{Reader: mgr.GetCache()}})
 	if err != nil {
 		return fmt.Errorf("create the client for kubeconfig Secrets: %w", err)
 	}
@@ -107,7 +109,8 @@ func setUpInMemory(ctx context.Context, mgr ctrl.Manager, p ports) error {
 	if err := setUpControllers(ctx, map[string]func(context.Context) error{
 		"DevMachine": func(ctx context.Context) error {
 			return (&controllers.DevMachineReconciler{
-				Client: mgr.GetClient(), ContainerRuntime: docker, ClusterCache: clusters, InMemoryManager: simulation, APIServerMux: servers,
+				Client: mgr.GetClient(), ContainerRuntime: docker, ClusterCache: clusters, InMemoryManager: simulation,
+				APIServerMux: servers,
 			}).SetupWithManager(ctx, mgr, machineWorkers)
 		},
 		"DevCluster": func(ctx context.Context) error {

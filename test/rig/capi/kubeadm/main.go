@@ -65,7 +65,6 @@ type webhook interface {
 	SetupWebhookWithManager(mgr ctrl.Manager) error
 }
 
-// setUpWebhooks serves webhooks.
 func setUpWebhooks(mgr ctrl.Manager, hooks ...webhook) error {
 	for _, hook := range hooks {
 		if err := hook.SetupWebhookWithManager(mgr); err != nil {
