@@ -116,7 +116,11 @@ func (m Memory) withFence(f Facts, step Step, now time.Time) Memory {
 	case m.Unseen.IsZero():
 		m.Unseen = now
 	}
-	// The workload is on its way for as long as the fence may stand.
+	return m.withFencedAt(f, step, now)
+}
+
+// withFencedAt is m with since when the workload is on its way, for as long as the fence may stand.
+func (m Memory) withFencedAt(f Facts, step Step, now time.Time) Memory {
 	switch fenced := step.Do == Fence || f.Looked && (f.Fenced || f.Node == NodeAbsent); {
 	case step.Next != MovingWorkload && (!m.Fencing || step.Do == Unfence):
 		m.FencedAt = time.Time{}
@@ -145,8 +149,12 @@ func (m Memory) withHost(f Facts, step Step, now time.Time) Memory {
 	if step.Reason == SignOfLifeReason && step.Do == Advance {
 		m.Asked, m.Said, m.WasOff, m.Receipt = now, f.Power.Said, true, time.Time{}
 	}
-	// The last sign of life that the node had given when that was first looked at, once its host was proven off, is kept for as long as
-	// the fence may stand; one that is seen to come under the boot of before is kept in its place.
+	return m.withSign(f, step, now)
+}
+
+// withSign is m with the last sign of life that the node had given when that was first looked at, once its host was proven off. It is
+// kept for as long as the fence may stand; one that is seen to come under the boot of before is kept in its place.
+func (m Memory) withSign(f Facts, step Step, now time.Time) Memory {
 	proven := f.State == PoweringOff && step.Next == MovingWorkload
 	stands := step.Next.Final() && m.Fencing || slices.Contains([]State{PoweringOff, MovingWorkload, PoweringOn, Booting}, step.Next)
 	switch lived := step.Do == Unfence && f.livedOn(); {

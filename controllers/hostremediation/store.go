@@ -23,6 +23,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
+// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile.
+func waitsForOthers(obs *observed, step powercycle.Step) bool {
+	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
+	return waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff
+}
+
 // mark puts on the remediation what is to be stored after step: its record, its finalizer and, while the host is kept powered off, the
 // annotation that keeps clusterctl from moving it: its host would have the UID of a remediation that is gone.
 func (r *Reconciler) mark(obs *observed, step powercycle.Step) error {
@@ -49,8 +55,7 @@ func (r *Reconciler) mark(obs *observed, step powercycle.Step) error {
 	}
 	marks[mendv1.PowerCycleAnnotation] = content
 	delete(marks, mendv1.WaitsForAnnotation)
-	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
-	if waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff { // what passes without kubemend
+	if waitsForOthers(obs, step) {
 		marks[mendv1.WaitsForAnnotation] = string(step.Reason)
 	}
 	blockMove(marks, keepsOff(obs, step))
@@ -92,20 +97,27 @@ func (obs *observed) noteNames(step powercycle.Step, filter string) {
 		rec.Node, rec.ControlPlane = obs.nodeName(), obs.facts.ControlPlane
 	}
 	rec.Filter = filter
-	// Without its boot ID a node that is Ready would count as one that has booted.
-	off := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff
-	if (off || rec.State == powercycle.Rebooting && !obs.facts.RebootAsked) && obs.node != nil {
-		rec.BootID = obs.node.Status.NodeInfo.BootID
-		if rec.NodeUID == "" || rec.State == powercycle.Preparing {
-			rec.NodeUID = obs.node.UID
-		}
-	}
+	obs.noteBoot()
 	if step.Do == powercycle.KeepOff || step.Do == powercycle.NoteAsked || step.Do == powercycle.Reboot {
 		rec.HostUID = obs.found.Host.UID
 	}
 	// Host and node may have annotations with the UID of before the remediation was moved: until they have none, that UID is remembered.
 	if changes := step.Do != powercycle.Wait || rec.UID != obs.rem.GetUID(); changes && !obs.facts.HasPowerAnnotations && !rec.Fencing {
 		rec.UID = obs.rem.GetUID()
+	}
+}
+
+// noteBoot makes obs remember the node and its boot until the host is powered off: without its boot ID a node that is Ready would count as
+// one that has booted.
+func (obs *observed) noteBoot() {
+	rec := &obs.record
+	off := rec.State == powercycle.Preparing || rec.State == powercycle.PoweringOff
+	if !off && (rec.State != powercycle.Rebooting || obs.facts.RebootAsked) || obs.node == nil {
+		return
+	}
+	rec.BootID = obs.node.Status.NodeInfo.BootID
+	if rec.NodeUID == "" || rec.State == powercycle.Preparing {
+		rec.NodeUID = obs.node.UID
 	}
 }
 

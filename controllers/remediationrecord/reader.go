@@ -54,23 +54,21 @@ type reader struct {
 }
 
 func (r reader) of(obj runtime.Object, namespace string) client.Reader {
+	cacheHas := false
 	switch obj.(type) {
 	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList: // the manager may list and watch them, and get none
-		if r.Namespace == "" || r.Namespace == namespace {
-			return r.Client
-		}
+		cacheHas = true
 	case *clusterv1.MachineList:
-		if r.depth < countedLive && (r.Namespace == "" || r.Namespace == namespace) {
-			return r.Client
-		}
+		cacheHas = r.depth < countedLive
 	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
-		if r.depth < live && (r.Namespace == "" || r.Namespace == namespace) {
-			return r.Client
-		}
+		cacheHas = r.depth < live
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
 		if r.depth < live && r.NodeCache != nil && r.actsOnNodes() {
 			return r.NodeCache
 		}
+	}
+	if cacheHas && (r.Namespace == "" || r.Namespace == namespace) {
+		return r.Client
 	}
 	return r.recent
 }

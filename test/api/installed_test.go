@@ -176,7 +176,6 @@ func takesManifests(management *cluster) {
 		Expect(management.Apply(ctx, client.ApplyConfigurationFromUnstructured(gone), client.FieldOwner(mendv1.ClaimFieldOwner))).
 			To(MatchError(ContainSubstring("uid mismatch")))
 	}, SpecTimeout(specPatience))
-
 }
 
 // forgets are the specs of docs/uninstall.md, step by step. The Deployment has pods that run nowhere; the manager that leaves

@@ -31,7 +31,9 @@ func TestTheRecordOfAMachineThatIsReplacedListsNoMachinesAndReadsNothingWhileNot
 		time.Sleep(time.Hour)
 		Expect(e.management.Calls(asks)[before:]).To(BeEmpty())
 
-		lists := func(call apiserver.Call) bool { return asks(call) && call.Verb == "list" && call.Resource == "machines" }
+		lists := func(call apiserver.Call) bool {
+			return asks(call) && call.Verb == "list" && call.Resource == "machines"
+		}
 		listed := len(e.management.Calls(lists))
 		record := func() mendv1.RemediationRecord {
 			list := &mendv1.RemediationRecordList{}
