@@ -35,6 +35,8 @@ type Clusters interface {
 	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
 	// GetRESTConfig returns the configuration of the connection: the same one for as long as the connection is the same.
 	GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error)
+	// Watch adds an informer to the cache of the connection, once for each name.
+	Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error
 }
 
 var _ Clusters = clustercache.ClusterCache(nil)
@@ -77,14 +79,15 @@ type Left func(Place)
 
 // Nodes sees and fences nodes. It is safe for concurrent use.
 type Nodes struct {
-	clusters  Clusters
-	left      Left
-	informers func(config *rest.Config, node string) ([]toolscache.SharedIndexInformer, error)
-	running   sync.WaitGroup // the watches, also those that were cancelled
+	clusters Clusters
+	left     Left
+	pods     func(config *rest.Config, node string) (toolscache.SharedIndexInformer, error)
+	running  sync.WaitGroup // the watches, also those that were cancelled
 
-	mu      sync.Mutex
-	closed  bool
-	watches map[Place]*nodeWatch
+	mu          sync.Mutex
+	closed      bool
+	attachments map[client.ObjectKey]toolscache.SharedIndexInformer
+	watches     map[Place]*podWatch
 }
 
 // Place is a node of a workload cluster.
@@ -95,13 +98,18 @@ type Place struct {
 
 // NewNodes returns the nodes of clusters. left is called for those that are watched.
 func NewNodes(clusters Clusters, left Left) *Nodes {
-	return &Nodes{clusters: clusters, left: left, informers: newInformers, watches: map[Place]*nodeWatch{}}
+	return &Nodes{
+		clusters: clusters, left: left, pods: newPods,
+		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
+		watches:     map[Place]*podWatch{},
+	}
 }
 
 // Forget forgets a cluster that does not exist any more.
 func (n *Nodes) Forget(cluster client.ObjectKey) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	delete(n.attachments, cluster)
 	for at, w := range n.watches {
 		if at.Cluster == cluster {
 			w.cancel()

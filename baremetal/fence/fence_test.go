@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -29,6 +30,8 @@ var (
 type fakeCluster struct {
 	client client.Client
 	config *rest.Config
+	cache  cache.Cache
+	added  map[string]bool
 	down   bool
 }
 
@@ -46,6 +49,17 @@ func (w *fakeCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Co
 	return w.config, nil
 }
 
+func (w *fakeCluster) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
+	if w.down {
+		return clustercache.ErrClusterNotConnected
+	}
+	if w.cache == nil || w.added[watcher.Name()] {
+		return nil
+	}
+	w.added[watcher.Name()] = true
+	return watcher.Watch(w.cache)
+}
+
 // clusterOf is a cluster that holds objs and fails as told.
 func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	if fails.Delete == nil {
@@ -53,7 +67,7 @@ func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	}
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 	return &fakeCluster{
-		config: &rest.Config{},
+		config: &rest.Config{}, added: map[string]bool{},
 		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
 	}
 }

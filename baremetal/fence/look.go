@@ -12,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -86,7 +87,11 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	var seen Seen
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		seen, err = lookAt(ctx, live, node, by)
+		// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
+		_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
+		seen, err = lookAt(ctx, live, node, by, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
+			return n.attachmentsLeft(ctx, live, cluster, node, ask)
+		})
 	}
 	switch {
 	case err == nil:
@@ -98,7 +103,10 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	}
 }
 
-func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (Seen, error) {
+// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
+type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
+
+func lookAt(ctx context.Context, live client.Reader, name string, by Owner, attached volumes) (Seen, error) {
 	node := &corev1.Node{}
 	err := live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if client.IgnoreNotFound(err) != nil {
@@ -109,7 +117,7 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (See
 		seen = SeenOf(node, by)
 	}
 	if seen.Fenced || seen.Presence == Absent {
-		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by); err != nil {
+		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
 			return Seen{}, err
 		}
 	} else if by.Fences { // it can be fenced without that as well
@@ -202,17 +210,32 @@ const (
 // mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
 const mostNoted = 1000
 
-// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and then attachments of
-// volumes, which go after the pods. taint is the one by which the node is fenced, if it is.
-func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner) error {
+// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes.
+// taint is the one by which the node is fenced, if it is.
+func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner, attached volumes) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {
 		return err
 	}
+	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
+	// them.
+	attachments, err := attached(len(pods.left) == 0)
+	if err != nil {
+		return err
+	}
 	left := pods.left
-	if len(left) == 0 {
-		if left, s.Idle, err = pods.attachmentsLeft(ctx, live, node, by.Long); err != nil {
-			return err
+	for _, a := range attachments {
+		has, idle, called := true, false, "VolumeAttachment "+a.Name
+		if len(pods.left) == 0 {
+			if has, idle, err = pods.hasToGo(ctx, live, a, by.Long); err != nil {
+				return err
+			}
+		}
+		switch {
+		case has:
+			left = append(left, called)
+		case idle:
+			s.Idle = append(s.Idle, called)
 		}
 	}
 	s.Drained, s.Left, s.Count = len(left) == 0, slices.Clip(left[:min(len(left), few)]), len(left)

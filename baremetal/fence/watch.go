@@ -9,12 +9,10 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
-	storageclient "k8s.io/client-go/kubernetes/typed/storage/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/metadata/metadatainformer"
 	"k8s.io/client-go/rest"
@@ -23,14 +21,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// nodeWatch are informers of the pods of one node, and of the attachments of volumes.
-type nodeWatch struct {
+// podWatch is an informer of the pods of one node.
+type podWatch struct {
 	config *rest.Config // that of its connection
 	cancel context.CancelFunc
 }
 
 // Watch makes sure that it is reported when something leaves the node, until Unwatch, Forget or Close. It is to be asked for in every
-// reconcile that waits for that (see Seen.Waits): the first report comes when an informer has all, since some may have left before.
+// reconcile that waits for that (see Seen.Waits): the first report comes when the informer has all pods, since some may have left before.
 //
 // One that is of the same connection is left as it is. A cluster without a connection is not watched, and this is no error: that it is
 // connected again ClusterCache's own source reports.
@@ -43,6 +41,9 @@ func (n *Nodes) Watch(ctx context.Context, cluster client.ObjectKey, node string
 }
 
 func (n *Nodes) watch(ctx context.Context, at Place) error {
+	if err := n.clusters.Watch(ctx, at.Cluster, attachmentStore{n, at.Cluster}); err != nil {
+		return err
+	}
 	config, err := n.clusters.GetRESTConfig(ctx, at.Cluster)
 	if err != nil {
 		return err
@@ -53,9 +54,9 @@ func (n *Nodes) watch(ctx context.Context, at Place) error {
 	if n.closed || former != nil && former.config == config {
 		return nil
 	}
-	informers, err := n.informers(config, at.Node)
+	pods, err := n.pods(config, at.Node)
 	if err != nil {
-		return err
+		return fmt.Errorf("watch its pods: %w", err)
 	}
 	alone, cancel := context.WithCancel(context.WithoutCancel(ctx)) // it outlives the reconcile that asks for it
 	report := func() {
@@ -63,81 +64,58 @@ func (n *Nodes) watch(ctx context.Context, at Place) error {
 			n.left(at)
 		}
 	}
-	for _, informer := range informers {
-		handles, err := informer.AddEventHandler(leaving(at.Node, report, cancel))
-		if err != nil {
-			cancel()
-			return err
-		}
-		n.running.Go(func() { informer.RunWithContext(alone) })
-		n.running.Go(func() {
-			if toolscache.WaitFor(alone, "", handles.HasSyncedChecker()) {
+	var count atomic.Int64
+	handles, err := pods.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc: func(any) {
+			if count.Add(1) > mostPages*podsPerPage { // a server can invent some with every watch; the node is read again without it
+				cancel()
+			}
+		},
+		UpdateFunc: func(_, pod any) {
+			if forced(pod) {
 				report()
 			}
-		})
+		},
+		DeleteFunc: func(any) { count.Add(-1); report() },
+	})
+	if err != nil {
+		cancel()
+		return fmt.Errorf("watch its pods: %w", err)
 	}
 	if former != nil {
 		former.cancel()
 	}
-	n.watches[at] = &nodeWatch{config: config, cancel: cancel}
+	n.watches[at] = &podWatch{config: config, cancel: cancel}
+	n.running.Go(func() { pods.RunWithContext(alone) })
+	n.running.Go(func() {
+		if toolscache.WaitFor(alone, "", handles.HasSyncedChecker()) {
+			report()
+		}
+	})
 	return nil
-}
-
-// leaving reports what leaves a node. It gives up if more comes to the node than is read of it: a server can invent some with every watch,
-// and the node is read again without it.
-func leaving(node string, report, giveUp func()) toolscache.ResourceEventHandler {
-	var count atomic.Int64
-	return toolscache.FilteringResourceEventHandler{
-		FilterFunc: func(obj any) bool {
-			if last, gone := obj.(toolscache.DeletedFinalStateUnknown); gone {
-				obj = last.Obj
-			}
-			attachment, ok := obj.(*storagev1.VolumeAttachment) // of these those of all nodes are heard of
-			return !ok || attachment.Spec.NodeName == node
-		},
-		Handler: toolscache.ResourceEventHandlerFuncs{
-			AddFunc: func(any) {
-				if count.Add(1) > mostPages*podsPerPage {
-					giveUp()
-				}
-			},
-			UpdateFunc: func(_, pod any) {
-				if forced(pod) {
-					report()
-				}
-			},
-			DeleteFunc: func(any) { count.Add(-1); report() },
-		},
-	}
 }
 
 // unawaited is the timeout of the requests of an informer: that of ClusterCache's own. Its 10 s for others would end every watch after as
 // long, and with none a request to an API server that hangs would take a worker's place for ever. (workload, awaited.)
 const unawaited = 11 * time.Minute
 
-// newInformers returns informers of the metadata of the pods of a node, and of the attachments of volumes. client-go shares the TCP
-// connection with ClusterCache's clients, since the configuration is the same but for the timeout.
-func newInformers(config *rest.Config, node string) ([]toolscache.SharedIndexInformer, error) {
+// newPods returns an informer of the metadata of the pods of a node. client-go shares the TCP connection with ClusterCache's clients,
+// since the configuration is the same but for the timeout.
+func newPods(config *rest.Config, node string) (toolscache.SharedIndexInformer, error) {
 	patient := rest.CopyConfig(config)
 	patient.Timeout = unawaited
 	reader, err := metadata.NewForConfig(patient)
 	if err != nil {
 		return nil, fmt.Errorf("build a client for pods: %w", err)
 	}
-	storage, err := storageclient.NewForConfig(patient)
-	if err != nil {
-		return nil, fmt.Errorf("build a client for volume attachments: %w", err)
-	}
 	kind := corev1.SchemeGroupVersion.WithResource("pods")
 	pods := metadatainformer.NewFilteredMetadataInformer(reader, kind, metav1.NamespaceAll, 0, nil, func(options *metav1.ListOptions) {
 		options.FieldSelector = fields.OneTermEqualSelector(nodeNameField, node).String()
 	}).Informer()
-	all := toolscache.NewListWatchFromClient(storage.RESTClient(), "volumeattachments", metav1.NamespaceAll, fields.Everything())
-	attachments := toolscache.NewSharedIndexInformer(all, &storagev1.VolumeAttachment{}, 0, nil)
-	if err := errors.Join(pods.SetTransform(slimPod), attachments.SetTransform(slimAttachment)); err != nil {
-		return nil, fmt.Errorf("keep little of pods and volume attachments: %w", err)
+	if err := pods.SetTransform(slimPod); err != nil {
+		return nil, fmt.Errorf("keep little of pods: %w", err)
 	}
-	return []toolscache.SharedIndexInformer{pods, attachments}, nil
+	return pods, nil
 }
 
 // slimPod keeps of the metadata of a pod what tells that it leaves, and no more of its name than a name has.
@@ -153,18 +131,6 @@ func slimPod(obj any) (any, error) {
 		Namespace: cut(pod.Namespace), Name: cut(pod.Name), UID: types.UID(cut(string(pod.UID))), ResourceVersion: cut(pod.ResourceVersion),
 		DeletionTimestamp: pod.DeletionTimestamp, DeletionGracePeriodSeconds: pod.DeletionGracePeriodSeconds,
 	}}, nil
-}
-
-// slimAttachment keeps of an attachment which one it is, and of which node.
-func slimAttachment(obj any) (any, error) {
-	attachment, ok := obj.(*storagev1.VolumeAttachment)
-	if !ok {
-		return obj, nil
-	}
-	return &storagev1.VolumeAttachment{
-		ObjectMeta: metav1.ObjectMeta{Name: attachment.Name, UID: attachment.UID, ResourceVersion: attachment.ResourceVersion},
-		Spec:       storagev1.VolumeAttachmentSpec{NodeName: attachment.Spec.NodeName},
-	}, nil
 }
 
 // Unwatch ends the watch on a node, if there is one.
@@ -189,6 +155,12 @@ func (n *Nodes) Close() {
 	}
 	n.mu.Unlock()
 	n.running.Wait()
+}
+
+func (n *Nodes) watched(at Place) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.watches[at] != nil
 }
 
 // forced reports whether a pod was deleted by force and is kept by a finalizer alone: it need not move any more. The request to end, which

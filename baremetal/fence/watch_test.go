@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -26,7 +25,7 @@ import (
 // server is the API server as its pods are seen from here.
 type server struct {
 	*fakeCluster
-	pods, attachments *cachetesting.FakeControllerSource
+	pods *cachetesting.FakeControllerSource
 
 	mu    sync.Mutex
 	asked []string // nodes for which informers were made
@@ -37,27 +36,20 @@ type server struct {
 func watching(t *testing.T, play func(*testing.T, *server, *Nodes)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := &server{
-			fakeCluster: &fakeCluster{config: &rest.Config{}},
-			pods:        cachetesting.NewFakeControllerSource(), attachments: cachetesting.NewFakeControllerSource(),
-		}
+		s := &server{fakeCluster: &fakeCluster{config: &rest.Config{}}, pods: cachetesting.NewFakeControllerSource()}
 		s.pods.Add(told(-1))
 		n := NewNodes(s, func(at Place) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.woken = append(s.woken, at.Cluster.Name+"/"+at.Node)
 		})
-		n.informers = func(_ *rest.Config, node string) ([]toolscache.SharedIndexInformer, error) {
+		n.pods = func(_ *rest.Config, node string) (toolscache.SharedIndexInformer, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.asked = append(s.asked, node)
-			return []toolscache.SharedIndexInformer{
-				toolscache.NewSharedIndexInformer(s.pods, &metav1.PartialObjectMetadata{}, 0, nil),
-				toolscache.NewSharedIndexInformer(s.attachments, &storagev1.VolumeAttachment{}, 0, nil),
-			}, nil
+			return toolscache.NewSharedIndexInformer(s.pods, &metav1.PartialObjectMetadata{}, 0, nil), nil
 		}
 		defer s.pods.Shutdown()
-		defer s.attachments.Shutdown()
 		defer n.Close()
 		play(t, s, n)
 	})
@@ -98,9 +90,6 @@ func told(grace int64) *metav1.PartialObjectMetadata {
 	return pod
 }
 
-// lastSeen is an object that has gone while nothing was heard.
-func lastSeen(obj any) any { return toolscache.DeletedFinalStateUnknown{Obj: obj} }
-
 func TestWhatIsReportedOfANode(t *testing.T) {
 	watching(t, func(t *testing.T, s *server, n *Nodes) {
 		for _, tc := range []struct {
@@ -108,29 +97,12 @@ func TestWhatIsReportedOfANode(t *testing.T) {
 			do   func()
 			want []string
 		}{
-			{"what has left before", func() { _ = n.Watch(t.Context(), cluster, "n") }, []string{"c/n", "c/n"}},
+			{"what has left before", func() { _ = n.Watch(t.Context(), cluster, "n") }, []string{"c/n"}},
 			{"a pod is there", func() { s.pods.Add(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "q"}}) }, nil},
 			{"a pod changes", func() { s.pods.Modify(told(-1)) }, nil},
 			{"a pod is asked to end", func() { s.pods.Modify(told(30)) }, nil},
 			{"a pod is deleted by force, and kept by a finalizer", func() { s.pods.Modify(told(0)) }, []string{"c/n"}},
 			{"a pod is gone", func() { s.pods.Delete(told(0)) }, []string{"c/n"}},
-			{"volumes are attached", func() { s.attachments.Add(attachment("v", "n", true)); s.attachments.Add(attachment("w", "m", true)) }, nil},
-			{"a volume is detached", func() { s.attachments.Modify(attachment("v", "n", false)) }, nil},
-			{"a volume has left another node", func() { s.attachments.Delete(attachment("w", "m", true)) }, nil},
-			{"a volume has left", func() { s.attachments.Delete(attachment("v", "n", false)) }, []string{"c/n"}},
-			{
-				"a volume has left unseen",
-				func() {
-					leaving("n", func() { n.left(Place{cluster, "n"}) }, nil).OnDelete(lastSeen(attachment("v", "n", true)))
-				},
-				[]string{"c/n"},
-			},
-			{
-				"a volume has left another node unseen",
-				func() {
-					leaving("n", func() { n.left(Place{cluster, "n"}) }, nil).OnDelete(lastSeen(attachment("w", "m", true)))
-				}, nil,
-			},
 		} {
 			tc.do()
 			same(t, tc.name, tc.want, s.reported())
@@ -176,7 +148,7 @@ func TestWatches(t *testing.T) {
 		"a cluster without a connection is not watched": func(t *testing.T, s *server, n *Nodes) {
 			s.down = true
 			s.watches(t, n, "n")
-			if len(s.asked) > 0 || n.watches[Place{cluster, "n"}] != nil {
+			if len(s.asked) > 0 || n.watched(Place{cluster, "n"}) {
 				t.Error("it is watched")
 			}
 		},
@@ -203,7 +175,7 @@ func TestAWatchEndsWhenToldTo(t *testing.T) {
 				end(n) // to repeat it does no harm
 				s.pods.Delete(told(-1))
 				same(t, "reported", nil, s.reported())
-				if n.watches[Place{cluster, "n"}] != nil {
+				if n.watched(Place{cluster, "n"}) {
 					t.Error("it is still watched")
 				}
 			})
@@ -238,8 +210,7 @@ func TestWhatIsNoPodWasNotDeletedByForce(t *testing.T) {
 	}
 }
 
-// asked answers as an API server that does not tell a list as a watch, and has one pod and one attachment. It notes how long each request
-// may take.
+// asked answers as an API server that does not tell a list as a watch, and has one pod. It notes how long each request may take.
 type asked struct {
 	mu       sync.Mutex
 	timeouts []string
@@ -253,10 +224,6 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	answer := &http.Response{StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {"application/json"}}, Request: r}
 	content := `{"kind":"PartialObjectMetadataList","apiVersion":"meta.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[
 		{"metadata":{"namespace":"ns","name":"p","uid":"u","annotations":{"a":"much"}}}]}`
-	if r.URL.Path == "/apis/storage.k8s.io/v1/volumeattachments" {
-		content = `{"kind":"VolumeAttachmentList","apiVersion":"storage.k8s.io/v1","metadata":{"resourceVersion":"7"},"items":[
-			{"metadata":{"name":"v","uid":"u","annotations":{"a":"much"}},"spec":{"nodeName":"n","attacher":"csi"}}]}`
-	}
 	switch {
 	case query.Get("sendInitialEvents") == "true":
 		answer.StatusCode = http.StatusUnprocessableEntity
@@ -271,31 +238,28 @@ func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
 	return answer, nil
 }
 
-func TestLittleIsKeptAndNoWorkerWaitsForIt(t *testing.T) {
+func TestPodsAreAskedForAsOfACacheForWhichNoWorkerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &asked{}
-		informers, err := newInformers(&rest.Config{Host: "http://there", Transport: server, Timeout: 10 * time.Second}, "n")
+		pods, err := newPods(&rest.Config{Host: "http://there", Transport: server, Timeout: 10 * time.Second}, "n")
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, end := context.WithCancel(t.Context())
-		var kept []any
-		for _, informer := range informers {
-			go informer.RunWithContext(ctx)
-			if !toolscache.WaitFor(ctx, "", informer.HasSyncedChecker()) {
-				t.Fatal("nothing was read")
-			}
-			synctest.Wait() // until it watches
-			kept = append(kept, informer.GetStore().List()...)
+		go pods.RunWithContext(ctx)
+		if !toolscache.WaitFor(ctx, "", pods.HasSyncedChecker()) {
+			t.Fatal("the pods were not read")
 		}
+		synctest.Wait() // until it watches
+		kept := pods.GetStore().List()
 		end()
 		synctest.Wait()
-		same(t, "kept", []any{
-			&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p", UID: "u"}},
-			&storagev1.VolumeAttachment{
-				ObjectMeta: metav1.ObjectMeta{Name: "v", UID: "u"}, Spec: storagev1.VolumeAttachmentSpec{NodeName: "n"},
-			},
-		}, kept)
+		if len(kept) != 1 {
+			t.Fatalf("kept: %v", kept)
+		}
+		if pod := kept[0].(*metav1.PartialObjectMetadata); pod.UID != "u" || pod.Annotations != nil {
+			t.Errorf("more is kept of a pod than what tells that it leaves: %v", pod)
+		}
 		for _, timeout := range server.timeouts {
 			if d, err := time.ParseDuration(timeout); err != nil || d < time.Minute {
 				t.Errorf("a request may take %q", timeout)
@@ -308,9 +272,9 @@ func TestLittleIsKeptAndNoWorkerWaitsForIt(t *testing.T) {
 func TestANodeWithMorePodsThanAreReadIsNotWatched(t *testing.T) {
 	watching(t, func(t *testing.T, s *server, n *Nodes) {
 		var pods toolscache.SharedIndexInformer
-		n.informers = func(*rest.Config, string) ([]toolscache.SharedIndexInformer, error) {
+		n.pods = func(*rest.Config, string) (toolscache.SharedIndexInformer, error) {
 			pods = toolscache.NewSharedIndexInformer(s.pods, &metav1.PartialObjectMetadata{}, 0, nil)
-			return []toolscache.SharedIndexInformer{pods}, nil
+			return pods, nil
 		}
 		s.watches(t, n, "n")
 		for i := range mostPages * podsPerPage {

@@ -37,6 +37,10 @@ func (p plainCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Co
 	return nil, clustercache.ErrClusterNotConnected
 }
 
+func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return nil
+}
+
 // lookedAt are nodes at which nobody can look while their cluster is silent.
 type lookedAt struct {
 	*fence.Nodes

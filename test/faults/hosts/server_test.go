@@ -223,9 +223,14 @@ func (e *environment) renewed(node string) (time.Time, bool) {
 	return time.Time{}, false
 }
 
-// GetRESTConfig: nothing is watched. A controller that waits for pods to go has to read them again.
+// GetRESTConfig and Watch: nothing is watched. A controller that waits for pods to go has to read them again.
 func (s site) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
 	return nil, clustercache.ErrClusterNotConnected
+}
+
+// Watch watches nothing.
+func (s site) Watch(context.Context, client.ObjectKey, clustercache.Watcher) error {
+	return clustercache.ErrClusterNotConnected
 }
 
 // unreachable reports whether kubemend cannot reach the workload cluster.
