@@ -2,8 +2,11 @@ package crdgate
 
 import (
 	"testing"
+	"time"
 
+	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // Who only wants to know who serves a kind has a client, and starts nothing.
@@ -49,5 +52,23 @@ func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
 				t.Errorf("%q, %q; want %q, %q", word, sentence, tc.word, tc.sentence)
 			}
 		})
+	}
+}
+
+func TestNodeHealthChecksAreThoseOfMedik8sOperatorWhereThatLeads(t *testing.T) {
+	now := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	for namespace, word := range map[string]string{
+		"openshift-workload-availability": "Foreign", "openshift-operators": "Foreign", "operators": "Foreign", "medik8s": "Foreign",
+		"node-healthcheck-operator-system": "Foreign", "tenant": "",
+	} {
+		s := environmentWith(t, Auto)
+		s.has(NodeCheckCRD, nil)
+		live := led(client.ObjectKey{Namespace: namespace, Name: "e1f13584.medik8s.io"}, "a", now.Add(-time.Second))
+		r := &Reconciler{Client: s.client, Live: live, Clock: clocktesting.NewFakePassiveClock(now)}
+		for choice, want := range map[Choice]string{Auto: word, On: ""} {
+			if got, _, err := r.Why(t.Context(), NodeHealthChecks(choice)); err != nil || got != want {
+				t.Errorf("%s, %s: %q, %v; want %q", namespace, choice, got, err, want)
+			}
+		}
 	}
 }
