@@ -199,11 +199,10 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, KindsAwaited(&state.facts))
 		return ctrl.Result{}, errors.Join(slow, stale, r.record(ctx, state, next))
 	}
-	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
-		again = r.lag(state.check.Name)
+		return r.lag(state.check.Name), nil
 	}
-	return again, nil
+	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
 }
 
 func (r *Reconciler) lag(check string) ctrl.Result {
@@ -245,12 +244,12 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
-	told := r.nodeEvents(state, plan, done.outcomes)
+	events := r.nodeEvents(state, plan, done.outcomes)
 	if done.status != nil {
-		told = slices.Concat(unhealthyEvents(state, done.outcomes), told,
+		events = slices.Concat(unhealthyEvents(state, done.outcomes), events,
 			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn))
 	}
-	r.send(ctx, state, told)
+	r.send(ctx, state, events)
 	return r.next(ctx, state, plan, done)
 }
 

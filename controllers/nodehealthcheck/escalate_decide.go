@@ -306,21 +306,16 @@ func (d *decider) recallRecovery(i int) {
 	case verdict.State == health.Healthy:
 		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
 	case verdict.State != health.Unknown && keep: // it is to be remembered until the status lists the requests of the node
-		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enoughFor(verdict)))
+		enough := shortRecovery
+		for _, finding := range verdict.Findings {
+			enough = min(enough, finding.Limit)
+		}
+		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough))
 		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
 	}
 	if keep {
 		d.p.Memory.Recoveries[n.ID()] = recovery
 	}
-}
-
-// enoughFor is how long a recovery has to last after which verdict is a new failure.
-func enoughFor(verdict *health.Verdict) time.Duration {
-	enough := shortRecovery
-	for _, finding := range verdict.Findings {
-		enough = min(enough, finding.Limit)
-	}
-	return enough
 }
 
 // recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
