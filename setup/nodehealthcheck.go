@@ -75,7 +75,7 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 	p.nodeCache = own.GetClient()
 	r := &nodehealthcheck.Reconciler{
 		Client: writer, Management: management, Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(),
-		Kinds:     kinds,
+		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()},
 		Records:   p.records,
 		Discovery: api,

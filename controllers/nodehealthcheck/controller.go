@@ -52,17 +52,22 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions;customresourcedefinitions/status,resourceNames=nodehealthchecks.remediation.medik8s.io,verbs=patch
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;patch
 
-// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads. Changes of these enqueue checks.
+// Kinds are the kinds of templates and requests, and those of OpenShift, whose objects Client reads.
 type Kinds interface {
-	// Ready reports whether objects of a kind can be read, and begins to watch it. The error is Missing if the kind is not there,
-	// IsForbidden if it may not be read.
-	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
+	// Readable reports whether objects of a kind can be read. The error is Missing if the kind is not there, IsForbidden if it may not be
+	// read.
+	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	// InUse are the kinds, but those of templates, that are watched and can be read.
 	InUse() []schema.GroupVersionKind
 	// Unread are those, but for templates, that are watched and cannot be read yet.
 	Unread() []schema.GroupVersionKind
+}
+
+// Watches are Kinds as a manager has them: changes of their objects enqueue checks.
+type Watches interface {
 	// Notify makes the controller hear of changes to the objects of all kinds.
 	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
 }
@@ -79,7 +84,8 @@ type Reconciler struct {
 	Requests   *remediationrequest.Requests
 	// Records are written before a remediation begins; nil writes none.
 	Records *records.Records
-	// Discovery finds the kinds of orphaned requests; nil without a manager, where all kinds are known from the start.
+	// Watches are Kinds, and Discovery finds those of orphaned requests; nil without a manager, where all kinds are known from the start.
+	Watches   Watches
 	Discovery discovery.ServerResourcesInterface
 	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, name string) (bool, error)
@@ -183,7 +189,7 @@ const (
 )
 
 // wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
-// taken for none. When it takes too long the check says so.
+// taken for none. These kinds are watched from now on. When it takes too long the check says so.
 func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ctrl.Result, error) {
 	last := r.memory.of(state.check.Name)
 	if last.unread.IsZero() {
@@ -193,16 +199,21 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	if stale == nil || waited > missed {
 		last.miss()
 	}
+	unwatched := r.watch(ctx, state.facts.Awaited)
 	if waited > slowRead {
 		next := state.check.DeepCopy()
 		next.Status.Conditions = Conditions(&state.facts, &Plan{})
 		slow := fmt.Errorf("decide about NodeHealthCheck %s: %s", state.check.Name, KindsAwaited(&state.facts))
-		return ctrl.Result{}, errors.Join(slow, stale, r.record(ctx, state, next))
+		return ctrl.Result{}, errors.Join(slow, stale, unwatched, r.record(ctx, state, next))
 	}
+	if unwatched != nil {
+		return ctrl.Result{}, unwatched
+	}
+	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
-		return r.lag(state.check.Name), nil
+		again = r.lag(state.check.Name)
 	}
-	return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+	return again, nil
 }
 
 func (r *Reconciler) lag(check string) ctrl.Result {

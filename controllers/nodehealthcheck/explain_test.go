@@ -170,7 +170,7 @@ func TestThereIsNothingToLookAt(t *testing.T) {
 func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 	k := newFixture(t, five(check("nhc"))...)
 	k.read("nhc")
-	k.r.Discovery = nil
+	k.r.Watches, k.r.Discovery = nil, nil
 	k.r.search.Store(int32(searching))
 	badMembers("m0")(k)
 	if is := k.look("nhc"); !is.Targets[0].StartsNow {

@@ -169,9 +169,10 @@ func newFixture(t tester, objects ...client.Object) *fixture {
 	})
 	synced := true
 	k.informers = &informertest.FakeInformers{Scheme: knownKinds(), Synced: &synced}
+	kinds := k.kinds()
 	k.r = &Reconciler{
 		Client: k.client, Management: k.client, Live: k.client, Mapper: k.server.RESTMapper(),
-		Kinds:     k.kinds(),
+		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: k.client, Live: k.client},
 		Discovery: &k.apis,
 		Gate:      &begin.Gate{Clock: k.clock},
@@ -224,9 +225,12 @@ func (k *fixture) read(check string) {
 		if is == nil {
 			return
 		}
-		_, err = k.r.observe(k.t.Context(), is, k.clock.Now())
+		w, err := k.r.observe(k.t.Context(), is, k.clock.Now())
 		if err != nil {
 			return // that is for the test to see
+		}
+		if err := k.r.watch(k.t.Context(), w.facts.Awaited); err != nil {
+			k.t.Fatal(err)
 		}
 	}
 }

@@ -119,7 +119,7 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controlPlaneOfThree(t, row.there)
-			if _, err := k.r.Kinds.Ready(t.Context(), row.there.GroupVersionKind()); err != nil {
+			if err := k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()); err != nil {
 				t.Fatal(err)
 			}
 			k.reconciles("nhc")
@@ -328,7 +328,8 @@ func (k *fixture) search() {
 
 // restart forgets all that the controller remembers.
 func (k *fixture) restart() {
-	k.r.memory, k.r.Kinds = memory{}, k.kinds()
+	kinds := k.kinds()
+	k.r.memory, k.r.Kinds, k.r.Watches = memory{}, kinds, kinds
 	k.r.search.Store(int32(searching))
 	k.search()
 }

@@ -212,7 +212,7 @@ func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind sche
 	if there, err := r.Installed(ctx, crd); err != nil || !there {
 		return nil, true, err
 	}
-	ready, err := r.Kinds.Ready(ctx, kind)
+	ready, err := r.Kinds.Readable(ctx, kind)
 	if err != nil || !ready {
 		return nil, ready, err
 	}

@@ -141,7 +141,7 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 			}
 		}
 		if len(state.facts.Awaited) > 0 {
-			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, nil
+			return ctrl.Result{RequeueAfter: enqueue.MergeWindow}, r.watch(ctx, state.facts.Awaited)
 		}
 	}
 	result, left, err := r.endOrphans(ctx, name, listed, now)
@@ -219,7 +219,7 @@ func (r *Reconciler) searchOnce(ctx context.Context) error {
 	if err != nil {
 		err = fmt.Errorf("discover kinds of remediation requests: %w", err)
 	}
-	failed := r.Kinds.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
+	failed := r.Watches.Discover(ctx, lists, remediationrequest.NodeChecksMarks()...)
 	if failed == nil && (err == nil || others) {
 		r.search.Store(int32(searched))
 	} else {

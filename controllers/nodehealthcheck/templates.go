@@ -101,7 +101,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 
 // await makes state wait until the objects of a kind can be read. There are none of a kind that is not installed.
 func (r *Reconciler) await(ctx context.Context, state *observed, kind schema.GroupVersionKind) error {
-	ready, err := r.Kinds.Ready(ctx, kind)
+	ready, err := r.Kinds.Readable(ctx, kind)
 	if err == nil {
 		state.awaits(kind, ready)
 	}
@@ -118,7 +118,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 	}
 	unread := false
 	for _, kind := range []schema.GroupVersionKind{gvk, t.Request} {
-		ready, err := r.Kinds.Ready(ctx, kind)
+		ready, err := r.Kinds.Readable(ctx, kind)
 		if err != nil {
 			why, err := state.unusable(t, kind.Kind, err)
 			state.unreadable[t.Request.GroupKind()] = err != nil || why.Reason == nhcv1.TemplateForbiddenReason

@@ -2,6 +2,7 @@ package nodehealthcheck
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -33,6 +35,16 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
+
+func (r *Reconciler) watch(ctx context.Context, kinds []schema.GroupVersionKind) error {
+	var errs []error
+	for _, kind := range kinds {
+		if r.Watches != nil {
+			errs = append(errs, r.Watches.Watch(ctx, kind))
+		}
+	}
+	return errors.Join(errs...)
+}
 
 // everybody returns all checks, and those that are gone and have left requests or leases behind.
 func (r *Reconciler) everybody(ctx context.Context) []reconcile.Request {
@@ -88,8 +100,8 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
-	r.Kinds.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
-	r.Kinds.Notify(built, records.Hears[*unstructured.Unstructured](r.Records))
+	r.Watches.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
+	r.Watches.Notify(built, records.Hears[*unstructured.Unstructured](r.Records))
 	if err := mgr.Add(manager.RunnableFunc(r.searchOrphans)); err != nil {
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}

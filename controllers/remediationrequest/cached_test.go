@@ -52,7 +52,7 @@ func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
 	if _, has := cached(); has {
 		t.Error("a kind that is not watched is in the cache")
 	}
-	if _, err := k.Ready(t.Context(), things); err != nil {
+	if err := k.Watch(t.Context(), things); err != nil {
 		t.Fatal(err)
 	}
 	if _, has := cached(); has {

@@ -111,10 +111,9 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Ready reports whether the objects of a kind can be read from the cache, and begins to watch it if it is not watched yet. It does not wait
-// for the first list: until that was read the kind is not ready, and the events of the objects in it reach the watchers. The error
-// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
-func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+// Readable reports whether the objects of a kind can be read from the cache. It begins no watch. The error satisfies Missing if the kind is
+// not installed, and apierrors.IsForbidden if it may not be listed.
+func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
 	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
 		return now.synced(), nil
@@ -123,26 +122,34 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 		return false, now.absent
 	}
 	_, err := k.list(ctx, kind)
-	k.believe(kind, err)
-	if err != nil {
-		return false, err
-	}
-	return k.begin(ctx, kind)
-}
-
-// believe notes that a kind is not installed, if its list says so. Any kind may be named: what was absent before is forgotten.
-func (k *Kinds[T]) believe(kind schema.GroupVersionKind, listed error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	entry := k.of(kind)
 	entry.absent = nil
-	if Missing(listed) {
+	if Missing(err) { // any kind may be named: what was absent before is forgotten
 		now := k.clock.Now()
 		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
 			return other.absent != nil && other.told == 0 && !other.busy() && now.Sub(other.asked) >= believed
 		})
-		entry.absent, entry.asked = listed, now
+		entry.absent, entry.asked = err, now
 	}
+	return false, err
+}
+
+// Watch begins to watch a kind that is listable, unless it is watched already. It does not wait for the first list: until that was read the
+// kind is not readable, and the events of the objects in it reach the watchers.
+func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	_, err := k.begin(ctx, kind)
+	return err
+}
+
+// Ready is Readable, and begins to watch the kind if it is not watched yet.
+func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
+	ready, err := k.Readable(ctx, kind)
+	if ready || err != nil {
+		return ready, err
+	}
+	return k.begin(ctx, kind)
 }
 
 // begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.

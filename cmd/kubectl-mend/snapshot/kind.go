@@ -288,7 +288,7 @@ func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 }
 
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
-// read when they are asked for, or cannot be, so none is watched or discovered later.
+// read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
 	snapshot  *Snapshot
 	namespace string
@@ -332,9 +332,9 @@ func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool
 	return true, nil
 }
 
-// Discover does nothing: all kinds are known.
-func (k *Kinds[T]) Discover(context.Context, []*metav1.APIResourceList, ...client.ListOption) error {
-	return nil
+// Readable is Ready: nothing is watched.
+func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
+	return k.Ready(ctx, gvk)
 }
 
 // InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.

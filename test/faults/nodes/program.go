@@ -116,7 +116,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
 		r := &nodehealthcheck.Reconciler{
-			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: watches{kinds, i},
+			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: kinds, Watches: watches{kinds, i},
 			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
 			Records:   written,
 			Discovery: apis{server: s},
