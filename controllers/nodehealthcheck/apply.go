@@ -40,8 +40,10 @@ type outcome struct {
 	made         *unstructured.Unstructured
 	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
 	ended, flagged []int
-	gaveUp         bool
-	notNotified    error
+	// unpatchable are requests that may not be annotated so that their remediators stop.
+	unpatchable []int
+	gaveUp      bool
+	notNotified error
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
 	again   bool
 	refused error
@@ -126,18 +128,24 @@ func (o *outcome) refuse(err error) {
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.n.Requests[j].Object }
 	for _, j := range o.Flag {
-		if o.try(r.annotate(ctx, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
+		if o.try(r.note(ctx, state, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
 			o.flagged = append(o.flagged, j)
 		}
 	}
 	for _, j := range o.Resume {
-		o.try(r.annotate(ctx, obj(j), annotations{nhcv1.HealthyDelayAnnotation: nil}))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: nil}))
 	}
 	for _, j := range o.Delay {
-		o.try(r.annotate(ctx, obj(j), annotations{nhcv1.HealthyDelayAnnotation: stamp(now)}))
+		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: stamp(now)}))
 	}
 	for _, j := range o.Stop {
-		o.try(r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: stamp(now)}))
+		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: stamp(now)})
+		if apierrors.IsForbidden(err) {
+			o.unpatchable = append(o.unpatchable, j)
+		}
+		if !state.facts.Single() || !apierrors.IsForbidden(err) {
+			o.try(err)
+		}
 	}
 	for _, j := range o.End {
 		if o.try(r.Requests.Delete(ctx, obj(j))) {
@@ -178,6 +186,17 @@ type annotations map[string]any
 
 // moment is how annotations hold one.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is
+// healthy is in the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to
+// patch. With an escalation it does: there a remediator has to be notified.
+func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
+	err := r.annotate(ctx, req, set)
+	if state.facts.Single() && apierrors.IsForbidden(err) {
+		return nil
+	}
+	return err
+}
 
 // annotate sets and removes annotations of a request. The rest of the request is its remediator's.
 func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set annotations) error {

@@ -57,10 +57,12 @@ type Kinds interface {
 	// Readable reports whether objects of a kind can be read. The error is Missing if the kind is not there, IsForbidden if it may not be
 	// read.
 	Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	// InUse are the kinds, but those of templates, that are watched and can be read.
+	// InUse are the kinds, but those of templates, that can be read and are watched or polled.
 	InUse() []schema.GroupVersionKind
 	// Unread are those, but for templates, that are watched and cannot be read yet.
 	Unread() []schema.GroupVersionKind
+	// Polled reports whether a kind that is readable is in no cache, and has to be read live again and again.
+	Polled(kind schema.GroupVersionKind) bool
 }
 
 // Watches are Kinds as a manager has them: changes of their objects enqueue checks.
@@ -328,6 +330,7 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 			id := o.n.Requests[j].ID()
 			known := memory.Requests[id]
 			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
+			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
 			memory.Requests[id] = known
 		}
 		if o.refused != nil {

@@ -79,7 +79,7 @@ func TestFromWhenOnTheTimeOfARequestCounts(t *testing.T) {
 // The next decision knows of what there is still, and of nothing else.
 func TestWhatIsRemembered(t *testing.T) {
 	f := of(lost(asked()), lost()).with(func(f *Facts) {
-		known := RequestMemory{Started: epoch, Flagged: true}
+		known := RequestMemory{Started: epoch, Flagged: true, Unpatchable: true}
 		f.Memory = Memory{
 			Requests: map[string]RequestMemory{"r": known, "gone": known},
 			Refusals: map[string]Refusal{"a": {Last: epoch.Add(-refusedFor)}, "b": {Last: epoch.Add(1 - refusedFor)}, "gone": {Last: epoch}},
@@ -88,7 +88,7 @@ func TestWhatIsRemembered(t *testing.T) {
 	})
 	want := Memory{
 		Judged: epoch, Decided: epoch, Recoveries: map[string]Recovery{},
-		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true}},
+		Requests: map[string]RequestMemory{"r": {Started: epoch, Flagged: true, Unpatchable: true}},
 		Refusals: map[string]Refusal{"b": {Last: epoch.Add(1 - refusedFor)}},
 	}
 	got := Decide(f).Memory

@@ -57,6 +57,7 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"it does not if the node was never healthy meanwhile":      {of(lost(asked(succeeded(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
 		"C64, W31: the request of a node that is gone ends":        {of(gone(asked())), done{End: one, Start: -1}},
 		"its remediator is notified to stop, if it keeps it":       {of(gone(asked(kept, deleting(0)))), done{Stop: one, Start: -1}},
+		"unless that is forbidden":                                 {of(gone(asked(kept, deleting(0)))).with(remembers(RequestMemory{Unpatchable: true})), done{Start: -1}},
 		"one that a remediator keeps waits for the node":           {of(gone(asked(kept))), done{Lease: TakeLease, Start: -1}},
 		"one whose Machine is there, too":                          {of(gone(asked(machineThere))), done{Lease: TakeLease, Start: -1}},
 		"a step that failed is given up":                           {of(lost(asked(failed))).with(steps(reboot(0), reboot(0))), done{GiveUp: one, Start: 1, Lease: TakeLease}},

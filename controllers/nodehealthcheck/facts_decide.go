@@ -123,8 +123,9 @@ type Memory struct {
 type RequestMemory struct {
 	// Started is from when on the time of the request counts, if not from its creation.
 	Started time.Time
-	// Flagged says that it was counted as old, Succeeded that its remediator has said so.
-	Flagged, Succeeded bool
+	// Flagged says that it was counted as old, Unpatchable that it may not be annotated so that its remediator stops, Succeeded that its
+	// remediator has said so.
+	Flagged, Unpatchable, Succeeded bool
 }
 
 // Plan is what follows from the facts.

@@ -10,6 +10,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -276,6 +277,27 @@ func TestARequestThatClingsToAHealthyMemberBlocksTheOthersForAWhileOnly(t *testi
 	k.after(time.Second + time.Minute)
 	k.reconciles("nhc")
 	k.wants("m0 is healthy, and no remediator was at work for long", "Reboot/m0", "Reboot/m1")
+}
+
+func TestARemediatorThatMayNotBeNotifiedIsReportedOnce(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	badB(k)
+	k.atWork()
+	k.remove(node("b", nil))
+	k.settle("nhc")
+	k.after(nodeAway)
+	k.fails = func(verb string, obj client.Object) error {
+		if verb == "patch" {
+			return apierrors.NewForbidden(schema.GroupResource{Resource: "reboots"}, obj.GetName(), nil)
+		}
+		return nil
+	}
+	k.reconciles("nhc")
+	before := k.writes
+	k.reconciles("nhc")
+	if k.writes != before {
+		t.Errorf("%d writes in a steady state", k.writes-before)
+	}
 }
 
 func TestARequestOfAMemberThatIsGoneBlocksTheOthersForAWhileOnly(t *testing.T) {

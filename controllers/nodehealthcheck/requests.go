@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,11 +49,22 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
+		polled := r.Kinds.Polled(kind)
 		list, err := r.list(ctx, kind)
+		if err != nil && polled { // that one may not be listed any more, or is gone, blocks no other check
+			_, unready := r.Kinds.Readable(ctx, kind)
+			state.unreadable[kind.GroupKind()] = remediationrequest.Missing(unready) || apierrors.IsForbidden(unready)
+		}
+		if err != nil && state.unreadable[kind.GroupKind()] {
+			continue
+		}
 		if err != nil {
 			return err
 		}
 		state.read[kind.GroupKind()] = true
+		if own && polled { // nothing enqueues the check when one changes
+			state.recheck(state.facts.Now.Add(readRetry))
+		}
 		switch err := r.upToDate(ctx, kind, list); {
 		case errors.Is(err, consistency.ErrStale) && !own && !state.released:
 			state.lagging = true
@@ -82,11 +94,15 @@ func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
 	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
 }
 
-// list returns the objects of a kind, shared with the cache: read only.
+// list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
 func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	from := client.Reader(r.Client)
+	if r.Kinds.Polled(kind) {
+		from = r.Live
+	}
+	if err := from.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil

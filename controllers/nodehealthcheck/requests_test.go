@@ -190,25 +190,27 @@ func relapses(t *testing.T, delay time.Duration, change ...func(*fixture)) *fixt
 		f(k)
 	}
 	k.bad("b")
-	k.reconciles("nhc")
+	k.looks()
 	k.after(2 * time.Minute)
 	k.answers("Reboot", nhcv1.SucceededCondition, "True")
 	k.after(time.Second)
-	k.reconciles("nhc")
+	k.looks()
 	k.turn("b", corev1.ConditionTrue)
-	k.reconciles("nhc")
+	k.looks()
 	k.after(time.Minute)
-	k.reconciles("nhc")
+	k.looks()
 	k.turn("b", corev1.ConditionUnknown)
 	return k
 }
 
 func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 	for name, happens := range map[string]func(*testing.T, time.Duration) *fixture{
-		"requests may not be patched": func(t *testing.T, delay time.Duration) *fixture {
-			return relapses(t, delay, func(k *fixture) { k.fails = unpatchable })
+		"the remediator's role of before there were ladders does not let us patch": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "poison-pill-0.1")) })
 		},
-		"nothing is in the way": func(t *testing.T, delay time.Duration) *fixture { return relapses(t, delay) },
+		"a later role does neither": func(t *testing.T, delay time.Duration) *fixture {
+			return relapses(t, delay, func(k *fixture) { k.grants(shippedRole(t, "self-node-remediation-0.8")) })
+		},
 		"a patch after the relapse has failed": func(t *testing.T, delay time.Duration) *fixture {
 			k, failed := relapses(t, delay), false
 			k.fails = func(verb string, _ client.Object) error {
@@ -218,12 +220,12 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 				failed = true
 				return apierrors.NewTimeoutError("once", 1)
 			}
-			k.reconciles("nhc")
+			k.looks()
 			return k
 		},
 		"the manager was started anew after the relapse": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
-			k.reconciles("nhc")
+			k.looks()
 			k.restart()
 			return k
 		},
@@ -234,7 +236,7 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 		},
 		"the remediator has taken the annotation off": func(t *testing.T, delay time.Duration) *fixture {
 			k := relapses(t, delay)
-			k.reconciles("nhc")
+			k.looks()
 			obj := k.objects()[0]
 			obj.SetAnnotations(nil)
 			k.update(obj)
@@ -250,10 +252,10 @@ func TestASingleRemediationIsRepeatedAlthough(t *testing.T) {
 			t.Run(name+", "+wait, func(t *testing.T) {
 				t.Parallel()
 				k := happens(t, delay)
-				k.reconciles("nhc")
+				k.looks()
 				for _, later := range []time.Duration{10 * time.Minute, time.Hour, 23 * time.Hour} {
 					k.after(later)
-					k.reconciles("nhc")
+					k.looks()
 				}
 				if len(k.made) != 2 {
 					t.Errorf("made %v in a day, want 2", k.made)

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,31 +10,261 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/yaml"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// unpatchable is a remediator's role that does not let the manager patch requests.
-func unpatchable(verb string, obj client.Object) error {
-	if kind := obj.GetObjectKind().GroupVersionKind().Kind; verb == "patch" && kind == "Reboot" {
-		return apierrors.NewForbidden(schema.GroupResource{Resource: kind}, obj.GetName(), nil)
+// granted is a client that may do to kind Reboot and to its templates what a role grants, and all to others. What it reads from a cache it
+// has to list and watch.
+type granted struct {
+	client.Client
+	rights map[string][]string // verbs, by kind
+	cached bool
+}
+
+func (g granted) may(verb string, kind schema.GroupVersionKind) error {
+	name := strings.TrimSuffix(kind.Kind, "List")
+	verbs, ruled := g.rights[name]
+	asked := []string{verb}
+	if g.cached && (verb == "get" || verb == "list") {
+		asked = []string{"list", "watch"}
+	}
+	for _, verb := range asked {
+		if ruled && !slices.Contains(verbs, verb) {
+			return apierrors.NewForbidden(schema.GroupResource{Group: kind.Group, Resource: name}, verb, nil)
+		}
 	}
 	return nil
+}
+
+func (g granted) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+	if err := g.may("get", obj.GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
+	return g.Client.Get(ctx, key, obj, opts...)
+}
+
+func (g granted) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
+	if err := g.may("list", list.GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
+	return g.Client.List(ctx, list, opts...)
+}
+
+func (g granted) Create(ctx context.Context, obj client.Object, opts ...client.CreateOption) error {
+	if err := g.may("create", obj.GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
+	return g.Client.Create(ctx, obj, opts...)
+}
+
+func (g granted) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	if err := g.may("patch", obj.GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
+	return g.Client.Patch(ctx, obj, patch, opts...)
+}
+
+func (g granted) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	if err := g.may("delete", obj.GetObjectKind().GroupVersionKind()); err != nil {
+		return err
+	}
+	return g.Client.Delete(ctx, obj, opts...)
+}
+
+// shipped is a role as a remediator ships it.
+func shippedRole(t *testing.T, file string) *rbacv1.ClusterRole {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join("testdata", "roles", file+".yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rbacv1.ClusterRole{}
+	if err := yaml.UnmarshalStrict(content, r); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// grants lets the manager do to Reboots, and to their templates, what the role of a remediator lets it do to its own, until revoke.
+func (k *fixture) grants(r *rbacv1.ClusterRole) (revoke func()) {
+	rights := map[string][]string{}
+	for _, rule := range r.Rules {
+		kind := "Reboot"
+		if strings.HasSuffix(rule.Resources[0], "templates") {
+			kind += remediationrequest.TemplateSuffix
+		}
+		rights[kind] = rule.Verbs
+	}
+	cached, live := granted{k.client, rights, true}, granted{k.client, rights, false}
+	kinds := remediationrequest.NewKinds(k.informers, live, "", func() *unstructured.Unstructured { return &unstructured.Unstructured{} })
+	kinds.AskFirst(func(_ context.Context, kind schema.GroupVersionKind) (bool, error) {
+		return live.may("watch", kind) == nil, nil
+	})
+	k.r.Client, k.r.Live, k.r.Kinds, k.r.Watches = cached, live, kinds, kinds
+	k.r.Requests = &remediationrequest.Requests{Client: cached, Live: live}
+	return func() {
+		for kind := range rights {
+			rights[kind] = nil
+		}
+	}
+}
+
+// looks makes passes, and returns what they say has failed, and when the last one wants to come back.
+func (k *fixture) looks() (failed []string, again time.Duration) {
+	k.t.Helper()
+	ctx := log.IntoContext(k.t.Context(), funcr.New(func(_, line string) {
+		if strings.Contains(line, `"error"`) {
+			failed = append(failed, line)
+		}
+	}, funcr.Options{}))
+	for range 5 {
+		result, err := k.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
+		if err != nil {
+			k.t.Fatal(err)
+		}
+		again = result.RequeueAfter
+	}
+	return failed, again
+}
+
+// Each release of a remediator brings the rights that it thinks fit. medik8s' operator of its time did with them.
+func TestWhatRemediatorsGrantIsEnough(t *testing.T) {
+	for role, polled := range map[string]bool{
+		"poison-pill-0.1": true, "self-node-remediation-0.4": true, "self-node-remediation-0.8": false,
+		"fence-agents-remediation-0.2": true, "fence-agents-remediation-0.3": false,
+	} {
+		t.Run(role, func(t *testing.T) {
+			delay := metav1.Duration{Duration: time.Minute}
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false),
+				check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.HealthyDelay = &delay }))...)
+			k.grants(shippedRole(t, role))
+			quiet := func(what string, want ...string) time.Duration {
+				t.Helper()
+				failed, again := k.looks()
+				if len(failed) > 0 {
+					t.Errorf("%s: %s", what, failed[0])
+				}
+				k.wants(what, want...)
+				return again
+			}
+			again := quiet("no node is bad")
+			if got := k.state("nhc"); !strings.Contains(got, "Enabled") {
+				t.Fatalf("the check is %s", got)
+			}
+			if soon := again > 0 && again <= 15*time.Second; soon != polled {
+				t.Errorf("the next reconcile is in %s; polled every 15 s: want %v", again, polled)
+			}
+			k.bad("b")
+			quiet("a node is bad", "Reboot/b")
+			k.after(49 * time.Hour)
+			quiet("the request is old", "Reboot/b")
+			k.turn("b", "True")
+			quiet("its node is healthy, for less than the healthy delay", "Reboot/b")
+			k.after(time.Minute)
+			quiet("it was healthy for as long")
+		})
+	}
+}
+
+func TestATemplateThatMayBeReadOnlyByItsNameIsLookedAtAgain(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), check("nhc"))...)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	if _, again := k.looks(); !strings.Contains(k.state("nhc"), "Disabled") || again > 15*time.Second {
+		t.Errorf("%s, looked at again in %s", k.state("nhc"), again)
+	}
+	k.makes(template("Reboot", "reboot", false))
+	k.looks()
+	if got := k.state("nhc"); !strings.Contains(got, "Enabled") {
+		t.Errorf("the template is there, and the check is %s", got)
+	}
+}
+
+// Where a request may not be watched, what its remediator has done with it is seen all the same.
+func TestARequestThatMayNotBeWatchedIsPolled(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("b")
+	k.looks()
+	k.says("Processing", "True", "Rebooting", "")
+	k.deleteAll()
+	k.after(2 * time.Minute)
+	k.looks()
+	if len(k.made) != 2 {
+		t.Errorf("made %v, want the request again that somebody has deleted", k.made)
+	}
+}
+
+// Who uninstalls a remediator takes its role away, and often leaves its kinds. Checks that never named them are held up by nothing.
+func TestARemediatorWhoseRoleIsGoneHoldsUpItsOwnChecksAlone(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
+	revoke := k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.settle("rebooting")
+	revoke()
+	k.bad("b")
+	if failed, _ := k.looks(); len(failed) > 0 {
+		t.Error(failed[0])
+	}
+	k.wants("the other check", "Replace/b")
+	k.settle("rebooting")
+	if got := conditionOf(k.check("rebooting"), nhcv1.DisabledCondition); got == nil || got.Reason != nhcv1.TemplateForbiddenReason {
+		t.Errorf("the check whose remediator is gone says %v", got)
+	}
+}
+
+// What was begun while the role was there is not forgotten, nor begun again: the manager cannot see what became of it.
+func TestARequestThatMayNotBeReadAnyMoreIsNotMadeAgain(t *testing.T) {
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
+	revoke := k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("b")
+	k.looks()
+	revoke()
+	k.after(2 * time.Minute)
+	k.looks()
+	if listed := k.check("nhc").Status.UnhealthyNodes; len(listed) != 1 || len(listed[0].Remediations) != 1 || len(k.made) != 1 {
+		t.Errorf("the status lists %+v; made %v", listed, k.made)
+	}
+}
+
+// Before a node of the control plane is remediated the requests of all checks are read, also of kinds that were not in use when the
+// reconcile began.
+func TestAPolledKindThatOnlyAnotherCheckNamesIsNotWatched(t *testing.T) {
+	k := newFixture(t, append(workers("a"), member("m1"), member("m2"), member("m3"), template("Reboot", "reboot", false), template("Replace", "replace", false),
+		check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = ptr.To(refTo("Replace", "replace")) }), check("rebooting"))...)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("m2")
+	k.looks()
+	k.wants("the other check has no request", "Replace/m2")
+	for kind := range k.informers.InformersByGVK {
+		if kind.Kind == "Reboot" {
+			t.Error("a kind is watched that may not be")
+		}
+	}
 }
 
 // With a ladder a remediator has to be notified to stop before the next one begins.
 func TestALadderThatMayNotTellARemediatorToStopSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false),
 		check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))))...)
-	k.fails = unpatchable
-	badB(k)
+	k.grants(shippedRole(t, "poison-pill-0.1"))
+	k.bad("b")
+	k.looks()
 	k.after(6 * time.Minute)
-	k.reconciles("nhc")
+	k.looks()
 	k.wants("the first one was not told", "Reboot/b")
 	told := 0
 	for _, e := range k.events() {

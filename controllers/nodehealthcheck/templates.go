@@ -116,9 +116,13 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 	if _, err := remediationrequest.NodeKindOf(gvk); err != nil {
 		return TemplateInvalid(t, err), nil
 	}
-	unread := false
+	byName, unread := false, false // it may be read, and its kind not be listed
 	for _, kind := range []schema.GroupVersionKind{gvk, t.Request} {
 		ready, err := r.Kinds.Readable(ctx, kind)
+		if kind == gvk && apierrors.IsForbidden(err) && !errors.Is(err, explain.ErrUnread) {
+			byName = true
+			continue
+		}
 		if err != nil {
 			why, err := state.unusable(t, kind.Kind, err)
 			state.unreadable[t.Request.GroupKind()] = err != nil || why.Reason == nhcv1.TemplateForbiddenReason
@@ -141,20 +145,7 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed, t *Te
 		err := fmt.Errorf("remediation template %q not found, it is namespaced, but no namespace is provided", t.Name)
 		return TemplateNotFound(t, err), nil
 	}
-	obj := &unstructured.Unstructured{}
-	obj.SetGroupVersionKind(gvk)
-	if err := r.Client.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj); err != nil {
-		why, err := state.unusable(t, t.Kind, err)
-		if err != nil {
-			err = fmt.Errorf("read remediation template %s: %w", t.Place(), err)
-		}
-		return why, err
-	}
-	if _, err := remediationrequest.Content(obj); err != nil {
-		return TemplateInvalid(t, err), nil
-	}
-	t.Object = obj
-	return Disabled{}, nil
+	return r.readTemplate(ctx, state, t, byName || r.Kinds.Polled(gvk))
 }
 
 // unusable is why a template disables the check that cannot be read, or whose kind or requests cannot be listed, because of err; the error
@@ -169,6 +160,30 @@ func (state *observed) unusable(t *Template, kind string, err error) (Disabled, 
 		return TemplateForbidden(t, kind, err), nil
 	}
 	return Disabled{}, err
+}
+
+// readTemplate reads the template itself. One that is not watched is read live, and again: Poison Pill, Self Node Remediation before v0.8
+// and Fence Agents Remediation before v0.3 grant no more than to get one by its name, which was all that medik8s' operator did.
+func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Template, live bool) (Disabled, error) {
+	from := client.Reader(r.Client)
+	if live {
+		from = r.Live
+		state.recheck(state.facts.Now.Add(readRetry))
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(t.GroupVersionKind())
+	if err := from.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj); err != nil {
+		why, err := state.unusable(t, t.Kind, err)
+		if err != nil {
+			err = fmt.Errorf("read remediation template %s: %w", t.Place(), err)
+		}
+		return why, err
+	}
+	if _, err := remediationrequest.Content(obj); err != nil {
+		return TemplateInvalid(t, err), nil
+	}
+	t.Object = obj
+	return Disabled{}, nil
 }
 
 func kindsOf(check *nhcv1.NodeHealthCheck) []schema.GroupVersionKind {

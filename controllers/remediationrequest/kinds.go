@@ -42,6 +42,7 @@ type Kinds[T client.Object] struct {
 	empty     func() T
 	watchers  []Watcher
 	handlers  []handler.TypedEventHandler[T, reconcile.Request]
+	mayWatch  MayWatch // nil: all may be watched
 	clock     clock.PassiveClock
 
 	mu    sync.Mutex // never held while a watch begins: see begin
@@ -57,6 +58,7 @@ type known struct {
 	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers
 	// meanwhile.
 	beginning, ending bool
+	polled            bool // see Polled
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
 	asked  time.Time
@@ -111,8 +113,8 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 	return known{}
 }
 
-// Readable reports whether the objects of a kind can be read from the cache. It begins no watch. The error satisfies Missing if the kind is
-// not installed, and apierrors.IsForbidden if it may not be listed.
+// Readable reports whether the objects of a kind can be read, from the cache or, if it is polled, live. It begins no watch. The error
+// satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
 	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
@@ -123,7 +125,6 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	}
 	_, err := k.list(ctx, kind)
 	k.mu.Lock()
-	defer k.mu.Unlock()
 	entry := k.of(kind)
 	entry.absent = nil
 	if Missing(err) { // any kind may be named: what was absent before is forgotten
@@ -133,17 +134,34 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 		})
 		entry.absent, entry.asked = err, now
 	}
-	return false, err
+	if Missing(err) || apierrors.IsForbidden(err) { // a remediator that is uninstalled takes its role away, and often leaves its kinds
+		entry.polled = false
+	}
+	k.mu.Unlock()
+	if err != nil || k.mayWatch == nil {
+		return false, err
+	}
+	may, err := k.mayWatch(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.of(kind).polled = !may
+	return !may, nil
 }
 
-// Watch begins to watch a kind that is listable, unless it is watched already. It does not wait for the first list: until that was read the
-// kind is not readable, and the events of the objects in it reach the watchers.
+// Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the
+// first list: until that was read the kind is not readable, and the events of the objects in it reach the watchers.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
+	if k.Polled(kind) {
+		return nil
+	}
 	_, err := k.begin(ctx, kind)
 	return err
 }
 
-// Ready is Readable, and begins to watch the kind if it is not watched yet.
+// Ready is Readable, and begins to watch the kind if it is neither watched nor polled yet.
 func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	ready, err := k.Readable(ctx, kind)
 	if ready || err != nil {
@@ -220,7 +238,7 @@ func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
 		k.mu.Unlock()
 		return
 	}
-	entry.informer, entry.begun, entry.told, entry.ending = nil, 0, 0, true
+	entry.informer, entry.begun, entry.told, entry.polled, entry.ending = nil, 0, 0, false, true
 	k.mu.Unlock()
 
 	obj := k.empty()
@@ -255,13 +273,13 @@ func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema
 	return kinds
 }
 
-// InUse returns the kinds of requests that are watched and read, in a stable order; each in one of its versions, which is the
+// InUse returns the kinds of requests that are watched and read, or polled, in a stable order; each in one of its versions, which is the
 // one that was begun to be watched last: one that checks have turned away from may not be served for much longer.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	begun := map[schema.GroupVersionKind]int{}
 	kinds := k.kinds(func(kind schema.GroupVersionKind, entry *known) bool {
 		begun[kind] = entry.begun
-		return !isTemplate(kind) && entry.synced()
+		return !isTemplate(kind) && (entry.synced() || entry.polled)
 	})
 	slices.SortFunc(kinds, func(a, b schema.GroupVersionKind) int { // the versions of a kind beside each other, since Compact sees no further
 		return cmp.Or(

@@ -314,6 +314,9 @@ func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[
 // Unread returns nothing.
 func (k *Kinds[T]) Unread() []schema.GroupVersionKind { return nil }
 
+// Polled is false of all.
+func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
+
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
