@@ -257,12 +257,12 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, done.outcomes)
-	events := r.nodeEvents(state, plan, done.outcomes)
+	told := r.nodeEvents(state, plan, done.outcomes)
 	if done.status != nil {
-		events = slices.Concat(unhealthyEvents(state, done.outcomes), events,
+		told = slices.Concat(unhealthyEvents(state, done.outcomes), told,
 			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn))
 	}
-	r.send(ctx, state, events)
+	r.send(ctx, state, told)
 	return r.next(ctx, state, plan, done)
 }
 

@@ -49,20 +49,16 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
-		polled := r.Kinds.Polled(kind)
-		list, err := r.list(ctx, kind)
-		if err != nil && polled { // that one may not be listed any more, or is gone, blocks no other check
-			_, unready := r.Kinds.Readable(ctx, kind)
-			state.unreadable[kind.GroupKind()] = remediationrequest.Missing(unready) || apierrors.IsForbidden(unready)
-		}
-		if err != nil && state.unreadable[kind.GroupKind()] {
-			continue
-		}
+		list, listed, err := r.listRequests(ctx, kind)
 		if err != nil {
 			return err
 		}
+		if !listed {
+			state.unreadable[kind.GroupKind()] = true
+			continue
+		}
 		state.read[kind.GroupKind()] = true
-		if own && polled { // nothing enqueues the check when one changes
+		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
 			state.recheck(state.facts.Now.Add(readRetry))
 		}
 		switch err := r.upToDate(ctx, kind, list); {
@@ -106,6 +102,21 @@ func (r *Reconciler) list(ctx context.Context, kind schema.GroupVersionKind) ([]
 		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
 	}
 	return list.Items, nil
+}
+
+// listRequests lists requests of a kind. It is false for a polled kind that may not be listed any more, or is gone: that blocks no other
+// check.
+func (r *Reconciler) listRequests(
+	ctx context.Context, kind schema.GroupVersionKind,
+) (list []unstructured.Unstructured, listed bool, err error) {
+	polled := r.Kinds.Polled(kind)
+	if list, err = r.list(ctx, kind); err == nil || !polled {
+		return list, err == nil, err
+	}
+	if _, unready := r.Kinds.Readable(ctx, kind); remediationrequest.Missing(unready) || apierrors.IsForbidden(unready) {
+		return nil, false, nil
+	}
+	return nil, false, err
 }
 
 func (r *Reconciler) requestKinds() []schema.GroupVersionKind {

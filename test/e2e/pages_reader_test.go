@@ -352,6 +352,6 @@ var _ = Describe("The manifests in the pages", func() {
 			}
 		}
 		Expect(wrong).To(BeEmpty())
-		Expect(applied).To(BeNumerically(">=", 12))
+		Expect(applied).To(BeNumerically(">=", 11))
 	}, SpecTimeout(specPatience))
 })
