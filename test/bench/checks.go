@@ -145,9 +145,9 @@ func (t *trial) alone(ctx context.Context) error {
 	n := float64(len(machines))
 	t.addDelays("One change alone: marked after", seen, 0.025, 0.2)
 	// The mark and the question to the owner, twice the check, and two of the record: that it was begun, and that the owner is awaited.
-	t.add("One change alone: patches", d.patches/n, count, 7)
-	t.add("One change alone: objects created", d.creates/n, count, 6)               // the record, and events on the Machine and the check
-	t.add("One change alone: reads", (d.reads+max(d.workloadCalls, 0))/n, count, 8) // of the owner, which is not watched
+	t.add("One change alone: patches", d.patches/n, count, 6)
+	t.add("One change alone: objects created", d.creates/n, count, 4) // the record, and events on the Machine and the check
+	t.add("One change alone: reads", (d.reads+max(d.workloadCalls, 0))/n, count, 5)
 	t.add("One change alone: reconciles", d.reconciles/n, count, noAim)
 	return t.restore(ctx, machines)
 }
@@ -177,8 +177,8 @@ func (t *trial) spread(ctx context.Context) error {
 	}
 	n := float64(len(machines))
 	t.addDelays("Changes spread: marked after", seen, noAim, 0.2)
-	t.add("Changes spread: patches per change", d.patches/n, count, 7)
-	t.add("Changes spread: processor time per 1000 changes", d.cpu*1000/n, seconds, 30)
+	t.add("Changes spread: patches per change", d.patches/n, count, 6)
+	t.add("Changes spread: processor time per 1000 changes", d.cpu*1000/n, seconds, 15)
 	return t.restore(ctx, machines)
 }
 
@@ -200,7 +200,7 @@ func (t *trial) mass(ctx context.Context) error {
 		return err
 	}
 	t.addDelays("A tenth at once: marked after", seen, noAim, noAim) // the API server again
-	t.add("A tenth at once: patches per change", d.patches/float64(len(machines)), count, 7)
+	t.add("A tenth at once: patches per change", d.patches/float64(len(machines)), count, 6)
 	t.add("A tenth at once: reads per change", (d.reads+max(d.workloadCalls, 0))/float64(len(machines)), count, 3)
 	bare, err := t.bareClient(ctx, machines)
 	if err != nil {
