@@ -115,7 +115,7 @@ func StillBlocked(blocker *Blocker) string {
 	return text
 }
 
-// Ended is the step that ends a blocker which time does not end. That fewer targets are unhealthy, nobody sees to but a person.
+// Ended is the step that ends a blocker which time does not end. Only a person can make fewer targets unhealthy.
 func Ended(blocker *Blocker) Step {
 	if blocker.Reason == string(budget.TooMany) && blocker.Cause != string(budget.TooFew) { // of both kinds of checks
 		text := "repair what the unhealthy ones have in common"

@@ -41,7 +41,7 @@ func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watc
 	return nil
 }
 
-// lookedAt are nodes at which nobody can look while their cluster is silent.
+// lookedAt are nodes of a cluster that may be silent.
 type lookedAt struct {
 	*fence.Nodes
 	silent bool

@@ -33,7 +33,7 @@ const (
 	countedLive
 )
 
-// depthOf is how that has to be read on which a plan rests.
+// depthOf is the depth at which facts have to be read for plan to be written.
 func depthOf(plan Plan) depth {
 	switch {
 	case plan.Confirm && plan.Status.EndedBy == capacity.ScaledDown:

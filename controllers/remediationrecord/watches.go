@@ -223,7 +223,7 @@ func (r *Reconciler) onOwners() handler.EventHandler {
 	}
 }
 
-// awaiting are the open records that something takes the place of whose maker is known, and that have one of the steps.
+// awaiting are the open records whose target maker is to replace (makerOf), and that have one of the steps.
 func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, steps ...string) []reconcile.Request {
 	if maker == "" {
 		return nil
