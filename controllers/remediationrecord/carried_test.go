@@ -96,6 +96,11 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 			t.Errorf("at depth %d, what an end rests on is read elsewhere", depth)
 		}
 	}
+	ends := Plan{Confirm: true}
+	counted := ends
+	if counted.Status.EndedBy = "ScaledDown"; depthOf(ends) != live || depthOf(counted) != countedLive || depthOf(Plan{}) != cached {
+		t.Error("what an end rests on is read at another depth")
+	}
 }
 
 // Only a check that kubemend acts on has a step left.

@@ -112,21 +112,15 @@ func TestARecordFollowsARequestOfAnotherControllerAsItChanges(t *testing.T) {
 		e.byRequests(ctx)
 		e.reports(ctx, "a", corev1.ConditionUnknown)
 		Eventually(func() int { return len(e.management.Calls(created)) }).Should(Equal(1))
-		record := func() *mendv1.RemediationRecord {
-			list := &mendv1.RemediationRecordList{}
-			Expect(e.here.List(ctx, list, client.InNamespace("ns"))).To(Succeed())
-			Expect(list.Items).To(HaveLen(1))
-			return &list.Items[0]
-		}
 		time.Sleep(3 * time.Hour)
-		Expect(record().Status.Steps).To(HaveLen(2), "the request was made, and is waited for")
+		Expect(e.record(ctx).Status.Steps).To(HaveLen(2), "the request was made, and is waited for")
 
 		request := metal3("Metal3Remediation", "a")
 		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(request), request)).To(Succeed())
 		request.Object["status"] = map[string]any{"phase": "Running"}
 		Expect(e.here.Status().Update(ctx, request)).To(Succeed())
 		time.Sleep(time.Second)
-		Expect(record().Status.Steps).To(ContainElement(HaveField("Reason", "RemediatorActs")))
+		Expect(e.record(ctx).Status.Steps).To(ContainElement(HaveField("Reason", "RemediatorActs")))
 	})
 }
 

@@ -35,12 +35,6 @@ func TestTheRecordOfAMachineThatIsReplacedListsNoMachinesAndReadsNothingWhileNot
 			return asks(call) && call.Verb == "list" && call.Resource == "machines"
 		}
 		listed := len(e.management.Calls(lists))
-		record := func() mendv1.RemediationRecord {
-			list := &mendv1.RemediationRecordList{}
-			Expect(e.here.List(ctx, list, client.InNamespace("ns"))).To(Succeed())
-			Expect(list.Items).To(HaveLen(1))
-			return list.Items[0]
-		}
 		set.Status.Conditions = []metav1.Condition{builders.LongTrue(clusterv1.ScalingUpCondition)}
 		set.Status.Conditions[0].Message = "* quota exceeded"
 		Expect(e.here.Delete(ctx, e.machine(ctx, "a"))).To(Succeed())
@@ -48,7 +42,7 @@ func TestTheRecordOfAMachineThatIsReplacedListsNoMachinesAndReadsNothingWhileNot
 		Expect(e.here.Status().Update(ctx, set)).To(Succeed())
 		time.Sleep(10 * time.Second)
 		hindered := ContainElement(HaveField("Message", ContainSubstring("quota exceeded")))
-		Expect(record().Status.Conditions).To(hindered, "the MachineSet is watched")
+		Expect(e.record(ctx).Status.Conditions).To(hindered, "the MachineSet is watched")
 		e.node(ctx, "b")
 		e.worker(ctx, "b")
 		Eventually(e.health(ctx, "b")).Should(Equal(metav1.ConditionTrue))
@@ -57,7 +51,14 @@ func TestTheRecordOfAMachineThatIsReplacedListsNoMachinesAndReadsNothingWhileNot
 		b.Status.Conditions = append(b.Status.Conditions, builders.LongTrue(clusterv1.MachineNodeReadyCondition))
 		Expect(e.here.Status().Update(ctx, b)).To(Succeed())
 		time.Sleep(10 * time.Second)
-		Expect(record().Status.Outcome).To(Equal(mendv1.RecordReplaced), "the Machine in place of the target is watched")
+		Expect(e.record(ctx).Status.Outcome).To(Equal(mendv1.RecordReplaced), "the Machine in place of the target is watched")
 		Expect(e.management.Calls(lists)).To(HaveLen(listed))
 	})
+}
+
+func (e *environment) record(ctx context.Context) mendv1.RemediationRecord {
+	list := &mendv1.RemediationRecordList{}
+	Expect(e.here.List(ctx, list, client.InNamespace("ns"))).To(Succeed())
+	Expect(list.Items).To(HaveLen(1))
+	return list.Items[0]
 }
