@@ -197,20 +197,22 @@ func (facts *Facts) ReachedAgain() time.Time {
 
 // decisions are those about facts.Targets to begin with, in the same order, and the places of those about which there is something to
 // decide. There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all
-// machines are.
+// machines are, and such a decision stays with its target.
 func (facts *Facts) decisions() (decisions []*Decision, open []int) {
-	list := make([]Decision, len(facts.Targets)) // in one piece: there may be thousands
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {
-		decision := &list[i]
-		decision.Target, decision.Verdict = target, facts.Verdicts[i]
-		if decision.Verdict.State == health.Healthy && !Deleting(target.Machine) && target.Ownership == NoRequest && target.Cycle == nil &&
-			MarkedHealthy(target.Machine) {
-			decision.Blockers = notUnhealthy
-		} else {
-			open = append(open, i)
+		verdict := facts.Verdicts[i]
+		quiet := verdict.State == health.Healthy && target.Ownership == NoRequest && target.Cycle == nil
+		if quiet && target.quiet == nil && !Deleting(target.Machine) && MarkedHealthy(target.Machine) {
+			target.quiet = &Decision{Target: target, Blockers: notUnhealthy}
 		}
-		decisions[i] = decision
+		if quiet && target.quiet != nil {
+			target.quiet.Verdict = verdict
+			decisions[i] = target.quiet
+			continue
+		}
+		decisions[i] = &Decision{Target: target, Verdict: verdict}
+		open = append(open, i)
 	}
 	return decisions, open
 }

@@ -153,7 +153,8 @@ func TestWhichNodeIsThatOfAMachine(t *testing.T) {
 				is := w.Targets[0]
 				is.Machine.Spec.ProviderID, is.Machine.Status.NodeRef.Name, is.Machine.Status.Conditions = "azure://m/1", "n", tc.said
 				w.Check.Spec.Checks.UnhealthyNodeConditions = []clusterv1.UnhealthyNodeCondition{{Type: corev1.NodeReady, Status: "False"}}
-				w.Now, w.view = at, workload.Seen(health.Up, tc.nodes)
+				w.Now, w.view, w.Targets = at, workload.Seen(health.Up, tc.nodes), nil
+				w.add(is.Machine, nil, false)
 				(&Reconciler{Clusters: &asks{}}).observeNodes(t.Context(), w)
 				want := tc.want
 				if at.After(noon) {

@@ -45,8 +45,9 @@ type observed struct {
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
-	// before is what is remembered of the reconcile before.
+	// before is what is remembered of the reconcile before. lasts are its targets for those targets of this one that are not the same.
 	before remembered
+	lasts  map[*Target]*Target
 	did    map[types.UID]undone.Did[string] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact
@@ -197,8 +198,11 @@ func (r *Reconciler) observe(ctx context.Context, state *observed) error {
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	state.Former = map[types.UID][]mendv1.RemediationRecord{}
 	for _, target := range state.Targets {
+		if target.Node != nil || target.Status.NodeRef.Name != "" || r.Records == nil && !state.Explains {
+			continue
+		}
 		owner := metav1.GetControllerOfNoCopy(target.Machine)
-		if owner == nil || target.Status.NodeRef.Name != "" || r.Records == nil && !state.Explains {
+		if owner == nil {
 			continue
 		}
 		if _, read := state.Former[owner.UID]; !read {

@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 func TestTheMessageOfAShortCircuitDoesTheSum(t *testing.T) {
@@ -117,9 +118,9 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 		{Name: "elsewhere", selector: labels.Nothing()},
 	}
 	targets := w.Targets
-	w.Targets = nil
+	w.Targets, w.view = nil, workload.Seen(health.Up, nil)
 	for _, target := range targets {
-		w.add(target.Machine)
+		w.add(target.Machine, nil, false)
 	}
 	c := ConditionOf(statusAfter(w, decide(w), nil), mendv1.TargetsExclusive)
 	want := "* 1 of 2 targets are selected by MachineHealthCheck newer too: each acts by its own rules and limits, and one remediation " +

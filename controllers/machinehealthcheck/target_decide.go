@@ -41,6 +41,9 @@ type Target struct {
 	OwnerKindSilent bool
 	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
+
+	// quiet is the decision about it while there is nothing to decide; nil before.
+	quiet *Decision
 }
 
 // Host is what matters of the host of a Machine before its owner is asked to replace it.

@@ -34,30 +34,38 @@ func find(name string, lists ...[]*Target) *Target {
 	return nil
 }
 
+// observeMachines finds the Machines that the check selects, with their Nodes as the cache has them. One that has not changed has the Target
+// of the reconcile before: to make thousands of them takes longer than to judge them.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
 	}
+	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	lasts := state.lastOf(list)
 	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
 	maps.Copy(state.answering, state.before.answering)
-	for _, machine := range list {
+	for i, machine := range list {
+		if lasts[i] != nil && lasts[i].Machine == machine {
+			continue
+		}
 		if kind := AnsweringOwner(machine); kind != "" {
 			state.answering[kind] = true
 		}
 	}
-	list = slices.DeleteFunc(list, func(machine *clusterv1.Machine) bool { return !state.selector.Matches(labels.Set(machine.Labels)) })
-	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	state.Targets = make([]*Target, 0, len(list))
 	for i := range state.Overlaps {
 		other := &state.Overlaps[i]
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
-	for _, machine := range list {
-		state.add(machine)
+	state.Targets, state.lasts = make([]*Target, 0, len(list)), map[*Target]*Target{}
+	stands := state.sameRules() && len(state.answering) == len(state.before.answering)
+	for i, machine := range list {
+		if same := stands && lasts[i] != nil && lasts[i].Machine == machine; same || state.selector.Matches(labels.Set(machine.Labels)) {
+			state.add(machine, lasts[i], same)
+		}
 	}
-	if len(list) == 0 && r.Live != nil {
+	if len(state.Targets)+len(state.Skipped) == 0 && r.Live != nil {
 		state.SelectsNothing = r.noTemplateMatches(ctx, state)
 	}
 	return nil
@@ -89,11 +97,31 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 	return true
 }
 
-// add adds a Machine that the check selects to the targets, or to those that their users want left alone.
-func (state *observed) add(machine *clusterv1.Machine) {
-	added, leftAlone := &Target{Machine: machine}, len(LeftAloneBy(machine)) > 0
-	if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
-		added.OwnerKindSilent = !state.answering[owner.Kind]
+// lastOf are the targets of the reconcile before for these Machines, which are sorted by name; nil for one that it did not have.
+func (state *observed) lastOf(machines []*clusterv1.Machine) []*Target {
+	lasts := make([]*Target, len(machines))
+	for _, before := range [][]*Target{state.before.targets, state.before.skipped} {
+		at := 0
+		for i, machine := range machines {
+			for at < len(before) && before[at].Name < machine.Name {
+				at++
+			}
+			if at < len(before) && before[at].Name == machine.Name {
+				lasts[i] = before[at]
+			}
+		}
+	}
+	return lasts
+}
+
+// add adds a Machine that the check selects to the targets, or to those that their users want left alone. Last is the target of that name
+// in the reconcile before, same says that its Machine and the check's rules have not changed since.
+func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
+	leftAlone, found := len(LeftAloneBy(machine)) > 0, Target{Machine: machine}
+	if state.view.Link == health.Up {
+		if found.Node, found.OtherNode = state.view.NodeOf(machine); machine.Status.NodeRef.Name == "" {
+			found.Node = nil // Cluster API has not found it yet
+		}
 	}
 	for i := range state.Overlaps {
 		other := &state.Overlaps[i]
@@ -108,9 +136,23 @@ func (state *observed) add(machine *clusterv1.Machine) {
 			opinion := other.opinions[machine.UID]
 			opinion.Check, opinion.Older = other.Name, other.Older
 			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
-			added.Others = append(added.Others, opinion)
-		case other.Older && added.OlderCheck == "":
-			added.OlderCheck = other.Name
+			found.Others = append(found.Others, opinion)
+		case other.Older && found.OlderCheck == "":
+			found.OlderCheck = other.Name
+		}
+	}
+	var added *Target
+	if same && last.Node == found.Node && last.OtherNode == found.OtherNode && last.OlderCheck == found.OlderCheck &&
+		len(last.Others)+len(found.Others) == 0 {
+		added = last
+		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
+	} else {
+		target := found // which is on the stack
+		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
+			target.OwnerKindSilent = !state.answering[owner.Kind]
+		}
+		if added = &target; last != nil {
+			state.lasts[added] = last
 		}
 	}
 	if leftAlone {
@@ -124,15 +166,22 @@ func (state *observed) add(machine *clusterv1.Machine) {
 // objects are the very same in the cache: to state them costs ten times as much as to judge them.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 	state.stateLink()
-	gone, before := r.findNodes(ctx, state), &state.before
-	for _, target := range slices.Concat(state.Targets, state.Skipped) {
-		known := knownOf(state, target, gone)
-		last := find(target.Machine.Name, before.targets, before.skipped)
-		if last != nil && state.sameRules() && last.Machine == target.Machine && last.Node == target.Node && last.OtherNode == target.OtherNode &&
-			last.Health.Node == known && last.OlderCheck == target.OlderCheck {
-			target.Seen, target.Health = last.Seen, last.Health
-		} else {
-			state.stateHealth(target, known, last)
+	gone := r.findNodes(ctx, state)
+	for _, list := range [][]*Target{state.Targets, state.Skipped} {
+		for i, target := range list {
+			known, last := knownOf(state, target, gone), target
+			if target.Health == nil {
+				last = state.lasts[target]
+			}
+			switch {
+			case last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
+				last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known:
+				again := *target // what was known before stands, if this reconcile comes to nothing
+				again.quiet, list[i] = nil, &again
+				state.stateHealth(&again, known, last)
+			case last != target:
+				target.Seen, target.Health = last.Seen, last.Health
+			}
 		}
 	}
 }
@@ -222,8 +271,8 @@ func (state *observed) dateStartup(target *Target, seen *Seen) {
 // staleCache is how long to wait for a cache that was seen to lag behind the API server.
 const staleCache = time.Second
 
-// findNodes finds the nodes of those targets in the cache, and asks the workload cluster itself about those that are missing there: a
-// cache may be stale, and kubemend never waits for a node that it takes for deleted. It does not ask for the node of a machine that is
+// findNodes asks the workload cluster itself about the nodes of targets that are missing in the cache: that may be stale, and kubemend never
+// waits for a node that it takes for deleted. It does not ask for the node of a machine that is
 // being deleted, which goes with it. It returns the names of the nodes that the workload cluster itself says it does not have.
 func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[string]bool) {
 	if state.view.Link != health.Up {
@@ -232,14 +281,11 @@ func (r *Reconciler) findNodes(ctx context.Context, state *observed) (gone map[s
 	gone = map[string]bool{}
 	var missing []string
 	for _, target := range slices.Concat(state.Targets, state.Skipped) {
-		name := target.Machine.Status.NodeRef.Name
-		target.Node, target.OtherNode = state.view.NodeOf(target.Machine)
-		if name == "" {
-			target.Node = nil // Cluster API has not found it yet
+		if target.Node != nil || target.OtherNode != nil {
 			continue
 		}
-		switch {
-		case target.Node != nil || target.OtherNode != nil || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
+		switch name := target.Machine.Status.NodeRef.Name; {
+		case name == "" || Deleting(target.Machine) || len(LeftAloneBy(target.Machine)) > 0:
 		case state.confirmedGone(target):
 			gone[name] = true
 		default:
@@ -281,11 +327,11 @@ func (state *observed) confirmedGone(target *Target) bool {
 func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
 	name := target.Machine.Status.NodeRef.Name
 	switch {
+	case target.Node != nil:
+		return health.NodePresent
 	case name == "" && (state.view.Link == health.Up || !state.Initialized()):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited
-	case target.Node != nil:
-		return health.NodePresent
 	case gone[name]:
 		return health.NodeGone
 	case target.OtherNode != nil && !otherOf(target).Twin() && ConditionTrue(target.Machine, clusterv1.MachineNodeReadyCondition) == nil:
