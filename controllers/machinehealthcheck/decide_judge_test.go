@@ -43,7 +43,7 @@ func judging(t Target, changes ...func(*Facts)) Facts {
 
 // judged is the plan for f, with the verdicts that its targets get.
 func judged(f Facts) Plan {
-	f.Verdicts = Judge(&f)
+	f.Verdicts = judge(&f, nil)
 	return Decide(f)
 }
 

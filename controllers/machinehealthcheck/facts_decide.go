@@ -58,7 +58,7 @@ type Facts struct {
 	// Spares are the hosts that replacements could take.
 	Spares Spares
 
-	// Targets are the machines that the check selects and judges, in the order of their names. Verdicts are those of Judge on them.
+	// Targets are the machines that the check selects and judges, in the order of their names. Verdicts are those on them.
 	Targets  []*Target
 	Verdicts []health.Verdict
 	// Skipped are those that their users want left alone.

@@ -140,14 +140,14 @@ func finalFailure(machine *clusterv1.Machine) string {
 	return strings.Join(parts, ", ")
 }
 
-// Judge returns the verdicts on facts.Targets, in the same order.
-func Judge(facts *Facts) []health.Verdict {
+// judge returns the verdicts on facts.Targets, in the same order. They take the memory of old, which are not needed any more.
+func judge(facts *Facts, old []health.Verdict) []health.Verdict {
 	initialized := ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	ready := infrastructureReady(facts.Cluster)
 	paused, reached := ClusterPaused(facts.Cluster), facts.ReachedAgain()
 	starts := [...]time.Time{Since(initialized), Since(ready)}
-	verdicts := make([]health.Verdict, len(facts.Targets))
-	for i, target := range facts.Targets {
+	verdicts := slices.Grow(old[:0], len(facts.Targets))
+	for _, target := range facts.Targets {
 		judged := *target.Health
 		judged.Paused, judged.Reached = judged.Paused || paused, reached
 		for _, start := range starts {
@@ -167,7 +167,7 @@ func Judge(facts *Facts) []health.Verdict {
 		case ready == nil:
 			judged.Gate = health.InfrastructureNotReady
 		}
-		verdicts[i] = health.Judge(judged, facts.Policy, facts.Now)
+		verdicts = append(verdicts, health.Judge(judged, facts.Policy, facts.Now))
 	}
 	return verdicts
 }

@@ -54,6 +54,7 @@ type remembered struct {
 	generation       int64
 	at               time.Time
 	targets, skipped []*Target
+	verdicts         []health.Verdict // whose memory the next ones take
 	// answering are the kinds of owners that report what they do.
 	answering map[string]bool
 	// failed is how many reconciles in a row failed, stale how many since the last one found the cache to be stale.
@@ -126,7 +127,7 @@ func (m *memory) forget(key types.NamespacedName) (cluster string, known, last b
 func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
-		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped,
+		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped, verdicts: state.Verdicts,
 		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}

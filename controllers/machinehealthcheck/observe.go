@@ -121,7 +121,7 @@ func (state *observed) decide() *Plan {
 	state.Limited = state.Limited && state.before.lasts
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
-		state.Verdicts = Judge(&state.Facts)
+		state.Verdicts = judge(&state.Facts, state.before.verdicts)
 	}
 	plan := Decide(state.Facts)
 	return &plan

@@ -110,11 +110,14 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// putOff is when the status of a check with many targets is written, each of which it names, so that what it costs to write and to watch
-// grows with them; if the last time was a moment ago and no condition differs but in numbers, which are in messages:
-// these are what events are about, and what other controllers act on. Zero if it is written now.
+// statusEvery is how often the status of a check is written for numbers alone: it names each target, so that what it costs to write and to
+// watch grows with them.
+func statusEvery(targets int) time.Duration { return time.Duration(targets) * 400 * time.Microsecond }
+
+// putOff is when the status of a check with many targets is written, if the last time was a moment ago and no condition differs but in
+// numbers, which are in messages: conditions are what events are about, and what other controllers act on. Zero if it is written now.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	every := time.Duration(len(state.Targets)) * 400 * time.Microsecond
+	every := statusEvery(len(state.Targets))
 	due := state.before.statusAt.Add(every)
 	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) ||
 		sameStatus(state.Check.Status, next.Status) || state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||

@@ -94,7 +94,9 @@ func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingIn
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
 	if r.Records != nil {
-		r.Records.Hear(func(check types.NamespacedName) { r.wake(check, enqueue.MergeWindow) })
+		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
+			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))
+		})
 	}
 	return nil
 }

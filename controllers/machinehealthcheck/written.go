@@ -47,7 +47,7 @@ func Written(
 	plan.Grant.Remaining = int(ptr.Deref(check.Status.RemediationsAllowed, 0))
 	facts.addMachines(machines)
 	told := map[string]*metav1.Condition{}
-	for i, verdict := range Judge(facts) {
+	for i, verdict := range judge(facts, nil) {
 		decision := &Decision{Target: facts.Targets[i], Verdict: verdict}
 		told[decision.Target.Name] = decision.written(facts, plan)
 		plan.Decisions = append(plan.Decisions, decision)

@@ -64,6 +64,9 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	var provided []*corev1.Node
 	if m.Spec.ProviderID != "" {
 		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // there is that index
+		if named != nil && len(objects) == 1 && objects[0] == any(named) {
+			return named, nil // as nearly always
+		}
 		for _, obj := range objects {
 			provided = append(provided, obj.(*corev1.Node))
 		}
