@@ -80,8 +80,8 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) app
 // before the first remediation begins, as what that needs besides, such as its record, holds up the marks of hundreds.
 func (r *Reconciler) act(ctx context.Context, state *observed, plan *Plan) []outcome {
 	outcomes := make([]outcome, 0, len(plan.Open))
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; !decision.Idle() {
+	for _, decision := range plan.Open {
+		if !decision.Idle() {
 			outcomes = append(outcomes, outcome{Decision: decision})
 		}
 	}

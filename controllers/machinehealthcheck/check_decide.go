@@ -92,8 +92,8 @@ func coolingUntil(facts *Facts, plan *Plan) string {
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
 func leftToCycles(plan *Plan) string {
 	var left []string
-	for _, i := range plan.Open {
-		target, state := plan.Decisions[i].Target, plan.Decisions[i].Verdict.State
+	for _, decision := range plan.Open {
+		target, state := decision.Target, decision.Verdict.State
 		if target.Cycle != nil && state == health.Unhealthy && !Deleting(target.Machine) {
 			left = append(left, fmt.Sprintf("%s to %s %s", target.Name, target.Cycle.Kind, target.Cycle.Name))
 		}

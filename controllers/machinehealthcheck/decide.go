@@ -23,8 +23,8 @@ func Decide(facts Facts) Plan {
 	}
 	plan := Plan{Reach: reach(&facts)}
 	plan.Decisions, plan.Open = facts.decisions()
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
+	plan.Population.Healthy = len(plan.Decisions) - len(plan.Open)
+	for _, decision := range plan.Open {
 		decision.InFlight = isInFlight(&facts, decision)
 		decision.Waits = !decision.InFlight && !blockedAlone(&facts, &plan, decision)
 		if occupies(&facts, decision) {
@@ -36,17 +36,16 @@ func Decide(facts Facts) Plan {
 		plan.Population.Count(decision.Class())
 	}
 	queue := holdBack(&facts, &plan)
-	plan.Population.Healthy += len(plan.Decisions) - len(plan.Open)
 	grant(&facts, &plan)
 	try(&facts, &plan, queue)
-	for _, i := range plan.Open {
-		ask(&facts, &plan, plan.Decisions[i])
-		stepFor(&facts, &plan, plan.Decisions[i])
+	for _, decision := range plan.Open {
+		ask(&facts, &plan, decision)
+		stepFor(&facts, &plan, decision)
 	}
 	plan.Allowed = allowed(&facts, &plan)
 	plan.Conditions = checkConditions(&facts, &plan)
 	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 &&
-		!slices.ContainsFunc(plan.Open, func(i int) bool { return plan.Decisions[i].PutOff.Reason != "" })
+		!slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.PutOff.Reason != "" })
 	plan.Restriction = restriction(&plan)
 	plan.Recheck, plan.VerdictsUntil = plan.next(&facts)
 	plan.Memory = facts.Memory.after(&facts, &plan)
@@ -58,7 +57,7 @@ func Decide(facts Facts) Plan {
 // left to their power cycles.
 func needs(facts *Facts, plan *Plan) Needs {
 	some := func(needs func(decision *Decision) bool) bool {
-		return slices.ContainsFunc(plan.Open, func(i int) bool { return needs(plan.Decisions[i]) })
+		return slices.ContainsFunc(plan.Open, needs)
 	}
 	if !facts.Read.Cycles && some((*Decision).needsCycles) {
 		return Needs{Cycles: true}
@@ -201,8 +200,8 @@ func try(facts *Facts, plan *Plan, queue []*Decision) {
 // due for longest, and by name where that is the same.
 func waiting(facts *Facts, plan *Plan) []*Decision {
 	queue := make([]*Decision, 0, len(plan.Open))
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.Waits {
+	for _, decision := range plan.Open {
+		if decision.Waits {
 			queue = append(queue, decision)
 		}
 	}
@@ -262,8 +261,7 @@ func holdBack(facts *Facts, plan *Plan) []*Decision {
 // oneMay reports whether one of the machines may be remediated whose failure is contradicted: the capacity of the one before is back, no
 // remediation goes on, and all machines have nodes. After one that does not come back a person has to see why.
 func (facts *Facts) oneMay(plan *Plan) bool {
-	return facts.Capacity.Missing == 0 && !slices.ContainsFunc(plan.Open, func(i int) bool {
-		decision := plan.Decisions[i]
+	return facts.Capacity.Missing == 0 && !slices.ContainsFunc(plan.Open, func(decision *Decision) bool {
 		return decision.InFlight || Deleting(decision.Target.Machine) || decision.Target.Health.Node == health.NodeAwaited
 	})
 }
@@ -312,8 +310,7 @@ func (facts *Facts) putOff(target *Target) PutOff {
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	starts = plan.Storm.Recheck
 	settles := plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
+	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)
 		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
 			verdicts = health.Earliest(verdicts, silent)
@@ -343,8 +340,8 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	if m.ShortCircuited && !next.ShortCircuited {
 		next.Calm = facts.Now
 	}
-	for _, i := range plan.Open {
-		decision, id := plan.Decisions[i], plan.Decisions[i].Target.UID
+	for _, decision := range plan.Open {
+		id := decision.Target.UID
 		if decision.Verdict.State != health.Healthy {
 			next.NotHealthy[id] = facts.Now
 			if since, known := m.NotHealthy[id]; known {

@@ -210,9 +210,8 @@ type Plan struct {
 	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
-	// Open are the places of those about which there is something to decide. All others are about machines that are healthy, and do
-	// nothing.
-	Open []int
+	// Open are those of them about which there is something to decide. All others are about machines that are healthy, and do nothing.
+	Open []*Decision
 	// Recheck is the first moment at which time alone starts a remediation or changes the grant; zero if it never does. VerdictsUntil is
 	// the first one at which time alone changes what is known of a machine.
 	Recheck, VerdictsUntil time.Time

@@ -47,8 +47,8 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 	}
 	asking, done := context.WithTimeout(ctx, hostsWithin)
 	defer done()
-	for _, i := range plan.Open {
-		if target := state.Targets[i]; plan.Decisions[i].NeedsHost(&state.Facts) {
+	for _, decision := range plan.Open {
+		if target := decision.Target; decision.NeedsHost(&state.Facts) {
 			read, err := r.hostOf(asking, target)
 			if target.Host = &read; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
 				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
@@ -137,16 +137,16 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 func (s *spares) claim(state *observed, plan *Plan) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	begins := func(i int) bool { return plan.Decisions[i].Starts() && plan.Decisions[i].Spare != nil }
+	begins := func(decision *Decision) bool { return decision.Starts() && decision.Spare != nil }
 	if !slices.ContainsFunc(plan.Open, begins) {
 		return true
 	}
 	if !maps.Equal(s.askedByOthers(state), state.sparesAsked) {
 		return false
 	}
-	for _, i := range plan.Open {
-		if begins(i) {
-			s.asked[state.Targets[i].UID] = state.Now
+	for _, decision := range plan.Open {
+		if begins(decision) {
+			s.asked[decision.Target.UID] = state.Now
 		}
 	}
 	return true
@@ -191,9 +191,9 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 		}
 	}
 	var own []*clusterv1.Machine
-	for _, i := range plan.Open {
-		if plan.Decisions[i].Spare != nil {
-			own = append(own, state.Targets[i].Machine)
+	for _, decision := range plan.Open {
+		if decision.Spare != nil {
+			own = append(own, decision.Target.Machine)
 		}
 	}
 	others := expected(inNamespace, hosts, state.sparesAsked)

@@ -137,9 +137,9 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	}
 	if state.Template.Known {
 		next.inFlight = map[types.UID]string{}
-		for _, i := range plan.Open {
-			if plan.Decisions[i].InFlight {
-				next.inFlight[state.Targets[i].UID] = state.remediator()
+		for _, decision := range plan.Open {
+			if decision.InFlight {
+				next.inFlight[decision.Target.UID] = state.remediator()
 			}
 		}
 	}

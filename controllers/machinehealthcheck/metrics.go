@@ -115,7 +115,7 @@ func measure(state *observed, plan *Plan, outcomes []outcome) {
 	}
 	if state.Template.Known {
 		inFlight.WithLabelValues(labels...).Set(float64(plan.Population.InFlight + begun))
-		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(state.Targets, plan.Open)))
+		oldestRequest.WithLabelValues(labels...).Set(unix(madeFirst(plan.Open)))
 	}
 	if n := begun + begunUncounted(state, plan); n > 0 {
 		started.WithLabelValues(append(labels, state.remediator())...).Add(float64(n))
@@ -144,8 +144,8 @@ func measureState(state *observed, plan *Plan, labels []string) {
 // blockers that are no more.
 func measureBlocked(plan *Plan, labels []string) {
 	blocked := map[Reason]int{}
-	for _, i := range plan.Open {
-		if decision := plan.Decisions[i]; decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
+	for _, decision := range plan.Open {
+		if decision.Verdict.State == health.Unhealthy && len(decision.Blockers) > 0 && !decision.InFlight {
 			blocked[decision.Blockers[0].Rule]++
 		}
 	}
@@ -160,10 +160,10 @@ func measureBlocked(plan *Plan, labels []string) {
 }
 
 // madeFirst is when the oldest of the targets' requests was made; zero if there is none. A machine with a request is open.
-func madeFirst(targets []*Target, open []int) time.Time {
+func madeFirst(open []*Decision) time.Time {
 	var first time.Time
-	for _, i := range open {
-		if req := targets[i].Request; req != nil {
+	for _, decision := range open {
+		if req := decision.Target.Request; req != nil {
 			first = health.Earliest(first, req.GetCreationTimestamp().Time)
 		}
 	}
@@ -213,8 +213,8 @@ func begunUncounted(state *observed, plan *Plan) int {
 		return 0
 	}
 	begun := 0
-	for _, i := range plan.Open {
-		if _, known := state.before.inFlight[state.Targets[i].Machine.UID]; !known && plan.Decisions[i].InFlight {
+	for _, decision := range plan.Open {
+		if _, known := state.before.inFlight[decision.Target.UID]; !known && decision.InFlight {
 			begun++
 		}
 	}

@@ -22,13 +22,14 @@ func TestTheOldestRequestIsTheOneThatWasMadeFirst(t *testing.T) {
 			t.Request = &remediationrequest.Metadata{ObjectMeta: metav1.ObjectMeta{CreationTimestamp: metav1.NewTime(ago(d))}}
 		}
 	}
-	targets := aCheck(
-		a("m1", health.Healthy), a("m2", health.Unhealthy, made(time.Hour)), a("m3", health.Unhealthy, made(2*time.Hour)), a("m4", health.Unhealthy, made(0)),
-	).Targets
-	if got := madeFirst(targets, []int{0, 1, 2, 3}); !got.Equal(ago(2 * time.Hour)) {
+	plan := decide(aCheck(
+		a("m1", health.Healthy), a("m2", health.Unhealthy, made(time.Hour)), a("m3", health.Unhealthy, made(2*time.Hour)),
+		a("m4", health.Unhealthy, made(0)),
+	))
+	if got := madeFirst(plan.Decisions); !got.Equal(ago(2 * time.Hour)) {
 		t.Errorf("got %s, want two hours ago", got)
 	}
-	if got := madeFirst(targets, []int{0}); !got.IsZero() {
+	if got := madeFirst(plan.Decisions[:1]); !got.IsZero() {
 		t.Errorf("without requests got %s, want none", got)
 	}
 }

@@ -240,8 +240,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 
 // changed reports whether another workload cluster answers than the one that is kept, which is asked before plan acts because of nodes.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
-	acts := func(i int) bool { return plan.Decisions[i].Acts() }
-	return r.Verify != nil && state.Mode == Active && state.view.Link == health.Up && slices.ContainsFunc(plan.Open, acts) &&
+	return r.Verify != nil && state.Mode == Active && state.view.Link == health.Up && slices.ContainsFunc(plan.Open, (*Decision).Acts) &&
 		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil
 }
 

@@ -31,7 +31,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
 	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
-	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Decisions, waits))
+	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Open, waits))
 	measure(state, plan, done.outcomes)
 	r.send(ctx, machineNotes(state, done.outcomes))
 	if done.status != nil {

@@ -193,9 +193,9 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed) error {
 // tryTemplate finds out for which machines that are not healthy no request can be made from the template.
 func (state *observed) tryTemplate(plan *Plan) {
 	state.Read.Template = true
-	for _, i := range plan.Open {
-		target := state.Targets[i]
-		if plan.Decisions[i].Verdict.State == health.Healthy || target.Request != nil {
+	for _, decision := range plan.Open {
+		target := decision.Target
+		if decision.Verdict.State == health.Healthy || target.Request != nil {
 			continue
 		}
 		if _, err := state.requestFor(target.Machine); err != nil {

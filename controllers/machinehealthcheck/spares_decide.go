@@ -150,8 +150,7 @@ func (s *Spare) InVain() string {
 // until when at most. Of several reasons the one that names a fact goes first.
 func sparesAwaited(facts *Facts, plan *Plan) metav1.Condition {
 	reason, machines := Reason(""), []string(nil)
-	for _, i := range plan.Open {
-		decision := plan.Decisions[i]
+	for _, decision := range plan.Open {
 		if !decision.Spare.blocks() {
 			continue
 		}
