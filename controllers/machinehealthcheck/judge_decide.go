@@ -195,8 +195,9 @@ func (facts *Facts) ReachedAgain() time.Time {
 	return time.Time{}
 }
 
-// decisions are those about facts.Targets to begin with, in the same order, and those of them about which there is something to decide. There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all
-// machines are, and such a decision stays with its target.
+// decisions are those about facts.Targets to begin with, in the same order, and those of them about which there is something to decide.
+// There is nothing about a machine that is healthy, which time alone does not change, and for which nothing was begun: nearly all machines
+// are, and such a decision stays with its target.
 func (facts *Facts) decisions() (decisions, open []*Decision) {
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {

@@ -45,9 +45,8 @@ type observed struct {
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
-	// before is what is remembered of the reconcile before. lasts are its targets for those targets of this one that are not the same.
+	// before is what is remembered of the reconcile before.
 	before remembered
-	lasts  map[*Target]*Target
 	did    map[types.UID]undone.Did[string] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact

@@ -42,8 +42,10 @@ type Target struct {
 	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 
-	// quiet is the decision about it while there is nothing to decide; nil before.
+	// quiet is the decision about it while there is nothing to decide; nil before. last is the target of its name in the reconcile before
+	// until its Health is stated; nil if there was none.
 	quiet *Decision
+	last  *Target
 }
 
 // Host is what matters of the host of a Machine before its owner is asked to replace it.

@@ -19,35 +19,31 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// place is where the Machine of that name is among targets, which are sorted by name; false if it is not among them.
-func place(targets []*Target, name string) (at int, found bool) {
-	return slices.BinarySearchFunc(targets, name, func(target *Target, name string) int { return cmp.Compare(target.Name, name) })
-}
-
-// find returns the target of that name in one of the lists; nil if there is none.
+// find returns the target of that name in one of the lists, which are sorted by name; nil if there is none.
 func find(name string, lists ...[]*Target) *Target {
 	for _, list := range lists {
-		if at, found := place(list, name); found {
+		byName := func(target *Target, name string) int { return cmp.Compare(target.Name, name) }
+		if at, found := slices.BinarySearchFunc(list, name, byName); found {
 			return list[at]
 		}
 	}
 	return nil
 }
 
-// observeMachines finds the Machines that the check selects, with their Nodes as the cache has them. One that has not changed has the Target
-// of the reconcile before: to make thousands of them takes longer than to judge them.
+// observeMachines finds the Machines that the check selects, with their Nodes as the cache has them. One that has not changed has the
+// Target of the reconcile before: to make thousands of them takes longer than to judge them.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
 	}
 	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
-	lasts := state.lastOf(list)
 	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
 	maps.Copy(state.answering, state.before.answering)
+	lasts := make([]*Target, len(list))
 	for i, machine := range list {
-		if lasts[i] != nil && lasts[i].Machine == machine {
-			continue
+		if lasts[i] = find(machine.Name, state.before.targets, state.before.skipped); lasts[i] != nil && lasts[i].Machine == machine {
+			continue // what its owner has answered is known
 		}
 		if kind := AnsweringOwner(machine); kind != "" {
 			state.answering[kind] = true
@@ -58,10 +54,11 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
-	state.Targets, state.lasts = make([]*Target, 0, len(list)), map[*Target]*Target{}
+	state.Targets = make([]*Target, 0, len(list))
 	stands := state.sameRules() && len(state.answering) == len(state.before.answering)
 	for i, machine := range list {
-		if same := stands && lasts[i] != nil && lasts[i].Machine == machine; same || state.selector.Matches(labels.Set(machine.Labels)) {
+		same := stands && lasts[i] != nil && lasts[i].Machine == machine
+		if same || state.selector.Matches(labels.Set(machine.Labels)) {
 			state.add(machine, lasts[i], same)
 		}
 	}
@@ -97,23 +94,6 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 	return true
 }
 
-// lastOf are the targets of the reconcile before for these Machines, which are sorted by name; nil for one that it did not have.
-func (state *observed) lastOf(machines []*clusterv1.Machine) []*Target {
-	lasts := make([]*Target, len(machines))
-	for _, before := range [][]*Target{state.before.targets, state.before.skipped} {
-		at := 0
-		for i, machine := range machines {
-			for at < len(before) && before[at].Name < machine.Name {
-				at++
-			}
-			if at < len(before) && before[at].Name == machine.Name {
-				lasts[i] = before[at]
-			}
-		}
-	}
-	return lasts
-}
-
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone. Last is the target of that name
 // in the reconcile before, same says that its Machine and the check's rules have not changed since.
 func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
@@ -141,19 +121,16 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 			found.OlderCheck = other.Name
 		}
 	}
-	var added *Target
+	added := last
 	if same && last.Node == found.Node && last.OtherNode == found.OtherNode && last.OlderCheck == found.OlderCheck &&
 		len(last.Others)+len(found.Others) == 0 {
-		added = last
 		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
-		target := found // which is on the stack
+		changed := found // which is on the stack
 		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
-			target.OwnerKindSilent = !state.answering[owner.Kind]
+			changed.OwnerKindSilent = !state.answering[owner.Kind]
 		}
-		if added = &target; last != nil {
-			state.lasts[added] = last
-		}
+		added, changed.last = &changed, last
 	}
 	if leftAlone {
 		state.Skipped = append(state.Skipped, added)
@@ -171,7 +148,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 		for i, target := range list {
 			known, last := knownOf(state, target, gone), target
 			if target.Health == nil {
-				last = state.lasts[target]
+				last, target.last = target.last, nil
 			}
 			switch {
 			case last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
