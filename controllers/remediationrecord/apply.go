@@ -20,13 +20,13 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 	if o.facts.Paused {
 		return false, nil
 	}
-	key, after := client.ObjectKeyFromObject(o.record), o.record.DeepCopy()
+	after := o.record.DeepCopy()
 	after.Status = statusOf(o, plan)
 	Bound(after)
 	if equality.Semantic.DeepEqual(o.record.Status, after.Status) {
 		return false, nil
 	}
-	if onlyWords(o.record, after) && o.now.Before(r.memoryOf(key, nil).written.Add(time.Minute)) {
+	if onlyWords(o.record, after) && o.now.Before(o.memory.written.Add(time.Minute)) {
 		return false, nil
 	}
 	if ended := after.Status.Ended; ended != nil {
@@ -39,7 +39,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 	if err := r.Client.Patch(ctx, after, client.MergeFromWithOptions(o.record, client.MergeFromWithOptimisticLock{})); err != nil {
 		return false, err
 	}
-	r.memoryOf(key, func(m *memory) { m.written = o.now })
+	o.memory.written = o.now
 	return true, nil
 }
 

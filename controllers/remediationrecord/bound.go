@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"cmp"
 	"reflect"
-	"slices"
 	"unicode/utf8"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -23,9 +22,6 @@ var bounds = map[string]int{
 // What comes from workload clusters, from conditions and annotations of others, and from checks may have any length.
 func Bound(record *mendv1.RemediationRecord) {
 	record.Spec.Evidence = record.Spec.Evidence[:min(len(record.Spec.Evidence), mendv1.MaxRecordEvidence)]
-	if steps := record.Status.Steps; len(steps) > mendv1.MaxRecordSteps { // the first ones and the last one say most
-		record.Status.Steps = append(slices.Clone(steps[:mendv1.MaxRecordSteps-1]), steps[len(steps)-1])
-	}
 	bound(reflect.ValueOf(&record.Spec).Elem(), 0)
 	bound(reflect.ValueOf(&record.Status).Elem(), 0)
 }

@@ -76,15 +76,20 @@ type Reconciler struct {
 	Retention Options
 
 	controller controller.Controller
-	mu         sync.Mutex
-	memory     map[types.NamespacedName]memory
-	// retired is when the closed records of a Cluster were last listed. (retire)
-	retired map[types.NamespacedName]time.Time
+	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster were
+	// last listed. (retire)
+	memory, retired sync.Map
 }
 
 // memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
 // nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen, idle time.Time }
+
+func (r *Reconciler) remembers(record types.NamespacedName) memory {
+	kept, _ := r.memory.Load(record)
+	m, _ := kept.(memory)
+	return m
+}
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -93,27 +98,26 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.forget(req.NamespacedName)
+		r.memory.Delete(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	for o.depth < depthOf(plan) {
+	for o.from.depth < depthOf(plan) {
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)
 	}
-	r.memoryOf(req.NamespacedName, func(m *memory) {
-		if !plan.Idle {
-			m.idle = time.Time{}
-		} else if m.idle.IsZero() {
-			m.idle = o.facts.Now
-		}
-	})
+	if !plan.Idle {
+		o.memory.idle = time.Time{}
+	} else if o.memory.idle.IsZero() {
+		o.memory.idle = o.facts.Now
+	}
 	changed, err := r.apply(ctx, o, plan)
+	r.memory.Store(req.NamespacedName, o.memory)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -156,35 +160,13 @@ func again(o *observed, plan Plan) ctrl.Result {
 	return enqueue.At(at, o.now)
 }
 
-// forget forgets a record that is not open any more, or is another manager's.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.memory, key)
-}
-
-// memoryOf is what is remembered of a record, after a change of it.
-func (r *Reconciler) memoryOf(key types.NamespacedName, change func(*memory)) memory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	remembers := r.memory[key]
-	if change != nil {
-		change(&remembers)
-		if r.memory == nil {
-			r.memory = map[types.NamespacedName]memory{}
-		}
-		r.memory[key] = remembers
-	}
-	return remembers
-}
-
 // report exports what was written. When a record is closed, events say how, and old ones are deleted.
 func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	measure(o, &plan.Status)
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.forget(client.ObjectKeyFromObject(o.record))
+	r.memory.Delete(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

@@ -126,19 +126,13 @@ func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 // noteReplacement notes the machine that comes in place of the target.
 func (p *planning) noteReplacement() {
 	by := p.Capacity.Replacement
-	if !p.Capacity.Known || !p.Target.leaving() || by == nil || p.isTarget(by.Machine) {
+	if !p.Capacity.Known || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
 		return
 	}
 	if found := p.status.Replacement; found == nil || !Same(found.Machine, by.Machine, p.Moved) {
 		p.step(p.Now, ReplacementFound, by.Machine)
 	}
 	p.status.Replacement = by
-}
-
-// isTarget reports whether machine is the target itself.
-func (p *planning) isTarget(machine mendv1.RecordRef) bool {
-	t := &p.Target
-	return machine.Name == t.Name && (p.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID)
 }
 
 // wait notes what is waited for.
@@ -263,7 +257,7 @@ func (p *planning) endOfLeaving() bool {
 	c, t := &p.Capacity, &p.Target
 	replaced := c.Others > 0
 	if c.Replacement != nil {
-		replaced = c.Healthy && !p.isTarget(c.Replacement.Machine)
+		replaced = c.Healthy && !Same(t.RecordRef, c.Replacement.Machine, p.Moved)
 	}
 	switch {
 	case !t.Machine && t.gone() && !p.RequestsUnread && p.inProgress() == nil:

@@ -30,7 +30,7 @@ var (
 func at(d time.Duration, change func(*Facts)) Facts {
 	f := Facts{
 		Now: later(d), Decided: noon, Status: mendv1.RemediationRecordStatus{Attempted: moment(noon)},
-		Target: Target{RecordRef: m1, Known: true, Exists: true, Machine: true, Checked: No, Evidence: Yes, NodeReady: No},
+		Target: Target{RecordRef: m1, Known: true, Exists: true, Machine: true, Checked: No, NodeHealthy: No},
 	}
 	change(&f)
 	return f
@@ -77,7 +77,7 @@ func both(changes ...func(*Facts)) func(*Facts) {
 
 func healthy(f *Facts) {
 	f.Target.Checked, f.Target.CheckedSince, f.Target.Asked = Yes, later(4*time.Minute), time.Time{}
-	f.Target.Evidence, f.Target.NodeReady, f.Target.NodeReadySince = No, Yes, later(3*time.Minute)
+	f.Target.NodeHealthy, f.Target.NodeReadySince = Yes, later(3*time.Minute)
 }
 
 // nodeAlone makes the target a node without a Machine.
@@ -139,7 +139,7 @@ func TestHowARecordEnds(t *testing.T) {
 		"one that was begun is not":         {f: at(ten, asked)},
 		"nor one of which nothing is known": {f: at(ten, func(f *Facts) {
 			hasBegun(f, OwnerRequested)
-			f.Target.Checked, f.Target.Evidence, f.Target.NodeReady = Unknown, Unknown, Unknown
+			f.Target.Checked, f.Target.NodeHealthy = Unknown, Unknown
 		})},
 		"one that is gone before it began":    {f: at(ten, func(f *Facts) { f.Target.Exists = false })},
 		"one that is deleted before it did":   {f: at(ten, func(f *Facts) { f.Target.Deleting = later(time.Second) }), want: mendv1.RecordCancelled, by: "NotBegun"},
@@ -350,7 +350,7 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
-	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Name: "w1", UID: "here"}}, true)
+	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)
 	if got := Decide(f).Status; got.Outcome != "" {
 		t.Errorf("replaced by itself: %q", got.Outcome)
 	}

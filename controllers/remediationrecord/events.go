@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -84,11 +83,11 @@ func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name
 	about.UID = types.UID(ref.UID)
-	switch check := o.record.Spec.Requester.Check; {
+	switch {
 	case o.machine != nil && ref.Kind == machineKind && ref.Name == o.machine.Name:
 		about.UID = o.machine.UID
-	case check != nil && *ref == *check:
-		about.UID = cmp.Or(o.checkUID, about.UID)
+	case o.check != nil && *ref == *o.record.Spec.Requester.Check:
+		about.UID = o.check.GetUID()
 	}
 	return about
 }

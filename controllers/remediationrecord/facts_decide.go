@@ -3,6 +3,8 @@ package remediationrecord
 import (
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -35,14 +37,14 @@ func Same(a, b mendv1.RecordRef, moved bool) bool {
 	return moved || a.UID == "" || b.UID == "" || a.UID == b.UID
 }
 
-// Truth is whether something is so.
-type Truth int
+// Truth is whether something is so. Unknown is not a No.
+type Truth = metav1.ConditionStatus
 
-// Unknown is not a No.
+// The truths.
 const (
-	Unknown Truth = iota
-	No
-	Yes
+	Unknown Truth = ""
+	No            = metav1.ConditionFalse
+	Yes           = metav1.ConditionTrue
 )
 
 // Target is what is remediated, now.
@@ -68,9 +70,9 @@ type Target struct {
 	// Superseded reports that the Machine carries another record: its owner was asked anew, as after the check had released it or after
 	// clusterctl move.
 	Superseded bool
-	// Evidence is whether what it was unhealthy by still holds, NodeReady what its node says of itself, and NodeReadySince since when.
-	Evidence, NodeReady Truth
-	NodeReadySince      time.Time
+	// NodeHealthy is whether its node is Ready, and what it was unhealthy by is over; NodeReadySince since when it is Ready.
+	NodeHealthy    Truth
+	NodeReadySince time.Time
 }
 
 // gone and leaving report that the target does not exist any more, or not for much longer.
@@ -121,16 +123,15 @@ func (f *Facts) Health() Truth {
 	t := &f.Target
 	switch {
 	case !t.Known:
+		return Unknown
 	case t.leaving() || t.ByHand || t.Checked == No:
 		return No
 	case t.Checked == Yes:
 		return Yes
-	case t.ownerActs() || t.Evidence == Yes || t.NodeReady == No:
+	case t.ownerActs():
 		return No
-	case t.Evidence == No && t.NodeReady == Yes:
-		return Yes
 	}
-	return Unknown
+	return t.NodeHealthy
 }
 
 // inProgress is the first request that has not ended; nil if there is none.

@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -16,9 +15,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// truths are what a status says; that of Unknown is Unknown.
-var truths = map[metav1.ConditionStatus]Truth{metav1.ConditionTrue: Yes, metav1.ConditionFalse: No}
-
 // observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that
 // where no other check selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a
 // NodeHealthCheck or a user has found: another check may not judge that, or not yet.
@@ -26,8 +22,8 @@ func (o *observed) observeChecked(finds func(check types.NamespacedName, machine
 	t, check := &o.facts.Target, o.record.Spec.Requester.Check
 	asked := check != nil && check.Kind == machineCheckKind
 	cond := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition)
-	if cond != nil && (asked || cond.Status != metav1.ConditionTrue) {
-		t.Checked, t.CheckedSince = truths[cond.Status], cond.LastTransitionTime.Time
+	if cond != nil && (cond.Status == No || asked && cond.Status == Yes) {
+		t.Checked, t.CheckedSince = cond.Status, cond.LastTransitionTime.Time
 	}
 	if t.Checked != No || !asked {
 		return
@@ -47,12 +43,10 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	if err != nil || !known {
 		return err
 	}
-	t.NodeReady, t.Evidence = No, No
-	if ready := conditionOf(node, string(corev1.NodeReady)); ready != nil && ready.Status == corev1.ConditionTrue {
-		t.NodeReady, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
-	}
-	if o.holds(node) {
-		t.Evidence = Yes
+	t.NodeHealthy = No
+	ready := conditionOf(node, string(corev1.NodeReady))
+	if ready != nil && ready.Status == corev1.ConditionTrue && !o.holds(node) {
+		t.NodeHealthy, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
 	}
 	return nil
 }
@@ -60,24 +54,19 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 // nodeOf reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
 func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
 	target := &o.record.Spec.Target
-	switch {
-	case o.node != nil:
-		return o.node, true, nil
-	case target.ClusterName == "" && target.Node != nil: // also if it has a Machine, of this cluster
-		node = &corev1.Node{}
-		err = r.from(o).Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
-		switch {
-		case apierrors.IsForbidden(err):
-			return nil, false, nil
-		case apierrors.IsNotFound(err):
-			return nil, true, nil
-		case err != nil:
+	if o.node == nil && target.ClusterName == "" && target.Node != nil { // of a Machine of this cluster
+		node := &corev1.Node{}
+		err := o.from.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return nil, apierrors.IsNotFound(err), nil
+		}
+		if err != nil {
 			return nil, false, fmt.Errorf("read Node %s: %w", target.Node.Name, err)
 		}
 		o.node = node
-		return node, true, nil
-	case o.machine == nil || o.cluster == nil:
-		return nil, false, nil
+	}
+	if o.node != nil || o.machine == nil || o.cluster == nil {
+		return o.node, o.node != nil, nil
 	}
 	key := client.ObjectKeyFromObject(o.cluster)
 	view, err := r.Clusters.View(ctx, key, o.now, r.nodeWatch(key))

@@ -7,6 +7,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -16,13 +17,16 @@ import (
 
 // next is the check that has a step left for the target, and that kubemend acts on; without a name none has. What holds a step up may do so
 // for hours, and the remediation is not given up until then. A MachineHealthCheck asks again where nothing asks any more, and then waits.
-func (o *observed) next() mendv1.RecordRef {
-	t := &o.facts.Target
-	left := t.Checked == No && len(o.facts.Requests) == 0
-	if o.nodeCheck != nil {
-		left = o.stepLeft()
+func (r *Reconciler) next(o *observed) mendv1.RecordRef {
+	t, left, acts := &o.facts.Target, false, false
+	switch check := o.check.(type) {
+	case *nhcv1.NodeHealthCheck:
+		left, acts = o.stepLeft(), r.actsOnNodes()
+	case *clusterv1.MachineHealthCheck:
+		claim, paused := check.Annotations[clusterv1.PausedAnnotation]
+		left, acts = t.Checked == No && len(o.facts.Requests) == 0, claim == mendv1.Claim || !paused && r.ActsOnUnclaimed
 	}
-	if !left || !o.checked || !o.acts || !t.Exists || t.leaving() {
+	if !left || !acts || !t.Exists || t.leaving() || !o.check.GetDeletionTimestamp().IsZero() {
 		return mendv1.RecordRef{}
 	}
 	return *o.record.Spec.Requester.Check
@@ -31,13 +35,12 @@ func (o *observed) next() mendv1.RecordRef {
 // listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says
 // nothing, or if the check is on its way out.
 func (o *observed) listed() *nhcv1.UnhealthyNode {
-	node := o.record.Spec.Target.Node
-	if o.nodeCheck == nil || !o.checked || node == nil {
-		return nil
-	}
-	for i := range o.nodeCheck.Status.UnhealthyNodes {
-		if listed := &o.nodeCheck.Status.UnhealthyNodes[i]; listed.Name == node.Name {
-			return listed
+	check, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
+	if node := o.record.Spec.Target.Node; ofNodes && node != nil && check.DeletionTimestamp.IsZero() {
+		for i := range check.Status.UnhealthyNodes {
+			if listed := &check.Status.UnhealthyNodes[i]; listed.Name == node.Name {
+				return listed
+			}
 		}
 	}
 	return nil
@@ -50,7 +53,7 @@ func (o *observed) stepLeft() bool {
 	if listed == nil {
 		return false
 	}
-	steps, at := stepsOf(&o.nodeCheck.Spec), 0
+	steps, at := o.templates, 0
 	for _, made := range listed.Remediations {
 		kind := schema.FromAPIVersionAndKind(made.Resource.APIVersion, made.Resource.Kind).GroupKind()
 		step := slices.IndexFunc(steps, func(template corev1.ObjectReference) bool {

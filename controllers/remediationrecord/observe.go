@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -10,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -20,29 +18,26 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
 type observed struct {
-	now time.Time
-	// depth says what of it may be from a cache, fresh has what is read past them at another depth than cached. (Plan.Confirm)
-	depth  depth
-	fresh  *Recent
+	now    time.Time
+	from   reader
+	memory memory
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
 	// or was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node
-	// outside reports that the manager must not find out what the record is about. (inScope)
-	outside bool
 	facts   Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it.
-	// checkUID is the UID that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
-	checked   bool
-	acts      bool
-	checkUID  types.UID
-	nodeCheck *nhcv1.NodeHealthCheck
+	// check is what asked for the remediation; nil if nothing did, or if it is gone, or may not be read. templates are those that it names; of
+	// a MachineHealthCheck, which has them in its own namespace, their kinds alone.
+	check       client.Object
+	templates   []corev1.ObjectReference
+	checkUnread bool
 	// story is what the capacity waits for; nil if it was not asked.
 	story *capacity.Story
 }
@@ -50,9 +45,9 @@ type observed struct {
 // observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The
 // record itself is from the cache always: a write of one that has changed since is refused.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, depth depth) (*observed, error) {
-	o := &observed{now: now, depth: depth, record: &mendv1.RemediationRecord{}}
+	o := &observed{now: now, from: reader{r, depth, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
 	if depth >= live {
-		o.fresh = &Recent{Live: r.Recent.Live, Clock: r.Clock}
+		o.from.recent = &Recent{Live: r.Recent.Live, Clock: r.Clock}
 	}
 	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
@@ -64,15 +59,23 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err := r.observeCluster(ctx, o); err != nil {
 		return nil, err
 	}
-	if !r.covers(o) {
+	covered := r.Nodes
+	if o.record.Spec.Target.ClusterName != "" {
+		covered = capi.Covers(r.WatchFilterValue, o.record, o.cluster)
+	}
+	if !covered {
 		return nil, nil
 	}
 	o.facts = Facts{
 		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time, Moved: Moved(o.record), Status: o.record.Status,
 		Paused: o.cluster != nil && annotations.IsPaused(o.cluster, o.cluster),
 	}
+	o.facts.Target.RecordRef, o.facts.Target.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil
 	if o.facts.Paused {
 		return o, nil
+	}
+	if err := r.observeCheck(ctx, o); err != nil || !o.inScope() {
+		return o, err
 	}
 	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
 		if err := read(ctx, o); err != nil {
@@ -82,11 +85,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if listed := o.listed(); listed != nil && listed.ConditionsHealthyTimestamp == nil {
 		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
 	}
-	o.facts.Next, o.facts.IdleSince = o.next(), r.memoryOf(key, nil).idle
+	o.facts.Next, o.facts.IdleSince = r.next(o), o.memory.idle
 	return o, nil
 }
-
-func (r *Reconciler) from(o *observed) reader { return reader{r, o.depth, cmp.Or(o.fresh, r.Recent)} }
 
 // observeCluster reads the Cluster of the record.
 func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
@@ -94,7 +95,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
 		return nil
 	}
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName}
-	switch err := r.from(o).Get(ctx, key, cluster); {
+	switch err := o.from.Get(ctx, key, cluster); {
 	case apierrors.IsNotFound(err):
 	case err != nil:
 		return fmt.Errorf("read Cluster %s: %w", key, err)
@@ -104,12 +105,33 @@ func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// covers reports whether the record is this manager's.
-func (r *Reconciler) covers(o *observed) bool {
-	if o.record.Spec.Target.ClusterName == "" {
-		return r.Nodes
+// observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the manager
+// may list and watch them, and get none.
+func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
+	ref := o.record.Spec.Requester.Check
+	if ref == nil {
+		return nil
 	}
-	return capi.Covers(r.WatchFilterValue, o.record, o.cluster)
+	nodes, machines := &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	check, key := client.Object(nodes), client.ObjectKey{Name: ref.Name}
+	if ref.Kind == machineCheckKind {
+		check, key.Namespace = machines, ref.Namespace
+	}
+	switch err := o.from.Get(ctx, key, check); {
+	case remediationrequest.Missing(err):
+		o.facts.Target.CheckGone = ref.Kind == machineCheckKind
+		return nil
+	case apierrors.IsForbidden(err):
+		o.checkUnread = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	o.check, o.templates = check, stepsOf(&nodes.Spec)
+	if template := machines.Spec.Remediation.TemplateRef; template.IsDefined() {
+		o.templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
+	}
+	return nil
 }
 
 // inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records
@@ -118,33 +140,25 @@ func (r *Reconciler) covers(o *observed) bool {
 //
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that
 // is in no namespace and has a template where the record is.
-func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
-	target, ref, check := &o.record.Spec.Target, TargetOf(o.record), o.record.Spec.Requester.Check
-	here := ref.Namespace == o.record.Namespace
-	switch {
-	case ref.Kind == machineKind && here && (target.ClusterName != "" || target.Node == nil):
-		return true, nil
-	case ref.Kind != machineKind && ref.Kind != nodeKind, target.ClusterName != "", check == nil || check.Kind != nodeCheckKind:
-		return false, nil
+func (o *observed) inScope() bool {
+	target, ref := &o.record.Spec.Target, TargetOf(o.record)
+	if ref.Kind == machineKind && ref.Namespace == o.record.Namespace && (target.ClusterName != "" || target.Node == nil) {
+		return true
 	}
-	templates, err := r.templates(ctx, o)
-	return slices.ContainsFunc(templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace }), err
+	_, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
+	return ofNodes && target.ClusterName == "" && (ref.Kind == machineKind || ref.Kind == nodeKind) &&
+		slices.ContainsFunc(o.templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace })
 }
 
 // observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
 // name tells that it is the same.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
-	t.RecordRef, t.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil
-	inScope, err := r.inScope(ctx, o)
-	if o.outside = !inScope; err != nil || !inScope {
-		return err
-	}
 	obj := client.Object(&clusterv1.Machine{})
 	if !t.Machine {
 		obj = &corev1.Node{}
 	}
-	err = r.from(o).Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
+	err := o.from.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -158,7 +172,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 		return nil
 	}
 	t.Exists = true
-	r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
+	o.memory.seen = o.facts.Now
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		t.Deleting = at.Time
 	}
@@ -190,14 +204,8 @@ func (o *observed) observeAsked() {
 // it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
+	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; !said && seen.After(at) {
 		return seen
 	}
 	return at
-}
-
-// unfollowed reports whether nothing is known of what the record waits for.
-func (o *observed) unfollowed() bool {
-	t := &o.facts.Target
-	return !t.Known || t.Machine && t.leaving() && !o.facts.Capacity.Known
 }

@@ -45,7 +45,7 @@ func depthOf(plan Plan) depth {
 }
 
 // reader is where the objects of an observation are read: what watches have from the caches if its depth allows that, and past them what
-// none has. What an object refers to is shared: read only.
+// none has; at another depth than cached, what others have read a moment ago does not count. What an object refers to is shared: read only.
 type reader struct {
 	*Reconciler
 

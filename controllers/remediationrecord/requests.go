@@ -6,16 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -29,8 +26,8 @@ type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namesp
 
 // observeRequests reads the requests that carry the record.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
-	if o.outside { // the namespaces that it names are those that its author wants read
-		return nil
+	if o.checkUnread && o.facts.Health() != Yes { // there may be requests of a kind that it alone names
+		o.facts.RequestsUnread = true
 	}
 	kinds, namespaces, err := r.requestKinds(ctx, o)
 	if err != nil {
@@ -59,7 +56,7 @@ func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
 	for _, cached := range r.Cached {
-		if o.depth >= live {
+		if o.from.depth >= live {
 			break
 		}
 		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
@@ -68,7 +65,7 @@ func (r *Reconciler) listRequests(
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	switch err := r.from(o).List(ctx, list, client.InNamespace(namespace)); {
+	switch err := o.from.List(ctx, list, client.InNamespace(namespace)); {
 	case remediationrequest.Missing(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
@@ -114,49 +111,10 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 		}
 		add(schema.FromAPIVersionAndKind(req.APIVersion, req.Kind), namespace)
 	}
-	templates, err := r.templates(ctx, o)
-	for i := range templates {
-		add(remediationrequest.KindOf(templates[i].GroupVersionKind()), templates[i].Namespace)
+	for i := range o.templates {
+		add(remediationrequest.KindOf(o.templates[i].GroupVersionKind()), o.templates[i].Namespace)
 	}
-	return kinds, namespaces, err
-}
-
-// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
-// is gone names none. A MachineHealthCheck is from the cache always: the manager may list and watch them, and get none.
-func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []corev1.ObjectReference, err error) {
-	ref, node, machine := o.record.Spec.Requester.Check, &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
-	var check client.Object
-	switch {
-	case ref == nil:
-		return nil, nil
-	case o.nodeCheck != nil:
-		return stepsOf(&o.nodeCheck.Spec), nil
-	case ref.Kind == machineCheckKind:
-		check, err = machine, r.from(o).Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
-	default:
-		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
-	}
-	switch {
-	case remediationrequest.Missing(err):
-		o.facts.Target.CheckGone = ref.Kind == machineCheckKind
-		return nil, nil
-	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
-		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
-	}
-	o.checked, o.checkUID = check.GetDeletionTimestamp().IsZero(), check.GetUID()
-	if check == client.Object(node) {
-		o.acts, o.nodeCheck = r.actsOnNodes(), node
-		return stepsOf(&node.Spec), nil
-	}
-	paused, isPaused := machine.Annotations[clusterv1.PausedAnnotation]
-	o.acts = paused == mendv1.Claim || !isPaused && r.ActsOnUnclaimed
-	if template := machine.Spec.Remediation.TemplateRef; template.IsDefined() {
-		templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
-	}
-	return templates, nil
+	return kinds, namespaces, nil
 }
 
 func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {

@@ -66,16 +66,11 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 
 // retires reports whether the closed records of a Cluster are to be listed now.
 func (r *Reconciler) retires(cluster types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := r.Clock.Now()
-	if last, known := r.retired[cluster]; known && now.Sub(last) < retireEvery {
+	if last, known := r.retired.Load(cluster); known && now.Sub(last.(time.Time)) < retireEvery {
 		return false
 	}
-	if r.retired == nil {
-		r.retired = map[types.NamespacedName]time.Time{}
-	}
-	r.retired[cluster] = now
+	r.retired.Store(cluster, now)
 	return true
 }
 
@@ -92,11 +87,12 @@ func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 // expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for
 // want of a right, so that nothing will close it.
 func (r *Reconciler) expired(o *observed) bool {
-	known := o.facts.Decided
+	t, known := &o.facts.Target, o.facts.Decided
 	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {
 		known = o.facts.Status.Steps[n-1].Time.Time
 	}
-	return !o.facts.Paused && o.unfollowed() && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
+	followed := t.Known && (!t.Machine || !t.leaving() || o.facts.Capacity.Known)
+	return !o.facts.Paused && !followed && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
 }
 
 // remove deletes a record that is still the one that was seen.
