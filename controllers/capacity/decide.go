@@ -102,18 +102,15 @@ func (f *Facts) notDeleted() found {
 		return f.follow(f.old)
 	}
 	w := about(asked, f.Name, f.owner.ref, answer.LastTransitionTime.Time, answer)
+	known, answered := answers[answer.Reason]
 	switch {
 	case f.Owner.Kind == "":
 		w.wait = ownerless
 		return w
 	case answer.Reason == refused.reason && f.owner.rollingOut:
 		w.wait, w.reason = putOff, answer.Reason // the rollout replaces it
-	case answer.Reason == refused.reason:
-		w.wait = refused
-	case answer.Reason == deletes.reason:
-		w.wait = deletes
-	case answer.Reason == putOff.reason:
-		w.wait = putOff
+	case answered:
+		w.wait = known
 	case answer.Reason != asked.reason: // of a provider with answers of its own
 		w.message = "{owner} was asked to replace {machine}, and has not replaced it{reported}"
 	case slices.ContainsFunc(f.others, unhealthy):

@@ -230,7 +230,6 @@ func (r *reading) newOwner(kind string) (client.Object, error) {
 	return obj, nil
 }
 
-// readMachines reads the other machines of the owner.
 func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil

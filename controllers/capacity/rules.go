@@ -116,6 +116,8 @@ var (
 	ownerless = wait{
 		OwnerActs, NoOwner, "{machine} has no owner that could replace it", step{}, createMachine, atOnce,
 	}
+	// answers are those of owners, by the reason of OwnerRemediated.
+	answers = map[string]wait{refused.reason: refused, deletes.reason: deletes, putOff.reason: putOff}
 	// paused keeps the stage of the wait that it takes the place of.
 	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, Unpause, atOnce}
 )

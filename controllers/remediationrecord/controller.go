@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,15 +40,13 @@ type Clusters interface {
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 }
 
-// Reconciler follows open records.
+// Reconciler follows the open ones of Records, whose Client reads Machines and Clusters from caches, too.
 type Reconciler struct {
-	// Client reads open records, Machines and Clusters from caches, and writes. Live reads past them, and Recent what no cache has.
-	Client client.Client
-	Live   client.Reader
+	*Records
+
+	// Recent reads what no cache has.
 	Recent *Recent
 	Mapper meta.RESTMapper
-	// Installed reports whether there is a CustomResourceDefinition of that name.
-	Installed func(ctx context.Context, crd string) (bool, error)
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
 	// Clusters are where nodes are read.
@@ -62,7 +59,6 @@ type Reconciler struct {
 	Namespace string
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all.
 	// (package shard)
 	WatchFilterValue string

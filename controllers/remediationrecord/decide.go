@@ -123,7 +123,6 @@ func (p *planning) noteBeginning() {
 
 func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 
-// noteReplacement notes the machine that comes in place of the target.
 func (p *planning) noteReplacement() {
 	by := p.Capacity.Replacement
 	if !p.Capacity.Known || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
@@ -135,7 +134,6 @@ func (p *planning) noteReplacement() {
 	p.status.Replacement = by
 }
 
-// wait notes what is waited for.
 func (p *planning) wait() {
 	reason, object, since := p.cause()
 	current := waitingFor(p.status)
@@ -217,7 +215,6 @@ func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	p.status.Steps = append(p.status.Steps, step)
 }
 
-// end ends the record if its end is known, and reports whether it did.
 func (p *planning) end() bool {
 	t := &p.Target
 	switch health := p.Health(); {
@@ -239,7 +236,6 @@ func (p *planning) end() bool {
 	return false
 }
 
-// endOfHealthy ends the record of a target that is healthy again.
 func (p *planning) endOfHealthy() bool {
 	by, since := Recovered, p.Target.NodeReadySince
 	if p.effective() {
@@ -272,7 +268,6 @@ func (p *planning) endOfLeaving() bool {
 	return false
 }
 
-// endBefore ends the record of a remediation that does not begin in time.
 func (p *planning) endBefore() bool {
 	attempted := p.Decided
 	if at := p.status.Attempted; at != nil && at.After(attempted) {

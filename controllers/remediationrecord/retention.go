@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
+	"github.com/kubemend/kubemend/controllers/flags"
 )
 
 // retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand
@@ -107,4 +109,25 @@ func (r *Reconciler) remove(ctx context.Context, record client.Object, why strin
 	}
 	deleted.WithLabelValues(why).Inc()
 	return nil
+}
+
+// Options are the settings for RemediationRecords.
+type Options struct {
+	// Keep is how long a record is kept after its end, PerCluster how many of a Cluster are.
+	Keep       time.Duration
+	PerCluster int
+}
+
+// AddFlags adds the flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Keep, "record-retention", 30*24*time.Hour,
+		"How long a RemediationRecord is kept after its end. Older ones are deleted when the next one of their Cluster is closed.")
+	fs.IntVar(&o.PerCluster, "records-per-cluster", 1000,
+		"How many RemediationRecords of a Cluster are kept after their end; of those that belong to no Cluster, how many in a namespace. "+
+			"The oldest are deleted first.")
+}
+
+// Validate returns everything that is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return errors.Join(flags.Positive("record-retention", o.Keep), flags.Positive("records-per-cluster", o.PerCluster))
 }

@@ -90,9 +90,9 @@ const (
 	neighbours = 5 * time.Second
 )
 
-// SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it. What other
-// controllers watch, they tell kept. (Hears)
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *Records, options controller.Options) error {
+// SetupWithManager makes r a controller of mgr, and lets its Records know when the cache has all open ones, and what changes in it. What
+// other controllers watch, they tell these. (Hears)
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -116,7 +116,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: clusterGone}).
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
-		WatchesRawSource(kept.changes.Source(r.recordsOf))
+		WatchesRawSource(r.changes.Source(r.recordsOf))
 	for _, kind := range kinds {
 		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
 	}
@@ -127,10 +127,10 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
 	}
-	if _, err := open.AddEventHandler(kept.missingChanges()); err != nil {
+	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	kept.follow(open.HasSynced)
+	r.follow(open.HasSynced)
 	return nil
 }
 
