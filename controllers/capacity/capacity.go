@@ -189,8 +189,8 @@ func (f *Facts) told(w found, old string) Story {
 			s.Next.At = s.Deadline
 		}
 	}
-	if w.hint != "" {
-		s.Hint = rule.Step{Reason: w.hint, Manual: true, Text: fill.Replace(hints[w.hint])}
+	if w.hint.text != "" {
+		s.Hint = rule.Step{Reason: w.hint.reason, Manual: true, Text: fill.Replace(w.hint.text)}
 		if w.usual == atOnce || !s.Since.IsZero() && f.now.Sub(s.Since) > w.usual {
 			s.Todo = s.Hint
 		}

@@ -229,7 +229,7 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 		w.Timeout = time.Duration(*seconds) * time.Second
 		w.Deadline, w.next = began.Add(w.Timeout), givenUp
 		if w.hint != freeBudget {
-			w.hint = ""
+			w.hint = step{}
 		}
 	}
 	f.connected(w, machine)
@@ -258,7 +258,7 @@ var evictionRefused = regexp.MustCompile(
 // blockedByBudget names the PodDisruptionBudget that blocks a drain.
 func (w *found) blockedByBudget() {
 	if quoted := evictionRefused.FindStringSubmatch(w.said.Message); quoted != nil {
-		w.reason, w.hint = DrainBlockedByBudget, freeBudget
+		w.reason, w.hint = "DrainBlockedByBudget", freeBudget
 		w.WaitsFor = rule.Ref{Kind: "PodDisruptionBudget", Namespace: quoted[1], Name: quoted[2]}
 	}
 }

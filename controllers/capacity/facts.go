@@ -71,10 +71,19 @@ func (f *Facts) other(name string) *clusterv1.Machine {
 	return f.others[i]
 }
 
+// all are the machines of the owner, with the old one.
+func (f *Facts) all() []*clusterv1.Machine {
+	all := slices.Clone(f.others)
+	if f.old != nil {
+		all = append(all, f.old)
+	}
+	return all
+}
+
 // count is how many machines the owner has that are not being deleted, and how many of these have a Ready node.
 func (f *Facts) count() (machines, withNode int) {
-	for _, machine := range append(slices.Clone(f.others), f.old) {
-		if machine == nil || !machine.DeletionTimestamp.IsZero() {
+	for _, machine := range f.all() {
+		if !machine.DeletionTimestamp.IsZero() {
 			continue
 		}
 		machines++

@@ -117,10 +117,7 @@ func capacityOf(s *capacity.Story, namespace string) Capacity {
 		return c
 	}
 	c.Replacement = &mendv1.RecordReplacement{
-		Machine: mendv1.RecordRef{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: machineKind, Namespace: namespace, Name: s.New.Name, UID: string(s.New.UID),
-		},
-		Guessed: s.Replacement.Guess(),
+		Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess(),
 	}
 	if s.New.Status.NodeRef.IsDefined() {
 		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")

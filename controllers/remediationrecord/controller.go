@@ -139,19 +139,17 @@ func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	age, moments := o.now.Sub(o.facts.Decided), []time.Time{plan.Again}
+	age := o.now.Sub(o.facts.Decided)
 	in := max(age/20, soonest)
 	if o.story != nil {
-		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
+		in = max(age/5, soonestAsked)
 		if owner := o.story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
 			in = latest
 		}
 	}
 	at := o.now.Add(min(in, latest))
-	for _, sooner := range moments {
-		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
-			at = sooner
-		}
+	if plan.Again.After(o.now) && plan.Again.Before(at) { // one that has passed would be looked at again at once, for ever
+		at = plan.Again
 	}
 	return enqueue.At(at, o.now)
 }

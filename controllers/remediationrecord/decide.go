@@ -58,13 +58,6 @@ func Decide(facts Facts) Plan {
 		p.Waiting = PausedReason
 		return p.Plan
 	}
-	// The clock of a manager that was ahead may have been corrected, and no record ends before it begins.
-	if p.Decided.After(p.Now) {
-		p.Now = p.Decided
-	}
-	if n := len(p.status.Steps); n > 0 && p.status.Steps[n-1].Time.After(p.Now) {
-		p.Now = p.status.Steps[n-1].Time.Time
-	}
 	p.noteRequests()
 	p.noteTarget()
 	p.noteBeginning()
@@ -194,14 +187,14 @@ func (p *planning) idle() (reason string, object mendv1.RecordRef, since time.Ti
 	return AwaitingNextStep, p.Next, p.IdleSince
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken
-// neither before the remediation was decided nor after now. Moments that others have written down have whole seconds, so that one may be
-// before that of a step which was taken first.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was not taken
+// after now, nor before the remediation was decided, also if the clock of a manager that was ahead was corrected since. Moments that others
+// have written down have whole seconds, so that one may be before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
-	switch {
-	case at.IsZero() || at.After(p.Now):
+	if at.IsZero() || at.After(p.Now) {
 		at = p.Now
-	case at.Before(p.Decided):
+	}
+	if at.Before(p.Decided) {
 		at = p.Decided
 	}
 	if n := len(p.status.Steps); n > 0 && at.Before(p.status.Steps[n-1].Time.Time) {
@@ -320,10 +313,12 @@ func (p *planning) effective() bool {
 // an outcome with capacity.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) bool {
 	status := p.status
-	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(p.Now.Truncate(time.Second))), outcome, by
+	p.step(p.Now, string(outcome), mendv1.RecordRef{})
+	ended := status.Steps[len(status.Steps)-1].Time.Truncate(time.Second)
+	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(ended)), outcome, by
 	if outcome == mendv1.RecordHealed || outcome == mendv1.RecordReplaced {
-		if back.IsZero() || back.After(status.Ended.Time) {
-			back = status.Ended.Time
+		if back.IsZero() || back.After(ended) {
+			back = ended
 		}
 		if status.Begun != nil && back.Before(status.Begun.Time) {
 			back = status.Begun.Time
@@ -333,7 +328,6 @@ func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Tim
 		}
 		status.CapacityBack = new(metav1.NewTime(back))
 	}
-	p.step(p.Now, string(outcome), mendv1.RecordRef{})
 	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
 	p.Confirm = outcome != mendv1.RecordReplaced // which rests on a Machine that is there, and healthy
 	return true

@@ -58,15 +58,8 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err != nil {
 		return nil, fmt.Errorf("read RemediationRecord %s: %w", key, err)
 	}
-	if err := r.observeCluster(ctx, o); err != nil {
+	if covered, err := r.covers(ctx, o); err != nil || !covered {
 		return nil, err
-	}
-	covered := r.Nodes
-	if o.record.Spec.Target.ClusterName != "" {
-		covered = capi.Covers(r.WatchFilterValue, o.record, o.cluster)
-	}
-	if !covered {
-		return nil, nil
 	}
 	o.facts = Facts{
 		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time, Moved: Moved(o.record), Status: o.record.Status,
@@ -91,19 +84,20 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	return o, nil
 }
 
-func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
+// covers reads the Cluster of the record, and reports whether the record is this manager's.
+func (r *Reconciler) covers(ctx context.Context, o *observed) (bool, error) {
 	if o.record.Spec.Target.ClusterName == "" {
-		return nil
+		return r.Nodes, nil
 	}
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName}
-	switch err := o.from.Get(ctx, key, cluster); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("read Cluster %s: %w", key, err)
-	default:
+	err := o.from.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	if err == nil {
 		o.cluster = cluster
 	}
-	return nil
+	return capi.Covers(r.WatchFilterValue, o.record, o.cluster), nil
 }
 
 // observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the manager

@@ -273,7 +273,13 @@ func carriedIn(value, namespace string) (record types.NamespacedName, uid types.
 
 // RefOf is a request as a record names it.
 func RefOf(req client.Object) *mendv1.RecordRef {
-	return new(requestRef(req, req.GetObjectKind().GroupVersionKind()))
+	return new(refTo(req, req.GetObjectKind().GroupVersionKind()))
+}
+
+func refTo(obj metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
+	return mendv1.RecordRef{
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID()),
+	}
 }
 
 // Has reports whether a request carries an open record about machine, or about its node: by their names, as clusterctl move gives them

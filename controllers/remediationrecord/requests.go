@@ -122,16 +122,10 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 	return kinds, namespaces, nil
 }
 
-func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
-	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: req.GetNamespace(), Name: req.GetName(), UID: string(req.GetUID()),
-	}
-}
-
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
 // Until the remediation has begun, the request is read for its author, whom no cache has.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
-	req := Request{RecordRef: requestRef(obj, kind), Created: obj.GetCreationTimestamp().Time}
+	req := Request{RecordRef: refTo(obj, kind), Created: obj.GetCreationTimestamp().Time}
 	cycle := remediation.Remembered(obj).State
 	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
 	whole, cached := obj.(*unstructured.Unstructured)

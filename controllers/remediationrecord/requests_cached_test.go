@@ -30,7 +30,7 @@ func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string
 
 // requested makes a record one of the request of w1.
 func requested(r *mendv1.RemediationRecord) {
-	r.Status.Requests = []mendv1.RecordRef{requestRef(cycled("w1", ""), remediation.Own.GroupVersionKind)}
+	r.Status.Requests = []mendv1.RecordRef{refTo(cycled("w1", ""), remediation.Own.GroupVersionKind)}
 }
 
 func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {

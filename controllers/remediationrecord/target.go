@@ -32,9 +32,7 @@ func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	target := &record.Spec.Target
 	*target = mendv1.RecordTarget{
 		ClusterName: m.Spec.ClusterName, FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
-		Machine: &mendv1.RecordRef{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: machineKind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
-		},
+		Machine: new(refTo(m, clusterv1.GroupVersion.WithKind(machineKind))),
 	}
 	if deployment := m.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" {
 		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.MachineDeploymentNameLabel, deployment)
@@ -168,9 +166,6 @@ func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 	if h == nil {
 		return
 	}
-	target.Host = &mendv1.RecordRef{
-		APIVersion: host.Kind.GroupVersion().String(), Kind: host.Kind.Kind, Namespace: h.Namespace, Name: h.Name, UID: string(h.UID),
-	}
-	target.HostModel = h.Model
+	target.Host, target.HostModel = new(refTo(h, host.Kind)), h.Model
 	target.FailureDomain = cmp.Or(h.Labels[failureDomainLabel], target.FailureDomain)
 }
