@@ -214,13 +214,14 @@ func (r *Reconciler) onOwners() handler.EventHandler {
 	}
 }
 
-// awaiting enqueues, a while later, the open records whose target maker is to replace (makerOf), and that have one of the steps.
+// awaiting enqueues, a while later, the open records whose target maker is to replace (makerOf), that have one of the steps, and for which
+// no other Machine was found: what another one does then says nothing of them, and in a large rollout there is one each second.
 func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q queue, steps ...string) {
 	if maker == "" {
 		return
 	}
 	for _, record := range r.mustOpenOf(ctx, namespace, makerIndex, maker) {
-		if last(&record.Status, steps...) != nil {
+		if record.Status.Replacement == nil && last(&record.Status, steps...) != nil {
 			q.AddAfter(requestOf(record), neighbours)
 		}
 	}
