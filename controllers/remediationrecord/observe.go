@@ -69,10 +69,9 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if o.facts.Paused {
 		return o, nil
 	}
-	if err := r.observeCheck(ctx, o); err != nil || !o.inScope() {
-		return o, err
-	}
-	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
+	for _, read := range []func(context.Context, *observed) error{
+		r.observeCheck, r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity,
+	} {
 		if err := read(ctx, o); err != nil {
 			return nil, err
 		}
@@ -148,6 +147,9 @@ func (o *observed) inScope() bool {
 // observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
 // name tells that it is the same.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
+	if !o.inScope() {
+		return nil
+	}
 	t := &o.facts.Target
 	obj := client.Object(&clusterv1.Machine{})
 	if !t.Machine {

@@ -31,6 +31,9 @@ import (
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
+	if !o.inScope() { // the namespaces that it names are those that its author wants read
+		return nil
+	}
 	if o.checkUnread && o.facts.Health() != Yes { // there may be requests of a kind that it alone names
 		o.facts.RequestsUnread = true
 	}

@@ -253,7 +253,8 @@ func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFun
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
 func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
-	index, value := checkIndex, ""
+	var value string
+	index := checkIndex
 	switch obj.(type) {
 	case *clusterv1.Cluster:
 		index, value = clusterIndex, obj.GetName()
