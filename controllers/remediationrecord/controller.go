@@ -72,8 +72,8 @@ type Reconciler struct {
 	Retention Options
 
 	controller controller.Controller
-	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster were
-	// last listed. (retire)
+	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster
+	// were last listed. (retire)
 	memory, retired sync.Map
 }
 

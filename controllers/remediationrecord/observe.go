@@ -35,8 +35,8 @@ type observed struct {
 	machine *clusterv1.Machine
 	node    *corev1.Node
 	facts   Facts
-	// check is what asked for the remediation; nil if nothing did, or if it is gone, or may not be read. templates are those that it names; of
-	// a MachineHealthCheck, which has them in its own namespace, their kinds alone.
+	// check is what asked for the remediation; nil if nothing did, or if it is gone, or may not be read. templates are those that it names;
+	// of a MachineHealthCheck, which has them in its own namespace, their kinds alone.
 	check       client.Object
 	templates   []corev1.ObjectReference
 	checkUnread bool
@@ -99,8 +99,8 @@ func (r *Reconciler) covers(ctx context.Context, o *observed) (bool, error) {
 	return capi.Covers(r.WatchFilterValue, o.record, o.cluster), nil
 }
 
-// observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the manager
-// may list and watch them, and get none.
+// observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the
+// manager may list and watch them, and get none.
 func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
 	ref := o.record.Spec.Requester.Check
 	if ref == nil {

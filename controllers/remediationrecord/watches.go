@@ -182,7 +182,8 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			q.AddAfter(requestOf(record), in)
 		}
 		if cameOrWent {
-			r.awaiting(ctx, machine.GetNamespace(), makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{})), q, TargetDeleting, TargetGone)
+			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
+			r.awaiting(ctx, machine.GetNamespace(), maker, q, TargetDeleting, TargetGone)
 		}
 	}
 	return handler.Funcs{

@@ -35,7 +35,9 @@ func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
 		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Name: "w3"}}
 	}
 	m := newManagement(t, named("asked", begun(OwnerRequested)), named("gone", begun(TargetGone)), named("found", begun(TargetGone), found))
-	for name, want := range map[string]map[string]bool{"w2": {"gone": true}, "w3": {"gone": true, "found": true}, "asked": {"gone": true, "asked": false}} {
+	for name, want := range map[string]map[string]bool{
+		"w2": {"gone": true}, "w3": {"gone": true, "found": true}, "asked": {"gone": true, "asked": false},
+	} {
 		q := delayed{names: map[string]bool{}}
 		m.onMachines().Create(t.Context(), event.CreateEvent{Object: machine(name, 0)}, q)
 		if diff := cmp.Diff(want, q.names); diff != "" {
