@@ -102,6 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	plan := Decide(o.facts)
 	for o.from.depth < depthOf(plan) {
+		r.memory.Store(req.NamespacedName, o.memory)
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
