@@ -16,9 +16,8 @@ import (
 // recordService is the controller that follows remediations by their records, to be started when their kind is there.
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
-		Client: p.writer(), Live: p.GetAPIReader(), Mapper: p.GetRESTMapper(), Installed: p.services.Installed,
-		Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Cached: p.caches, NodeCache: p.nodeCache,
-		Namespace: p.o.namespace, Clusters: p.clusters, Clock: clock.RealClock{}, Finds: p.checks.Finds,
+		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
+		Cached: p.caches, NodeCache: p.nodeCache, Namespace: p.o.namespace, Clusters: p.clusters, Finds: p.checks.Finds,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
 		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
 		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act, Retention: p.o.records,
@@ -28,7 +27,7 @@ func (p *program) recordService() *crdgate.Service {
 	}
 	service := crdgate.Records()
 	service.Start = func(ctx context.Context) error {
-		return r.SetupWithManager(ctx, p, p.records, controller.Options{MaxConcurrentReconciles: 10})
+		return r.SetupWithManager(ctx, p, controller.Options{MaxConcurrentReconciles: 10})
 	}
 	return service
 }

@@ -102,18 +102,15 @@ func (f *Facts) notDeleted() found {
 		return f.follow(f.old)
 	}
 	w := about(asked, f.Name, f.owner.ref, answer.LastTransitionTime.Time, answer)
+	known, answered := answers[answer.Reason]
 	switch {
 	case f.Owner.Kind == "":
 		w.wait = ownerless
 		return w
 	case answer.Reason == refused.reason && f.owner.rollingOut:
 		w.wait, w.reason = putOff, answer.Reason // the rollout replaces it
-	case answer.Reason == refused.reason:
-		w.wait = refused
-	case answer.Reason == deletes.reason:
-		w.wait = deletes
-	case answer.Reason == putOff.reason:
-		w.wait = putOff
+	case answered:
+		w.wait = known
 	case answer.Reason != asked.reason: // of a provider with answers of its own
 		w.message = "{owner} was asked to replace {machine}, and has not replaced it{reported}"
 	case slices.ContainsFunc(f.others, unhealthy):
@@ -232,7 +229,7 @@ func (f *Facts) inWorkload(w *found, machine *clusterv1.Machine, began time.Time
 		w.Timeout = time.Duration(*seconds) * time.Second
 		w.Deadline, w.next = began.Add(w.Timeout), givenUp
 		if w.hint != freeBudget {
-			w.hint = ""
+			w.hint = step{}
 		}
 	}
 	f.connected(w, machine)
@@ -261,7 +258,7 @@ var evictionRefused = regexp.MustCompile(
 // blockedByBudget names the PodDisruptionBudget that blocks a drain.
 func (w *found) blockedByBudget() {
 	if quoted := evictionRefused.FindStringSubmatch(w.said.Message); quoted != nil {
-		w.reason, w.hint = DrainBlockedByBudget, freeBudget
+		w.reason, w.hint = "DrainBlockedByBudget", freeBudget
 		w.WaitsFor = rule.Ref{Kind: "PodDisruptionBudget", Namespace: quoted[1], Name: quoted[2]}
 	}
 }

@@ -19,7 +19,7 @@ func (w *found) onHost(host *bmov1alpha1.BareMetalHost, working, hindered wait) 
 		w.wait, w.pause = hindered, unpause
 	}
 	if w.pause != "" {
-		w.hint = Unpause
+		w.hint = unpause
 	}
 }
 

@@ -230,7 +230,6 @@ func (r *reading) newOwner(kind string) (client.Object, error) {
 	return obj, nil
 }
 
-// readMachines reads the other machines of the owner.
 func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil
@@ -278,14 +277,6 @@ func Machines(ctx context.Context, reader client.Reader, s *Subject) ([]*cluster
 	return machines, nil
 }
 
-// all are the machines of the owner, with the old one.
-func (r *reading) all() []*clusterv1.Machine {
-	if r.old == nil {
-		return r.others
-	}
-	return append(slices.Clone(r.others), r.old)
-}
-
 // readChecks reads the checks that may wait for the node of a machine that has none.
 func (r *reading) readChecks(ctx context.Context) error {
 	if !slices.ContainsFunc(r.all(), func(m *clusterv1.Machine) bool { return !m.Status.NodeRef.IsDefined() }) {
@@ -300,7 +291,7 @@ func (r *reading) readChecks(ctx context.Context) error {
 // readHosts reads the hosts of the namespace while a machine on bare metal has no node, or waits for the deletion of its infrastructure. It
 // comes last: it asks for what the machine wants that the story is about.
 func (r *reading) readHosts(ctx context.Context) error {
-	concerned := slices.DeleteFunc(slices.Clone(r.all()), func(m *clusterv1.Machine) bool {
+	concerned := slices.DeleteFunc(r.all(), func(m *clusterv1.Machine) bool {
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
 		deletion := condOf(m, clusterv1.MachineDeletingCondition).Reason
 		return !onMetal(m) || !awaited && deletion != clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason

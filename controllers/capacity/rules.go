@@ -12,13 +12,12 @@ import (
 // reason; {ailing} is what the infrastructure reports besides.
 type wait struct {
 	stage, reason, message string
-	next                   step
-	// hint is the reason of what a user can do, once the wait has lasted for longer than usual. (hints)
-	hint  string
-	usual time.Duration
+	// next comes next, hint is what a user can do, once the wait has lasted for longer than usual.
+	next, hint step
+	usual      time.Duration
 }
 
-// step is one thing that happens.
+// step is one thing that happens, or that is to be done.
 type step struct{ reason, text string }
 
 // How long waits usually take. None is a deadline: nothing happens then.
@@ -47,57 +46,40 @@ var (
 	goesOn         = step{"GoesOn", "it goes on from there"}
 )
 
-// The reasons of what a user can do.
-const (
-	lookAtOwner      = "LookAtOwner"
-	createMachine    = "CreateMachine"
-	endHook          = "EndHook"
-	freeBudget       = "FreeBudget"
-	freeNode         = "FreeNode"
-	lookAtProvider   = "LookAtProvider"
-	lookAtController = "LookAtController"
-	reconnect        = "RestoreConnection"
-	repairHost       = "RepairHost"
-	addHost          = "AddHost"
-	lookAtNode       = "LookAtNode"
-	// Unpause is about anything that is paused.
-	Unpause = "Unpause"
-)
+// Unpause is the reason of what to do about anything that is paused.
+const Unpause = "Unpause"
 
-// hints are what a user can do, by reason. What is to be done about the object is quoted in the message before it.
-var hints = map[string]string{
-	lookAtOwner:   "look at {owner} and its controller, or replace {machine} by hand",
-	createMachine: "replace {machine} by hand: it has no owner that could",
-	endHook:       "let the owner of the annotation or finalizer finish, or remove it from {machine}",
-	freeBudget:    "make {object} allow a disruption (more replicas, or another limit), or delete the pod yourself",
-	freeNode: "free {object} of {machine} from its pods and volumes, or set nodeDrainTimeoutSeconds and " +
-		"nodeVolumeDetachTimeoutSeconds for machines of {owner}",
-	lookAtProvider:   "look at {object} and its provider",
-	lookAtController: "look at the log of Cluster API's controllers for {machine}",
-	reconnect:        "make the API server of {object} reachable for Cluster API",
-	repairHost:       "repair BareMetalHost {host}, and set its spec.online to true unless it is kept off on purpose",
-	addHost:          "make a BareMetalHost available that the hostSelector of {object} selects",
-	lookAtNode:       "look at {object}: its console, its kubelet, its network and its conditions",
-	Unpause:          "unpause {object}: {pause}",
-}
+// What a user can do. What is to be done about the object is quoted in the message before it.
+var (
+	lookAtOwner   = step{"LookAtOwner", "look at {owner} and its controller, or replace {machine} by hand"}
+	createMachine = step{"CreateMachine", "replace {machine} by hand: it has no owner that could"}
+	endHook       = step{"EndHook", "let the owner of the annotation or finalizer finish, or remove it from {machine}"}
+	freeBudget    = step{"FreeBudget", "make {object} allow a disruption (more replicas, or another limit), or delete the pod yourself"}
+	freeNode      = step{"FreeNode", "free {object} of {machine} from its pods and volumes, or set nodeDrainTimeoutSeconds and " +
+		"nodeVolumeDetachTimeoutSeconds for machines of {owner}"}
+	lookAtProvider   = step{"LookAtProvider", "look at {object} and its provider"}
+	lookAtController = step{"LookAtController", "look at the log of Cluster API's controllers for {machine}"}
+	reconnect        = step{"RestoreConnection", "make the API server of {object} reachable for Cluster API"}
+	repairHost       = step{"RepairHost", "repair BareMetalHost {host}, and set its spec.online to true unless it is kept off on purpose"}
+	addHost          = step{"AddHost", "make a BareMetalHost available that the hostSelector of {object} selects"}
+	lookAtNode       = step{"LookAtNode", "look at {object}: its console, its kubelet, its network and its conditions"}
+	unpause          = step{Unpause, "unpause {object}: {pause}"}
+)
 
 // The reasons that callers ask for. Those that Cluster API has are spelled as there.
 const (
-	WaitsForOwner        = "WaitingForRemediation"
-	NoOwner              = "NoOwner"
-	DrainBlockedByBudget = "DrainBlockedByBudget"
-	NoHost               = "NoHost"
-	NodeNotReadyReason   = "NodeNotReady"
-	Disconnected         = "ConnectionDown"
-	StillUnhealthy       = "StillUnhealthy"
-	Replaced             = "Replaced"
-	Recovered            = "Recovered"
-	RolledOut            = "RolledOut"
-	OwnerComplete        = "OwnerComplete"
-	ScaledDown           = "ScaledDown"
-	OwnerDeleted         = "OwnerDeleted"
-	ClusterDeleted       = "ClusterDeleted"
-	NamespaceDeleted     = "NamespaceDeleted"
+	NoOwner            = "NoOwner"
+	NodeNotReadyReason = "NodeNotReady"
+	Disconnected       = "ConnectionDown"
+	StillUnhealthy     = "StillUnhealthy"
+	Replaced           = "Replaced"
+	Recovered          = "Recovered"
+	RolledOut          = "RolledOut"
+	OwnerComplete      = "OwnerComplete"
+	ScaledDown         = "ScaledDown"
+	OwnerDeleted       = "OwnerDeleted"
+	ClusterDeleted     = "ClusterDeleted"
+	NamespaceDeleted   = "NamespaceDeleted"
 	// DeletionBegins: the Machine controller has not reported how far the deletion is.
 	DeletionBegins = "DeletionBegins"
 )
@@ -105,10 +87,10 @@ const (
 // The waits for the owner, which was asked to replace the machine.
 var (
 	asked = wait{
-		OwnerActs, WaitsForOwner, "{owner} was asked to replace {machine}, and has not answered",
+		OwnerActs, "WaitingForRemediation", "{owner} was asked to replace {machine}, and has not answered",
 		ownerReplaces, lookAtOwner, ownerTakes,
 	}
-	putOff  = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, "", atOnce}
+	putOff  = wait{OwnerActs, "RemediationDeferred", "{owner} has put off the replacement of {machine}{said}", triesAgain, step{}, atOnce}
 	deletes = wait{OwnerActs, "MachineDeleting", "{owner} is about to delete {machine}", ownerReplaces, lookAtOwner, ownerTakes}
 	refused = wait{
 		OwnerActs, "CannotBeRemediated", "{owner} cannot replace {machine}{said}", ownerReplaces, lookAtOwner, atOnce,
@@ -116,14 +98,16 @@ var (
 	ownerless = wait{
 		OwnerActs, NoOwner, "{machine} has no owner that could replace it", step{}, createMachine, atOnce,
 	}
+	// answers are those of owners, by the reason of OwnerRemediated.
+	answers = map[string]wait{refused.reason: refused, deletes.reason: deletes, putOff.reason: putOff}
 	// paused keeps the stage of the wait that it takes the place of.
-	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, Unpause, atOnce}
+	paused = wait{"", "ObjectPaused", "{object} is paused, and nothing goes on", goesOn, unpause, atOnce}
 )
 
 // waits quotes the condition Deleting, which says what a deletion waits for.
 const waits = "the deletion of {machine} waits{said}{ailing}"
 
-func whileDeleting(next step, hint string, usual time.Duration) wait {
+func whileDeleting(next, hint step, usual time.Duration) wait {
 	return wait{Deleting, "", waits, next, hint, usual}
 }
 
@@ -137,7 +121,7 @@ var deletions = map[string]wait{
 	clusterv1.MachineDeletingWaitingForBootstrapDeletionReason:      whileDeleting(machineGoes, lookAtProvider, nodeTakes),
 	clusterv1.MachineDeletingDeletingNodeReason:                     whileDeleting(machineGoes, lookAtController, drainTakes),
 	clusterv1.MachineDeletingInternalErrorReason:                    whileDeleting(deletionGoesOn, lookAtController, atOnce),
-	clusterv1.MachineDeletingDeletionCompletedReason:                whileDeleting(machineGoes, "", atOnce),
+	clusterv1.MachineDeletingDeletionCompletedReason:                whileDeleting(machineGoes, step{}, atOnce),
 }
 
 // What else a deletion waits for.
@@ -173,7 +157,7 @@ var (
 		infraComes, lookAtProvider, nodeTakes,
 	}
 	noHost = wait{
-		NoHostFits, NoHost, "{machine} waits for a BareMetalHost, and {hosts}", hostIsTaken, addHost, atOnce,
+		NoHostFits, "NoHost", "{machine} waits for a BareMetalHost, and {hosts}", hostIsTaken, addHost, atOnce,
 	}
 	hostFits  = wait{Provisioning, "HostChosen", "{hosts} {machine}", hostIsTaken, lookAtProvider, machineTakes}
 	hostWorks = wait{

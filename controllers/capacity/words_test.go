@@ -50,8 +50,8 @@ func TestNoWordIsLeftOut(t *testing.T) {
 		waits = append(waits, deletion)
 	}
 	for _, w := range waits {
-		text := known.Replace(w.message + w.next.text + hints[w.hint])
-		if w.message == "" || placeholder.MatchString(text) || w.hint != "" && hints[w.hint] == "" {
+		text := known.Replace(w.message + w.next.text + w.hint.text)
+		if w.message == "" || placeholder.MatchString(text) || (w.hint.reason == "") != (w.hint.text == "") {
 			t.Errorf("%s: %s", w.reason, text)
 		}
 	}

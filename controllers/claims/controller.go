@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -77,7 +78,6 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, options controller.Optio
 	return nil
 }
 
-// clusterOf maps a check to its Cluster.
 func clusterOf(_ context.Context, check client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: client.ObjectKey{
 		Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName,
@@ -224,4 +224,76 @@ func (r *Reconciler) reportLabels(facts Facts) {
 			recorder.Send(r.Recorder, event)
 		}
 	}
+}
+
+// apply carries a plan out, and returns what it did: Leave also where the mark of the claim is gone and somebody else's claim, or pause,
+// stays. Claimed is the check as a claim has left it. A conflict is an error: somebody else owns the annotation, or the check was made
+// anew. That the check is gone is none.
+func (r *Reconciler) apply(
+	ctx context.Context, check *clusterv1.MachineHealthCheck, plan Plan,
+) (done Action, claimed *unstructured.Unstructured, err error) {
+	switch done = plan.Action; done {
+	case Claim: // never by force: a value that another client has written meanwhile is a conflict
+		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], plan.By) // one that was copied is not ours to change
+		claimed, err = r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
+	case Release:
+		done, err = r.release(ctx, check)
+	case Leave, Refuse:
+		return Leave, nil, nil
+	}
+	if apierrors.IsNotFound(err) {
+		return Leave, nil, nil
+	}
+	if err != nil {
+		return Leave, nil, fmt.Errorf("%s MachineHealthCheck %s: %w", plan.Action, client.ObjectKeyFromObject(check), err)
+	}
+	return done, claimed, nil
+}
+
+// release gives up what this field manager owns, so that a claim that somebody else owns as well stays. If the mark stays it was copied,
+// with the claim, from another management cluster or a backup, and what copied them owns them: then both are removed.
+func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
+	now, err := r.applied(ctx, check, nil)
+	if err != nil {
+		return Leave, err
+	}
+	annotations := now.GetAnnotations()
+	if _, copied := annotations[mendv1.ClaimedByAnnotation]; copied {
+		return r.removed(ctx, now)
+	}
+	return endOf(annotations), nil
+}
+
+// endOf is what became of a check that lost its mark.
+func endOf(annotations map[string]string) Action {
+	if _, paused := annotations[clusterv1.PausedAnnotation]; paused {
+		return Leave
+	}
+	return Release
+}
+
+// removed removes a claim and its mark, also those that another field manager owns, unless the check has changed meanwhile.
+func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructured) (Action, error) {
+	after, annotations := check.DeepCopy(), check.GetAnnotations()
+	delete(annotations, mendv1.ClaimedByAnnotation)
+	if annotations[clusterv1.PausedAnnotation] == mendv1.Claim {
+		delete(annotations, clusterv1.PausedAnnotation)
+	}
+	after.SetAnnotations(annotations)
+	unchanged := client.MergeFromWithOptions(check, client.MergeFromWithOptimisticLock{})
+	return endOf(annotations), r.Client.Patch(ctx, after, unchanged, client.FieldOwner(mendv1.ClaimFieldOwner))
+}
+
+// applied applies these annotations, and no others, as the field manager of claims. The UID makes it fail where the check is gone, instead
+// of making one.
+func (r *Reconciler) applied(ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any) (*unstructured.Unstructured, error) {
+	metadata := map[string]any{"namespace": check.Namespace, "name": check.Name, "uid": string(check.UID)}
+	if annotations != nil {
+		metadata["annotations"] = annotations
+	}
+	wanted := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineHealthCheck", "metadata": metadata,
+	}}
+	err := r.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(wanted), client.FieldOwner(mendv1.ClaimFieldOwner))
+	return wanted, err
 }

@@ -30,8 +30,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if err != nil {
 		return err
 	}
-	from := r.from(o)
-	facts, err := (&capacity.Observer{Management: from, Mapper: r.Mapper, Machines: from.machinesOf}).Observe(ctx, subject, o.now)
+	facts, err := (&capacity.Observer{Management: o.from, Mapper: r.Mapper, Machines: o.from.machinesOf}).Observe(ctx, subject, o.now)
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
@@ -112,19 +111,13 @@ func capacityOf(s *capacity.Story, namespace string) Capacity {
 	c := Capacity{
 		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
 		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
-		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered, Healthy: s.Healthy,
-	}
-	if s.Reason == capacity.RolledOut || s.Reason == capacity.OwnerComplete {
-		c.Others = s.Ready
+		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered, Healthy: s.Healthy, Others: s.Ready,
 	}
 	if s.New == nil {
 		return c
 	}
 	c.Replacement = &mendv1.RecordReplacement{
-		Machine: mendv1.RecordRef{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: machineKind, Namespace: namespace, Name: s.New.Name, UID: string(s.New.UID),
-		},
-		Guessed: s.Replacement.Guess(),
+		Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess(),
 	}
 	if s.New.Status.NodeRef.IsDefined() {
 		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")

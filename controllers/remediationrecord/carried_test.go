@@ -76,7 +76,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
 	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
 		m.ActsOnNodes = func() bool { return acts }
-		from := m.from(&observed{})
+		from := reader{m.Reconciler, cached, m.Recent}
 		for _, tc := range []struct {
 			obj       client.Object
 			namespace string
@@ -91,7 +91,7 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 		}
 	}
 	for depth, others := range map[depth]client.Reader{live: m.Client, countedLive: m.Recent} {
-		from := m.from(&observed{depth: depth})
+		from := reader{m.Reconciler, depth, m.Recent}
 		if from.of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) || from.of(&clusterv1.MachineList{}, "metal") != others {
 			t.Errorf("at depth %d, what an end rests on is read elsewhere", depth)
 		}

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -41,15 +40,13 @@ type Clusters interface {
 	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
 }
 
-// Reconciler follows open records.
+// Reconciler follows the open ones of Records, whose Client reads Machines and Clusters from caches, too.
 type Reconciler struct {
-	// Client reads open records, Machines and Clusters from caches, and writes. Live reads past them, and Recent what no cache has.
-	Client client.Client
-	Live   client.Reader
+	*Records
+
+	// Recent reads what no cache has.
 	Recent *Recent
 	Mapper meta.RESTMapper
-	// Installed reports whether there is a CustomResourceDefinition of that name.
-	Installed func(ctx context.Context, crd string) (bool, error)
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
 	// Clusters are where nodes are read.
@@ -62,7 +59,6 @@ type Reconciler struct {
 	Namespace string
 	// Recorder sends events about checks and Machines.
 	Recorder events.EventRecorder
-	Clock    clock.PassiveClock
 	// WatchFilterValue is the value of the label cluster.x-k8s.io/watch-filter that a record, or its Cluster, must have; empty for all.
 	// (package shard)
 	WatchFilterValue string
@@ -76,15 +72,20 @@ type Reconciler struct {
 	Retention Options
 
 	controller controller.Controller
-	mu         sync.Mutex
-	memory     map[types.NamespacedName]memory
-	// retired is when the closed records of a Cluster were last listed. (retire)
-	retired map[types.NamespacedName]time.Time
+	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster
+	// were last listed. (retire)
+	memory, retired sync.Map
 }
 
 // memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
 // nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen, idle time.Time }
+
+func (r *Reconciler) remembers(record types.NamespacedName) memory {
+	kept, _ := r.memory.Load(record)
+	m, _ := kept.(memory)
+	return m
+}
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
@@ -93,27 +94,27 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.forget(req.NamespacedName)
+		r.memory.Delete(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	for o.depth < depthOf(plan) {
+	for o.from.depth < depthOf(plan) {
+		r.memory.Store(req.NamespacedName, o.memory)
 		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)
 	}
-	r.memoryOf(req.NamespacedName, func(m *memory) {
-		if !plan.Idle {
-			m.idle = time.Time{}
-		} else if m.idle.IsZero() {
-			m.idle = o.facts.Now
-		}
-	})
+	if !plan.Idle {
+		o.memory.idle = time.Time{}
+	} else if o.memory.idle.IsZero() {
+		o.memory.idle = o.facts.Now
+	}
 	changed, err := r.apply(ctx, o, plan)
+	r.memory.Store(req.NamespacedName, o.memory)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -139,43 +140,19 @@ func again(o *observed, plan Plan) ctrl.Result {
 	if !plan.Status.Ended.IsZero() {
 		return ctrl.Result{}
 	}
-	age, moments := o.now.Sub(o.facts.Decided), []time.Time{plan.Again}
+	age := o.now.Sub(o.facts.Decided)
 	in := max(age/20, soonest)
 	if o.story != nil {
-		in, moments = max(age/5, soonestAsked), append(moments, o.story.Deadline)
+		in = max(age/5, soonestAsked)
 		if owner := o.story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
 			in = latest
 		}
 	}
 	at := o.now.Add(min(in, latest))
-	for _, sooner := range moments {
-		if sooner.After(o.now) && sooner.Before(at) { // one that has passed would be looked at again at once, for ever
-			at = sooner
-		}
+	if plan.Again.After(o.now) && plan.Again.Before(at) { // one that has passed would be looked at again at once, for ever
+		at = plan.Again
 	}
 	return enqueue.At(at, o.now)
-}
-
-// forget forgets a record that is not open any more, or is another manager's.
-func (r *Reconciler) forget(key types.NamespacedName) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	delete(r.memory, key)
-}
-
-// memoryOf is what is remembered of a record, after a change of it.
-func (r *Reconciler) memoryOf(key types.NamespacedName, change func(*memory)) memory {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	remembers := r.memory[key]
-	if change != nil {
-		change(&remembers)
-		if r.memory == nil {
-			r.memory = map[types.NamespacedName]memory{}
-		}
-		r.memory[key] = remembers
-	}
-	return remembers
 }
 
 // report exports what was written. When a record is closed, events say how, and old ones are deleted.
@@ -184,7 +161,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.forget(client.ObjectKeyFromObject(o.record))
+	r.memory.Delete(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

@@ -58,13 +58,6 @@ func Decide(facts Facts) Plan {
 		p.Waiting = PausedReason
 		return p.Plan
 	}
-	// The clock of a manager that was ahead may have been corrected, and no record ends before it begins.
-	if p.Decided.After(p.Now) {
-		p.Now = p.Decided
-	}
-	if n := len(p.status.Steps); n > 0 && p.status.Steps[n-1].Time.After(p.Now) {
-		p.Now = p.status.Steps[n-1].Time.Time
-	}
 	p.noteRequests()
 	p.noteTarget()
 	p.noteBeginning()
@@ -123,10 +116,9 @@ func (p *planning) noteBeginning() {
 
 func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 
-// noteReplacement notes the machine that comes in place of the target.
 func (p *planning) noteReplacement() {
 	by := p.Capacity.Replacement
-	if !p.Capacity.Known || !p.Target.leaving() || by == nil || p.isTarget(by.Machine) {
+	if !p.Capacity.Known || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
 		return
 	}
 	if found := p.status.Replacement; found == nil || !Same(found.Machine, by.Machine, p.Moved) {
@@ -135,13 +127,6 @@ func (p *planning) noteReplacement() {
 	p.status.Replacement = by
 }
 
-// isTarget reports whether machine is the target itself.
-func (p *planning) isTarget(machine mendv1.RecordRef) bool {
-	t := &p.Target
-	return machine.Name == t.Name && (p.Moved || machine.UID == "" || t.UID == "" || machine.UID == t.UID)
-}
-
-// wait notes what is waited for.
 func (p *planning) wait() {
 	reason, object, since := p.cause()
 	current := waitingFor(p.status)
@@ -202,14 +187,14 @@ func (p *planning) idle() (reason string, object mendv1.RecordRef, since time.Ti
 	return AwaitingNextStep, p.Next, p.IdleSince
 }
 
-// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was taken
-// neither before the remediation was decided nor after now. Moments that others have written down have whole seconds, so that one may be
-// before that of a step which was taken first.
+// step adds a step, after those that are there. One that is one too many replaces the last one: the beginning says most. It was not taken
+// after now, nor before the remediation was decided, also if the clock of a manager that was ahead was corrected since. Moments that others
+// have written down have whole seconds, so that one may be before that of a step which was taken first.
 func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
-	switch {
-	case at.IsZero() || at.After(p.Now):
+	if at.IsZero() || at.After(p.Now) {
 		at = p.Now
-	case at.Before(p.Decided):
+	}
+	if at.Before(p.Decided) {
 		at = p.Decided
 	}
 	if n := len(p.status.Steps); n > 0 && at.Before(p.status.Steps[n-1].Time.Time) {
@@ -223,7 +208,6 @@ func (p *planning) step(at time.Time, reason string, object mendv1.RecordRef) {
 	p.status.Steps = append(p.status.Steps, step)
 }
 
-// end ends the record if its end is known, and reports whether it did.
 func (p *planning) end() bool {
 	t := &p.Target
 	switch health := p.Health(); {
@@ -245,7 +229,6 @@ func (p *planning) end() bool {
 	return false
 }
 
-// endOfHealthy ends the record of a target that is healthy again.
 func (p *planning) endOfHealthy() bool {
 	by, since := Recovered, p.Target.NodeReadySince
 	if p.effective() {
@@ -263,7 +246,7 @@ func (p *planning) endOfLeaving() bool {
 	c, t := &p.Capacity, &p.Target
 	replaced := c.Others > 0
 	if c.Replacement != nil {
-		replaced = c.Healthy && !p.isTarget(c.Replacement.Machine)
+		replaced = c.Healthy && !Same(t.RecordRef, c.Replacement.Machine, p.Moved)
 	}
 	switch {
 	case !t.Machine && t.gone() && !p.RequestsUnread && p.inProgress() == nil:
@@ -278,7 +261,6 @@ func (p *planning) endOfLeaving() bool {
 	return false
 }
 
-// endBefore ends the record of a remediation that does not begin in time.
 func (p *planning) endBefore() bool {
 	attempted := p.Decided
 	if at := p.status.Attempted; at != nil && at.After(attempted) {
@@ -331,10 +313,12 @@ func (p *planning) effective() bool {
 // an outcome with capacity.
 func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Time) bool {
 	status := p.status
-	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(p.Now.Truncate(time.Second))), outcome, by
+	p.step(p.Now, string(outcome), mendv1.RecordRef{})
+	ended := status.Steps[len(status.Steps)-1].Time.Truncate(time.Second)
+	status.Ended, status.Outcome, status.EndedBy = new(metav1.NewTime(ended)), outcome, by
 	if outcome == mendv1.RecordHealed || outcome == mendv1.RecordReplaced {
-		if back.IsZero() || back.After(status.Ended.Time) {
-			back = status.Ended.Time
+		if back.IsZero() || back.After(ended) {
+			back = ended
 		}
 		if status.Begun != nil && back.Before(status.Begun.Time) {
 			back = status.Begun.Time
@@ -344,7 +328,6 @@ func (p *planning) finish(outcome mendv1.RecordOutcome, by string, back time.Tim
 		}
 		status.CapacityBack = new(metav1.NewTime(back))
 	}
-	p.step(p.Now, string(outcome), mendv1.RecordRef{})
 	p.Waiting, p.Object, p.Again = "", mendv1.RecordRef{}, time.Time{}
 	p.Confirm = outcome != mendv1.RecordReplaced // which rests on a Machine that is there, and healthy
 	return true

@@ -139,11 +139,12 @@ func (m *management) restart() {
 		},
 	})
 	recent := &Recent{Live: live, Clock: m.clock}
+	installed := func(context.Context, string) (bool, error) { return true, nil }
 	m.Reconciler = &Reconciler{
-		Client: c, Live: live, Recent: recent, Mapper: m.mapper, Clusters: m, Clock: m.clock, Nodes: true, ActsOnUnclaimed: true,
-		Installed: func(context.Context, string) (bool, error) { return true, nil },
-		Finds:     func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
-		Recorder:  recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
+		Records: &Records{Client: c, Live: live, Clock: m.clock, Installed: installed},
+		Recent:  recent, Mapper: m.mapper, Clusters: m, Nodes: true, ActsOnUnclaimed: true,
+		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
+		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
 

@@ -1,7 +1,6 @@
 package remediationrecord
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -20,29 +19,27 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
 type observed struct {
-	now time.Time
-	// depth says what of it may be from a cache, fresh has what is read past them at another depth than cached. (Plan.Confirm)
-	depth  depth
-	fresh  *Recent
+	now    time.Time
+	from   reader
+	memory memory
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
 	// or was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node
-	// outside reports that the manager must not find out what the record is about. (inScope)
-	outside bool
 	facts   Facts
-	// checked reports that the check is there that asked for the remediation, and is not being deleted; acts, that kubemend acts on it.
-	// checkUID is the UID that it has now, nodeCheck the check itself, if it is a NodeHealthCheck.
-	checked   bool
-	acts      bool
-	checkUID  types.UID
-	nodeCheck *nhcv1.NodeHealthCheck
+	// check is what asked for the remediation; nil if nothing did, or if it is gone, or may not be read. templates are those that it names;
+	// of a MachineHealthCheck, which has them in its own namespace, their kinds alone.
+	check       client.Object
+	templates   []corev1.ObjectReference
+	checkUnread bool
 	// story is what the capacity waits for; nil if it was not asked.
 	story *capacity.Story
 }
@@ -50,9 +47,9 @@ type observed struct {
 // observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The
 // record itself is from the cache always: a write of one that has changed since is refused.
 func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, depth depth) (*observed, error) {
-	o := &observed{now: now, depth: depth, record: &mendv1.RemediationRecord{}}
+	o := &observed{now: now, from: reader{r, depth, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
 	if depth >= live {
-		o.fresh = &Recent{Live: r.Recent.Live, Clock: r.Clock}
+		o.from.recent = &Recent{Live: r.Recent.Live, Clock: r.Clock}
 	}
 	err := r.Client.Get(ctx, key, o.record)
 	if apierrors.IsNotFound(err) || err == nil && (!o.record.Open() || !o.record.DeletionTimestamp.IsZero()) {
@@ -61,20 +58,20 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if err != nil {
 		return nil, fmt.Errorf("read RemediationRecord %s: %w", key, err)
 	}
-	if err := r.observeCluster(ctx, o); err != nil {
+	if covered, err := r.covers(ctx, o); err != nil || !covered {
 		return nil, err
-	}
-	if !r.covers(o) {
-		return nil, nil
 	}
 	o.facts = Facts{
 		Now: o.now.Truncate(time.Millisecond), Decided: o.record.Spec.Decided.Time, Moved: Moved(o.record), Status: o.record.Status,
 		Paused: o.cluster != nil && annotations.IsPaused(o.cluster, o.cluster),
 	}
+	o.facts.Target.RecordRef, o.facts.Target.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil
 	if o.facts.Paused {
 		return o, nil
 	}
-	for _, read := range []func(context.Context, *observed) error{r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity} {
+	for _, read := range []func(context.Context, *observed) error{
+		r.observeCheck, r.observeTarget, r.observeHealth, r.observeRequests, r.observeCapacity,
+	} {
 		if err := read(ctx, o); err != nil {
 			return nil, err
 		}
@@ -82,34 +79,53 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time
 	if listed := o.listed(); listed != nil && listed.ConditionsHealthyTimestamp == nil {
 		o.facts.Target.Checked = No // by what it judges besides what was found at the beginning, perhaps
 	}
-	o.facts.Next, o.facts.IdleSince = o.next(), r.memoryOf(key, nil).idle
+	o.facts.Next, o.facts.IdleSince = r.next(o), o.memory.idle
 	return o, nil
 }
 
-func (r *Reconciler) from(o *observed) reader { return reader{r, o.depth, cmp.Or(o.fresh, r.Recent)} }
-
-// observeCluster reads the Cluster of the record.
-func (r *Reconciler) observeCluster(ctx context.Context, o *observed) error {
+// covers reads the Cluster of the record, and reports whether the record is this manager's.
+func (r *Reconciler) covers(ctx context.Context, o *observed) (bool, error) {
 	if o.record.Spec.Target.ClusterName == "" {
-		return nil
+		return r.Nodes, nil
 	}
 	cluster, key := &clusterv1.Cluster{}, client.ObjectKey{Namespace: o.record.Namespace, Name: o.record.Spec.Target.ClusterName}
-	switch err := r.from(o).Get(ctx, key, cluster); {
-	case apierrors.IsNotFound(err):
-	case err != nil:
-		return fmt.Errorf("read Cluster %s: %w", key, err)
-	default:
+	err := o.from.Get(ctx, key, cluster)
+	if client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read Cluster %s: %w", key, err)
+	}
+	if err == nil {
 		o.cluster = cluster
 	}
-	return nil
+	return capi.Covers(r.WatchFilterValue, o.record, o.cluster), nil
 }
 
-// covers reports whether the record is this manager's.
-func (r *Reconciler) covers(o *observed) bool {
-	if o.record.Spec.Target.ClusterName == "" {
-		return r.Nodes
+// observeCheck reads the check that asked for the remediation, and what it names. A MachineHealthCheck is from the cache always: the
+// manager may list and watch them, and get none.
+func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
+	ref := o.record.Spec.Requester.Check
+	if ref == nil {
+		return nil
 	}
-	return capi.Covers(r.WatchFilterValue, o.record, o.cluster)
+	nodes, machines := &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
+	check, key := client.Object(nodes), client.ObjectKey{Name: ref.Name}
+	if ref.Kind == machineCheckKind {
+		check, key.Namespace = machines, ref.Namespace
+	}
+	switch err := o.from.Get(ctx, key, check); {
+	case remediationrequest.Missing(err):
+		o.facts.Target.CheckGone = ref.Kind == machineCheckKind
+		return nil
+	case apierrors.IsForbidden(err):
+		o.checkUnread = true
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	o.check, o.templates = check, stepsOf(&nodes.Spec)
+	if template := machines.Spec.Remediation.TemplateRef; template.IsDefined() {
+		o.templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
+	}
+	return nil
 }
 
 // inScope reports whether the manager may find out with its own rights what has become of the target of the record: who may write records
@@ -118,33 +134,28 @@ func (r *Reconciler) covers(o *observed) bool {
 //
 // One that belongs to no Cluster may be about a node of this cluster and its Machine in any namespace, if its NodeHealthCheck says so: that
 // is in no namespace and has a template where the record is.
-func (r *Reconciler) inScope(ctx context.Context, o *observed) (bool, error) {
-	target, ref, check := &o.record.Spec.Target, TargetOf(o.record), o.record.Spec.Requester.Check
-	here := ref.Namespace == o.record.Namespace
-	switch {
-	case ref.Kind == machineKind && here && (target.ClusterName != "" || target.Node == nil):
-		return true, nil
-	case ref.Kind != machineKind && ref.Kind != nodeKind, target.ClusterName != "", check == nil || check.Kind != nodeCheckKind:
-		return false, nil
+func (o *observed) inScope() bool {
+	target, ref := &o.record.Spec.Target, TargetOf(o.record)
+	if ref.Kind == machineKind && ref.Namespace == o.record.Namespace && (target.ClusterName != "" || target.Node == nil) {
+		return true
 	}
-	templates, err := r.templates(ctx, o)
-	return slices.ContainsFunc(templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace }), err
+	_, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
+	return ofNodes && target.ClusterName == "" && (ref.Kind == machineKind || ref.Kind == nodeKind) &&
+		slices.ContainsFunc(o.templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace })
 }
 
 // observeTarget reads what is remediated, as far as the manager may. A node that a remediator has deleted comes back with another UID: its
 // name tells that it is the same.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
-	t := &o.facts.Target
-	t.RecordRef, t.Machine = TargetOf(o.record), o.record.Spec.Target.Machine != nil
-	inScope, err := r.inScope(ctx, o)
-	if o.outside = !inScope; err != nil || !inScope {
-		return err
+	if !o.inScope() {
+		return nil
 	}
+	t := &o.facts.Target
 	obj := client.Object(&clusterv1.Machine{})
 	if !t.Machine {
 		obj = &corev1.Node{}
 	}
-	err = r.from(o).Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
+	err := o.from.Get(ctx, client.ObjectKey{Namespace: t.Namespace, Name: t.Name}, obj)
 	if apierrors.IsForbidden(err) {
 		return nil
 	}
@@ -158,7 +169,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 		return nil
 	}
 	t.Exists = true
-	r.memoryOf(client.ObjectKeyFromObject(o.record), func(m *memory) { m.seen = o.facts.Now })
+	o.memory.seen = o.facts.Now
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		t.Deleting = at.Time
 	}
@@ -190,14 +201,104 @@ func (o *observed) observeAsked() {
 // it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if seen := r.memoryOf(client.ObjectKeyFromObject(record), nil).seen; !said && seen.After(at) {
+	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; !said && seen.After(at) {
 		return seen
 	}
 	return at
 }
 
-// unfollowed reports whether nothing is known of what the record waits for.
-func (o *observed) unfollowed() bool {
+// observeChecked reads what the MachineHealthCheck that asked for the remediation finds of the Machine. HealthCheckSucceeded says that
+// where no other check selects the Machine; else any of them makes it False. That the Machine is healthy says nothing of what a
+// NodeHealthCheck or a user has found: another check may not judge that, or not yet.
+func (o *observed) observeChecked(finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)) {
+	t, check := &o.facts.Target, o.record.Spec.Requester.Check
+	asked := check != nil && check.Kind == machineCheckKind
+	cond := conditions.Get(o.machine, clusterv1.MachineHealthCheckSucceededCondition)
+	if cond != nil && (cond.Status == No || asked && cond.Status == Yes) {
+		t.Checked, t.CheckedSince = cond.Status, cond.LastTransitionTime.Time
+	}
+	if t.Checked != No || !asked {
+		return
+	}
+	if healthy, known := finds(types.NamespacedName{Namespace: check.Namespace, Name: check.Name}, o.machine.UID); known && healthy {
+		t.Checked, t.CheckedSince = Yes, time.Time{}
+	}
+}
+
+// observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
+func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
-	return !t.Known || t.Machine && t.leaving() && !o.facts.Capacity.Known
+	if !t.Exists || t.Machine && t.Checked != Unknown {
+		return nil
+	}
+	node, known, err := r.nodeOf(ctx, o)
+	if err != nil || !known {
+		return err
+	}
+	t.NodeHealthy = No
+	ready := conditionOf(node, string(corev1.NodeReady))
+	if ready != nil && ready.Status == corev1.ConditionTrue && !o.holds(node) {
+		t.NodeHealthy, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
+	}
+	return nil
+}
+
+// nodeOf reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
+func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
+	target := &o.record.Spec.Target
+	if o.node == nil && target.ClusterName == "" && target.Node != nil { // of a Machine of this cluster
+		node := &corev1.Node{}
+		err := o.from.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+			return nil, apierrors.IsNotFound(err), nil
+		}
+		if err != nil {
+			return nil, false, fmt.Errorf("read Node %s: %w", target.Node.Name, err)
+		}
+		o.node = node
+	}
+	if o.node != nil || o.machine == nil || o.cluster == nil {
+		return o.node, o.node != nil, nil
+	}
+	key := client.ObjectKeyFromObject(o.cluster)
+	view, err := r.Clusters.View(ctx, key, o.now, r.nodeWatch(key))
+	if err != nil || view.Link != workload.Up {
+		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
+	}
+	if o.machine.Status.NodeRef.Name == "" {
+		return nil, true, nil
+	}
+	node, other := view.NodeOf(o.machine)
+	return node, other == nil, nil
+}
+
+// holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which
+// count where the node has none. What else was found is that there was no node, or that the Machine has failed.
+func (o *observed) holds(node *corev1.Node) bool {
+	for _, evidence := range o.record.Spec.Evidence {
+		var status string
+		if cond := conditionOf(node, evidence.Type); cond != nil {
+			status = string(cond.Status)
+		} else if o.machine != nil {
+			if cond := conditions.Get(o.machine, evidence.Type); cond != nil {
+				status = string(cond.Status)
+			}
+		}
+		if evidence.Status != "" && status == evidence.Status {
+			return true
+		}
+	}
+	return false
+}
+
+func conditionOf(node *corev1.Node, kind string) *corev1.NodeCondition {
+	if node == nil {
+		return nil
+	}
+	for i := range node.Status.Conditions {
+		if cond := &node.Status.Conditions[i]; string(cond.Type) == kind {
+			return cond
+		}
+	}
+	return nil
 }

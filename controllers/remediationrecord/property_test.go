@@ -27,7 +27,7 @@ func random(t *rapid.T, f *Facts) {
 		f.Target.Deleting = pick(t, "deleting", time.Time{}, time.Time{}, time.Time{}, f.Now)
 	}
 	f.Target.Asked, f.Target.ByHand = moment("asked"), pick(t, "by hand", false, false, true)
-	f.Target.Checked, f.Target.Evidence, f.Target.NodeReady = truth("checked"), truth("evidence"), truth("ready")
+	f.Target.Checked, f.Target.NodeHealthy = truth("checked"), truth("node")
 	f.Target.CheckedSince, f.Target.NodeReadySince = moment("checked since"), moment("ready since")
 	f.Requests, f.RequestsUnread = nil, pick(t, "unread", false, false, true)
 	for i := range rapid.IntRange(0, 2).Draw(t, "requests") {

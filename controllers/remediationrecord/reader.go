@@ -45,7 +45,7 @@ func depthOf(plan Plan) depth {
 }
 
 // reader is where the objects of an observation are read: what watches have from the caches if its depth allows that, and past them what
-// none has. What an object refers to is shared: read only.
+// none has; at another depth than cached, what others have read a moment ago does not count. What an object refers to is shared: read only.
 type reader struct {
 	*Reconciler
 
@@ -86,11 +86,9 @@ func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client
 
 // machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner.
 func (r reader) machinesOf(ctx context.Context, s *capacity.Subject) ([]*clusterv1.Machine, error) {
-	list := func() ([]*clusterv1.Machine, error) { return capacity.Machines(ctx, r, s) }
-	if r.depth == countedLive {
-		return list()
-	}
-	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), list)
+	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), func() ([]*clusterv1.Machine, error) {
+		return capacity.Machines(ctx, r, s)
+	})
 }
 
 // actsOnNodes reports whether kubemend acts on NodeHealthChecks, so that NodeCache has them and the nodes of this cluster.

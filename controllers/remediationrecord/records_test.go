@@ -331,15 +331,14 @@ func TestWhatIsTooLongIsCut(t *testing.T) {
 	r.Spec.Cause = long
 	for range 100 {
 		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: "Ready", Message: long})
-		r.Status.Steps = append(r.Status.Steps, mendv1.RecordStep{Reason: "Begun", Message: long})
 	}
-	r.Status.Steps[99].Reason = "Ended"
+	r.Status.Steps = []mendv1.RecordStep{{Message: long}}
 	Bound(r)
 	if n := len([]rune(r.Spec.Cause)); n != 333 {
 		t.Errorf("the cause has %d characters", n)
 	}
-	if len(r.Spec.Evidence) != mendv1.MaxRecordEvidence || len(r.Status.Steps) != mendv1.MaxRecordSteps || r.Status.Steps[63].Reason != "Ended" {
-		t.Errorf("%d findings and %d steps, of which the last is %s", len(r.Spec.Evidence), len(r.Status.Steps), r.Status.Steps[len(r.Status.Steps)-1].Reason)
+	if len(r.Spec.Evidence) != mendv1.MaxRecordEvidence {
+		t.Errorf("%d findings", len(r.Spec.Evidence))
 	}
 	if n := len([]rune(r.Status.Steps[0].Message)); n != mendv1.MaxRecordText {
 		t.Errorf("a step has %d characters", n)

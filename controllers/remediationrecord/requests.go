@@ -1,10 +1,12 @@
 package remediationrecord
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -15,6 +17,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -27,10 +30,12 @@ import (
 // kind. What it returns is shared: read only.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
-// observeRequests reads the requests that carry the record.
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
-	if o.outside { // the namespaces that it names are those that its author wants read
+	if !o.inScope() { // the namespaces that it names are those that its author wants read
 		return nil
+	}
+	if o.checkUnread && o.facts.Health() != Yes { // there may be requests of a kind that it alone names
+		o.facts.RequestsUnread = true
 	}
 	kinds, namespaces, err := r.requestKinds(ctx, o)
 	if err != nil {
@@ -59,7 +64,7 @@ func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
 	for _, cached := range r.Cached {
-		if o.depth >= live {
+		if o.from.depth >= live {
 			break
 		}
 		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
@@ -68,7 +73,7 @@ func (r *Reconciler) listRequests(
 	}
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	switch err := r.from(o).List(ctx, list, client.InNamespace(namespace)); {
+	switch err := o.from.List(ctx, list, client.InNamespace(namespace)); {
 	case remediationrequest.Missing(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
@@ -114,61 +119,16 @@ func (r *Reconciler) requestKinds(ctx context.Context, o *observed) (kinds []sch
 		}
 		add(schema.FromAPIVersionAndKind(req.APIVersion, req.Kind), namespace)
 	}
-	templates, err := r.templates(ctx, o)
-	for i := range templates {
-		add(remediationrequest.KindOf(templates[i].GroupVersionKind()), templates[i].Namespace)
+	for i := range o.templates {
+		add(remediationrequest.KindOf(o.templates[i].GroupVersionKind()), o.templates[i].Namespace)
 	}
-	return kinds, namespaces, err
-}
-
-// templates are those that the check names; of a MachineHealthCheck, which has them in its own namespace, their kinds alone. A check that
-// is gone names none. A MachineHealthCheck is from the cache always: the manager may list and watch them, and get none.
-func (r *Reconciler) templates(ctx context.Context, o *observed) (templates []corev1.ObjectReference, err error) {
-	ref, node, machine := o.record.Spec.Requester.Check, &nhcv1.NodeHealthCheck{}, &clusterv1.MachineHealthCheck{}
-	var check client.Object
-	switch {
-	case ref == nil:
-		return nil, nil
-	case o.nodeCheck != nil:
-		return stepsOf(&o.nodeCheck.Spec), nil
-	case ref.Kind == machineCheckKind:
-		check, err = machine, r.from(o).Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine)
-	default:
-		check, err = node, r.from(o).Get(ctx, client.ObjectKey{Name: ref.Name}, node)
-	}
-	switch {
-	case remediationrequest.Missing(err):
-		o.facts.Target.CheckGone = ref.Kind == machineCheckKind
-		return nil, nil
-	case apierrors.IsForbidden(err): // there may be requests of a kind that it alone names: a target that is healthy again waits for none of them
-		o.facts.RequestsUnread = o.facts.RequestsUnread || o.facts.Health() != Yes
-		return nil, nil
-	case err != nil:
-		return nil, fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
-	}
-	o.checked, o.checkUID = check.GetDeletionTimestamp().IsZero(), check.GetUID()
-	if check == client.Object(node) {
-		o.acts, o.nodeCheck = r.actsOnNodes(), node
-		return stepsOf(&node.Spec), nil
-	}
-	paused, isPaused := machine.Annotations[clusterv1.PausedAnnotation]
-	o.acts = paused == mendv1.Claim || !isPaused && r.ActsOnUnclaimed
-	if template := machine.Spec.Remediation.TemplateRef; template.IsDefined() {
-		templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
-	}
-	return templates, nil
-}
-
-func requestRef(req metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
-	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: req.GetNamespace(), Name: req.GetName(), UID: string(req.GetUID()),
-	}
+	return kinds, namespaces, nil
 }
 
 // addRequest adds what is known of a request. Of a power cycle, what it remembers is in an annotation; of others, their status says it.
 // Until the remediation has begun, the request is read for its author, whom no cache has.
 func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Object, kind schema.GroupVersionKind) error {
-	req := Request{RecordRef: requestRef(obj, kind), Created: obj.GetCreationTimestamp().Time}
+	req := Request{RecordRef: refTo(obj, kind), Created: obj.GetCreationTimestamp().Time}
 	cycle := remediation.Remembered(obj).State
 	own := cycle.Known() || kind.GroupKind() == remediation.Own.GroupKind() // kubemend alone acts on that, and remembers what it has begun
 	whole, cached := obj.(*unstructured.Unstructured)
@@ -226,4 +186,93 @@ func requestedBy(req metav1.Object) string {
 		return ""
 	}
 	return first.Manager
+}
+
+// next is the check that has a step left for the target, and that kubemend acts on; without a name none has. What holds a step up may do so
+// for hours, and the remediation is not given up until then. A MachineHealthCheck asks again where nothing asks any more, and then waits.
+func (r *Reconciler) next(o *observed) mendv1.RecordRef {
+	t, left, acts := &o.facts.Target, false, false
+	switch check := o.check.(type) {
+	case *nhcv1.NodeHealthCheck:
+		left, acts = o.stepLeft(), r.actsOnNodes()
+	case *clusterv1.MachineHealthCheck:
+		claim, paused := check.Annotations[clusterv1.PausedAnnotation]
+		left, acts = t.Checked == No && len(o.facts.Requests) == 0, claim == mendv1.Claim || !paused && r.ActsOnUnclaimed
+	}
+	if !left || !acts || !t.Exists || t.leaving() || !o.check.GetDeletionTimestamp().IsZero() {
+		return mendv1.RecordRef{}
+	}
+	return *o.record.Spec.Requester.Check
+}
+
+// listed is what the status of the NodeHealthCheck says of the node, which it lists as long as the remediation is not over; nil if it says
+// nothing, or if the check is on its way out.
+func (o *observed) listed() *nhcv1.UnhealthyNode {
+	check, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
+	if node := o.record.Spec.Target.Node; ofNodes && node != nil && check.DeletionTimestamp.IsZero() {
+		for i := range check.Status.UnhealthyNodes {
+			if listed := &check.Status.UnhealthyNodes[i]; listed.Name == node.Name {
+				return listed
+			}
+		}
+	}
+	return nil
+}
+
+// stepLeft reports whether the NodeHealthCheck has a step left for the node: the one that it is on, if its request was deleted before its
+// time, or a later one. Requests of templates that the check does not name any more are of none.
+func (o *observed) stepLeft() bool {
+	listed := o.listed()
+	if listed == nil {
+		return false
+	}
+	steps, at := o.templates, 0
+	for _, made := range listed.Remediations {
+		kind := schema.FromAPIVersionAndKind(made.Resource.APIVersion, made.Resource.Kind).GroupKind()
+		step := slices.IndexFunc(steps, func(template corev1.ObjectReference) bool {
+			return kind == remediationrequest.KindOf(template.GroupVersionKind()).GroupKind() && template.Namespace == made.Resource.Namespace &&
+				(made.TemplateName == "" || made.TemplateName == template.Name)
+		})
+		if step < at {
+			continue
+		}
+		at = step
+		exists := slices.ContainsFunc(o.facts.Requests, func(req Request) bool {
+			return req.Kind == made.Resource.Kind && req.Namespace == made.Resource.Namespace && req.Name == made.Resource.Name
+		})
+		if made.TimedOut != nil || exists {
+			at++
+		}
+	}
+	return slices.ContainsFunc(steps[at:], o.canBeAbout)
+}
+
+// stepsOf are the templates of the steps of a NodeHealthCheck in their order; one without an escalation has one.
+func stepsOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
+	if ref := spec.RemediationTemplate; ref != nil {
+		return []corev1.ObjectReference{*ref}
+	}
+	steps := slices.Clone(spec.EscalatingRemediations)
+	slices.SortStableFunc(steps, func(a, b nhcv1.EscalatingRemediation) int { return cmp.Compare(a.Order, b.Order) })
+	templates := make([]corev1.ObjectReference, 0, len(steps))
+	for i := range steps {
+		templates = append(templates, steps[i].RemediationTemplate)
+	}
+	return templates
+}
+
+// canBeAbout reports whether a step can be about the node. The check skips one whose requests a Machine owns, if no Machine in the
+// namespace of its template is behind the node: one of Cluster API or, for templates of infrastructure, one of OpenShift.
+func (o *observed) canBeAbout(template corev1.ObjectReference) bool {
+	group, machine := template.GroupVersionKind().Group, o.record.Spec.Target.Machine
+	switch {
+	case group != mendv1.GroupVersion.Group && group != infrav1.GroupVersion.Group:
+		return true
+	case machine != nil && machine.Namespace == template.Namespace:
+		return true
+	case group != infrav1.GroupVersion.Group || o.node == nil:
+		return false
+	}
+	namespace, _, _ := strings.Cut(o.node.Annotations[nhcv1.OpenShiftMachineAnnotation], "/")
+	return namespace != "" && namespace == template.Namespace
 }

@@ -1,6 +1,8 @@
 package remediationrecord
 
 import (
+	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,9 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
 // The steps of a NodeHealthCheck may have their templates in several namespaces.
@@ -224,6 +228,75 @@ func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
 			o.record.Spec.Target.Machine = tc.machine
 			if got := o.canBeAbout(tc.template); got != tc.want {
 				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
+			}
+		})
+	}
+}
+
+// shown are the HostRemediations that a cache shows, which has no managed fields; nil if it does not have the kind.
+type shown []*mendv1.HostRemediation
+
+func (s *shown) cached(_ context.Context, kind schema.GroupVersionKind, _ string) (all []client.Object, has bool, err error) {
+	if *s == nil || kind != remediation.Own.GroupVersionKind {
+		return nil, false, nil
+	}
+	for _, is := range *s {
+		all = append(all, is)
+	}
+	return all, true, nil
+}
+
+// requested makes a record one of the request of w1.
+func requested(r *mendv1.RemediationRecord) {
+	r.Status.Requests = []mendv1.RecordRef{refTo(cycled("w1", ""), remediation.Own.GroupVersionKind)}
+}
+
+func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
+	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+	cache := shown{}
+	m.Cached = []RequestCache{func(ctx context.Context, kind schema.GroupVersionKind, namespace string) ([]client.Object, bool, error) {
+		return cache.cached(ctx, kind, namespace)
+	}}
+	m.reconcile(time.Second)
+	if err := m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")); err != nil {
+		t.Fatal(err)
+	}
+	for i, state := range []string{"PoweringOff", "PoweringOn", "Booting"} {
+		cache = shown{cycled("w1", state)}
+		m.reconcile(time.Duration(2+5*i) * time.Second)
+	}
+	got := m.record()
+	if got.Status.BegunBy != "somebody" || m.asked["HostRemediation"] != 1 || m.asked["HostRemediationList"] > 0 || m.writes > 4 {
+		t.Errorf("it was begun by %q, written %d times, and the API server asked for %v", got.Status.BegunBy, m.writes, m.asked)
+	}
+}
+
+// A cache may be behind: neither is a request gone that it does not show, nor has one ended that it shows so.
+func TestACacheThatIsBehindEndsNoRecord(t *testing.T) {
+	for name, tc := range map[string]struct {
+		shows shown
+		is    *mendv1.HostRemediation
+		want  mendv1.RecordOutcome
+		not   string
+	}{
+		"a request that it does not show yet": {shows: shown{}, is: cycled("w1", "PoweringOff"), not: "Withdrawn"},
+		"a request that it shows still":       {shows: shown{cycled("w1", "Succeeded")}, is: cycled("w1", "PoweringOff")},
+		"a request that is gone":              {shows: shown{}, want: mendv1.RecordHealed},
+		"a kind that it does not have":        {is: cycled("w1", "PoweringOff"), not: "Withdrawn"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w1 := unhealthy()
+			if tc.not == "" {
+				says(w1, clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionTrue, time.Minute)
+			}
+			m := newManagement(t, append(fleet(), w1, recordOf(begun("RequestCreated"), requested))...)
+			m.Cached = []RequestCache{tc.shows.cached}
+			if tc.is != nil {
+				m.create(tc.is)
+			}
+			got := m.reconcile(2 * time.Minute)
+			if got.Status.Outcome != tc.want || slices.Contains(reasons(got), tc.not) {
+				t.Errorf("it has ended as %q by %q with %v", got.Status.Outcome, got.Status.EndedBy, reasons(got))
 			}
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -18,6 +19,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
+	"github.com/kubemend/kubemend/controllers/flags"
 )
 
 // retireEvery is how often the closed records of a Cluster are listed at most: a hundred that are closed at once would else list a thousand
@@ -66,16 +68,11 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 
 // retires reports whether the closed records of a Cluster are to be listed now.
 func (r *Reconciler) retires(cluster types.NamespacedName) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	now := r.Clock.Now()
-	if last, known := r.retired[cluster]; known && now.Sub(last) < retireEvery {
+	if last, known := r.retired.Load(cluster); known && now.Sub(last.(time.Time)) < retireEvery {
 		return false
 	}
-	if r.retired == nil {
-		r.retired = map[types.NamespacedName]time.Time{}
-	}
-	r.retired[cluster] = now
+	r.retired.Store(cluster, now)
 	return true
 }
 
@@ -92,11 +89,12 @@ func (r *Reconciler) endOf(record *metav1.PartialObjectMetadata) time.Time {
 // expired reports whether an open record is too old to be kept: nothing was found out about it for as long as records are kept, such as for
 // want of a right, so that nothing will close it.
 func (r *Reconciler) expired(o *observed) bool {
-	known := o.facts.Decided
+	t, known := &o.facts.Target, o.facts.Decided
 	if n := len(o.facts.Status.Steps); n > 0 && o.facts.Status.Steps[n-1].Time.After(known) {
 		known = o.facts.Status.Steps[n-1].Time.Time
 	}
-	return !o.facts.Paused && o.unfollowed() && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
+	followed := t.Known && (!t.Machine || !t.leaving() || o.facts.Capacity.Known)
+	return !o.facts.Paused && !followed && r.Retention.Keep > 0 && o.now.Sub(known) >= r.Retention.Keep
 }
 
 // remove deletes a record that is still the one that was seen.
@@ -111,4 +109,25 @@ func (r *Reconciler) remove(ctx context.Context, record client.Object, why strin
 	}
 	deleted.WithLabelValues(why).Inc()
 	return nil
+}
+
+// Options are the settings for RemediationRecords.
+type Options struct {
+	// Keep is how long a record is kept after its end, PerCluster how many of a Cluster are.
+	Keep       time.Duration
+	PerCluster int
+}
+
+// AddFlags adds the flags to fs and sets their defaults.
+func (o *Options) AddFlags(fs *pflag.FlagSet) {
+	fs.DurationVar(&o.Keep, "record-retention", 30*24*time.Hour,
+		"How long a RemediationRecord is kept after its end. Older ones are deleted when the next one of their Cluster is closed.")
+	fs.IntVar(&o.PerCluster, "records-per-cluster", 1000,
+		"How many RemediationRecords of a Cluster are kept after their end; of those that belong to no Cluster, how many in a namespace. "+
+			"The oldest are deleted first.")
+}
+
+// Validate returns everything that is wrong with the values that the types of the flags let pass.
+func (o *Options) Validate() error {
+	return errors.Join(flags.Positive("record-retention", o.Keep), flags.Positive("records-per-cluster", o.PerCluster))
 }

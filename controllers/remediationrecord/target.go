@@ -2,6 +2,7 @@ package remediationrecord
 
 import (
 	"cmp"
+	"context"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -10,6 +11,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/labels/format"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 // The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
@@ -27,9 +32,7 @@ func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	target := &record.Spec.Target
 	*target = mendv1.RecordTarget{
 		ClusterName: m.Spec.ClusterName, FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
-		Machine: &mendv1.RecordRef{
-			APIVersion: clusterv1.GroupVersion.String(), Kind: machineKind, Namespace: m.Namespace, Name: m.Name, UID: string(m.UID),
-		},
+		Machine: new(refTo(m, clusterv1.GroupVersion.WithKind(machineKind))),
 	}
 	if deployment := m.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" {
 		metav1.SetMetaDataLabel(&record.ObjectMeta, clusterv1.MachineDeploymentNameLabel, deployment)
@@ -78,4 +81,91 @@ func WentAt(record *mendv1.RemediationRecord) (at time.Time, said bool) {
 		at = record.Status.Steps[n-1].Time.Time
 	}
 	return at, false
+}
+
+// Judged writes into spec why a target counts as unhealthy at now: the cause is the first finding that is due, and evidence are all that
+// are. A condition is recorded with the moment of its last transition; that it counts from a later one on, as after an outage, shows in the
+// moment at which it was due.
+func Judged(spec *mendv1.RemediationRecordSpec, verdict health.Verdict, now time.Time) {
+	spec.UnhealthySince, spec.Due = nil, moment(verdict.OverdueSince(now))
+	for _, f := range verdict.Due(now) {
+		found := evidenceOf(f)
+		spec.Evidence = append(spec.Evidence, found)
+		if spec.Cause == "" {
+			spec.Cause = CauseOf(found)
+		}
+		if found.Since != nil && (spec.UnhealthySince == nil || found.Since.Before(spec.UnhealthySince)) {
+			spec.UnhealthySince = found.Since
+		}
+	}
+}
+
+// CauseOf is what was found in a word, or as condition=status.
+func CauseOf(found mendv1.RecordEvidence) string {
+	if found.Status == "" {
+		return found.Type
+	}
+	return found.Type + "=" + found.Status
+}
+
+func evidenceOf(f health.Finding) mendv1.RecordEvidence {
+	found := mendv1.RecordEvidence{TimeoutSeconds: int64(f.Limit / time.Second)}
+	if f.Signal == (health.Signal{}) {
+		found.Type, found.Message = string(f.Reason), f.Failure
+		return found
+	}
+	found.Type, found.Status, found.Message = f.Signal.Type, f.Signal.Status, f.Signal.Reason
+	found.Since = moment(f.Signal.Since)
+	return found
+}
+
+func moment(at time.Time) *metav1.Time {
+	if at.IsZero() {
+		return nil
+	}
+	return new(metav1.NewTime(at))
+}
+
+// CountsOf is the arithmetic of a check, whose spec spells its limit like this.
+func CountsOf(p budget.Population, l budget.Limits, limit string) *mendv1.RecordCounts {
+	counts := &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
+	if l.InFlight != budget.Unlimited {
+		counts.MaxInFlight = new(int32(l.InFlight))
+	}
+	return counts
+}
+
+// hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an
+// overloaded API server does not tell in this time is missing in it for good; the remediation waits as long.
+const hostWithin = 5 * time.Second
+
+// Metal finds the host of a machine. (package host)
+type Metal interface {
+	Of(ctx context.Context, m *clusterv1.Machine) (host.Found, error)
+}
+
+// HostOf is the host of m; nil if m is on none, or if that cannot be found out now.
+func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
+	if r == nil || r.Hosts == nil {
+		return nil
+	}
+	within, done := context.WithTimeout(ctx, hostWithin)
+	defer done()
+	if found, err := r.Hosts.Of(within, m); err == nil && found.Is == powercycle.HostOurs {
+		return found.Host
+	}
+	return nil
+}
+
+// failureDomainLabel is by which CAPM3 tells the failure domain of a host.
+const failureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
+
+// OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
+// of the Machine or its node; of no host nothing.
+func OnHost(target *mendv1.RecordTarget, h *host.Host) {
+	if h == nil {
+		return
+	}
+	target.Host, target.HostModel = new(refTo(h, host.Kind)), h.Model
+	target.FailureDomain = cmp.Or(h.Labels[failureDomainLabel], target.FailureDomain)
 }

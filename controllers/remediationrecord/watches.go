@@ -90,9 +90,9 @@ const (
 	neighbours = 5 * time.Second
 )
 
-// SetupWithManager makes r a controller of mgr, and lets kept know when the cache has all open records, and what changes in it. What other
-// controllers watch, they tell kept. (Hears)
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kept *Records, options controller.Options) error {
+// SetupWithManager makes r a controller of mgr, and lets its Records know when the cache has all open ones, and what changes in it. What
+// other controllers watch, they tell these. (Hears)
+func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -114,9 +114,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 		Watches(&clusterv1.MachineSet{}, r.onOwners()).
 		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
-		Watches(&clusterv1.Cluster{}, onClusterDeletions()).
+		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: clusterGone}).
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
-		WatchesRawSource(kept.changes.Source(r.recordsOf))
+		WatchesRawSource(r.changes.Source(r.recordsOf))
 	for _, kind := range kinds {
 		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
 	}
@@ -127,16 +127,17 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, kep
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
 	}
-	if _, err := open.AddEventHandler(kept.missingChanges()); err != nil {
+	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	kept.follow(open.HasSynced)
+	r.follow(open.HasSynced)
 	return nil
 }
 
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
 // Hears passes to the follower of records what happens to the requests that another controller watches.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.TypedFuncs[T, reconcile.Request]{
 		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { r.Changed(e.Object) },
 		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { r.Changed(e.ObjectNew) },
@@ -172,37 +173,30 @@ func (r *Records) missingChanges() toolscache.ResourceEventHandler {
 // onMachines enqueues the records of a Machine that has changed and, a while later, those whose target it replaces and, when it comes or
 // goes, all whose target its owner has to replace: which Machine replaces which depends on all of them.
 func (r *Reconciler) onMachines() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
-	changed := func(ctx context.Context, machine client.Object, q queue) {
+	changed := func(ctx context.Context, machine client.Object, cameOrWent bool, q queue) {
 		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineIndex, machine.GetName()) {
 			in := neighbours
 			if record.Spec.Target.Machine.Name == machine.GetName() {
 				in = enqueue.MergeWindow
 			}
-			q.AddAfter(reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}, in)
+			q.AddAfter(requestOf(record), in)
 		}
-	}
-	cameOrWent := func(ctx context.Context, machine client.Object, q queue) {
-		changed(ctx, machine, q)
-		maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
-		for _, request := range r.awaiting(ctx, machine.GetNamespace(), maker, TargetDeleting, TargetGone) {
-			q.AddAfter(request, neighbours)
+		if cameOrWent {
+			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
+			r.awaiting(ctx, machine.GetNamespace(), maker, q, TargetDeleting, TargetGone)
 		}
 	}
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
-			if e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero() {
-				cameOrWent(ctx, e.ObjectNew, q)
-			} else {
-				changed(ctx, e.ObjectNew, q)
-			}
-		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { cameOrWent(ctx, e.Object, q) },
 		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) {
 			if !e.IsInInitialList {
-				cameOrWent(ctx, e.Object, q)
+				changed(ctx, e.Object, true, q)
 			}
 		},
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
+			goes := e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
+			changed(ctx, e.ObjectNew, goes, q)
+		},
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { changed(ctx, e.Object, true, q) },
 	}
 }
 
@@ -210,36 +204,33 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 // another thing.
 func (r *Reconciler) onOwners() handler.EventHandler {
 	return handler.Funcs{
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
 			maker := capacity.Subject{Owner: capacity.Owner{Kind: "MachineSet", Name: e.ObjectNew.GetName()}}
 			maker.Deployment = e.ObjectNew.GetLabels()[clusterv1.MachineDeploymentNameLabel]
 			if _, deployment := e.ObjectNew.(*clusterv1.MachineDeployment); deployment {
 				maker.Deployment = e.ObjectNew.GetName()
 			}
-			for _, request := range r.awaiting(ctx, e.ObjectNew.GetNamespace(), makerOf(maker), OwnerRequested, TargetDeleting, TargetGone) {
-				q.AddAfter(request, neighbours)
-			}
+			r.awaiting(ctx, e.ObjectNew.GetNamespace(), makerOf(maker), q, OwnerRequested, TargetDeleting, TargetGone)
 		},
 	}
 }
 
-// awaiting are the open records whose target maker is to replace (makerOf), and that have one of the steps.
-func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, steps ...string) []reconcile.Request {
+// awaiting enqueues, a while later, the open records whose target maker is to replace (makerOf), that have one of the steps, and for which
+// no other Machine was found: what another one does then says nothing of them, and in a large rollout there is one each second.
+func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q queue, steps ...string) {
 	if maker == "" {
-		return nil
+		return
 	}
-	return requestsFor(r.mustOpenOf(ctx, namespace, makerIndex, maker), func(record *mendv1.RemediationRecord) bool {
-		return last(&record.Status, steps...) != nil
-	})
+	for _, record := range r.mustOpenOf(ctx, namespace, makerIndex, maker) {
+		if record.Status.Replacement == nil && last(&record.Status, steps...) != nil {
+			q.AddAfter(requestOf(record), neighbours)
+		}
+	}
 }
 
-// onClusterDeletions drops what is exported of a Cluster that is gone. What is closed later counts as of none. (clusterOf)
-func onClusterDeletions() handler.EventHandler {
-	return handler.Funcs{
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
-		},
-	}
+// clusterGone drops what is exported of a Cluster that is gone. What is closed later counts as of none. (measure)
+func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
+	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 }
 
 // nodeWatch enqueues the records of the nodes of a Cluster. It is begun by the first record that goes by its node.
@@ -251,39 +242,41 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 }
 
 func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
-	return func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-		return requestsFor(r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name), func(record *mendv1.RemediationRecord) bool {
-			return record.Spec.Target.Node != nil && record.Spec.Target.Node.Name == node.Name
-		})
+	return func(ctx context.Context, node *corev1.Node) (requests []reconcile.Request) {
+		for _, record := range r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name) {
+			if record.Spec.Target.Node != nil && record.Spec.Target.Node.Name == node.Name {
+				requests = append(requests, requestOf(record))
+			}
+		}
+		return requests
 	}
 }
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
-func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) []reconcile.Request {
-	all := func(*mendv1.RemediationRecord) bool { return true }
+func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
+	var value string
+	index := checkIndex
 	switch obj.(type) {
 	case *clusterv1.Cluster:
-		return requestsFor(r.mustOpenOf(ctx, obj.GetNamespace(), clusterIndex, obj.GetName()), all)
+		index, value = clusterIndex, obj.GetName()
 	case *clusterv1.MachineHealthCheck:
-		check := checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
-		return requestsFor(r.mustOpenOf(ctx, obj.GetNamespace(), checkIndex, check), all)
+		value = checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
 	case *nhcv1.NodeHealthCheck:
-		return requestsFor(r.mustOpenOf(ctx, "", checkIndex, checkKey(nodeCheckKind, "", obj.GetName())), all)
-	}
-	if record, _ := CarriedBy(obj); record.Name != "" {
-		return []reconcile.Request{{NamespacedName: record}}
-	}
-	return nil
-}
-
-func requestsFor(records []*mendv1.RemediationRecord, so func(*mendv1.RemediationRecord) bool) []reconcile.Request {
-	var requests []reconcile.Request
-	for _, record := range records {
-		if so(record) {
-			requests = append(requests, reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)})
+		value = checkKey(nodeCheckKind, "", obj.GetName())
+	default:
+		if record, _ := CarriedBy(obj); record.Name != "" {
+			requests = []reconcile.Request{{NamespacedName: record}}
 		}
+		return requests
+	}
+	for _, record := range r.mustOpenOf(ctx, obj.GetNamespace(), index, value) {
+		requests = append(requests, requestOf(record))
 	}
 	return requests
+}
+
+func requestOf(record *mendv1.RemediationRecord) reconcile.Request {
+	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 
 // mustOpenOf are the open records that an index finds; none, with a log line, if they cannot be listed.

@@ -2,15 +2,49 @@ package remediationrecord
 
 import (
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
+
+// delayed are the names of the records that are enqueued for a while later.
+type delayed struct {
+	queue
+	names map[string]bool
+}
+
+// AddAfter implements workqueue.TypedRateLimitingInterface.
+func (d delayed) AddAfter(req reconcile.Request, in time.Duration) {
+	d.names[req.Name] = in == neighbours
+}
+
+// With hundreds of Machines that are replaced, each that comes would else wake the records of all.
+func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
+	named := func(name string, steps ...func(*mendv1.RemediationRecord)) *mendv1.RemediationRecord {
+		return recordOf(append(steps, func(r *mendv1.RemediationRecord) { r.Name, r.Spec.Target.Machine.Name = name, name })...)
+	}
+	found := func(r *mendv1.RemediationRecord) {
+		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Name: "w3"}}
+	}
+	m := newManagement(t, named("asked", begun(OwnerRequested)), named("gone", begun(TargetGone)), named("found", begun(TargetGone), found))
+	for name, want := range map[string]map[string]bool{
+		"w2": {"gone": true}, "w3": {"gone": true, "found": true}, "asked": {"gone": true, "asked": false},
+	} {
+		q := delayed{names: map[string]bool{}}
+		m.onMachines().Create(t.Context(), event.CreateEvent{Object: machine(name, 0)}, q)
+		if diff := cmp.Diff(want, q.names); diff != "" {
+			t.Errorf("for Machine %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
 
 // What changes a record is noticed when it happens, and not when the record is looked at the next time.
 func TestWhatARecordIsReconciledFor(t *testing.T) {

@@ -43,6 +43,8 @@ func hugeRecord() *mendv1.RemediationRecord {
 	}
 	for range 100 {
 		r.Spec.Evidence = append(r.Spec.Evidence, mendv1.RecordEvidence{Type: long, Status: long, Message: long, Since: &now})
+	}
+	for range mendv1.MaxRecordSteps {
 		r.Status.Steps = append(r.Status.Steps,
 			mendv1.RecordStep{Time: metav1.NewMicroTime(now.Time), Reason: strings.Repeat("R", 64), Message: long, Object: ref()})
 	}

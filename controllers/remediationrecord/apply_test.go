@@ -149,7 +149,7 @@ func TestAnEndIsCountedOnceAndUntilItsClusterIsGone(t *testing.T) {
 	}
 	other := closed.WithLabelValues("other", "c", string(mendv1.RecordReplaced))
 	other.Inc()
-	onClusterDeletions().Delete(t.Context(), event.DeleteEvent{Object: theCluster()}, nil)
+	clusterGone(t.Context(), event.DeleteEvent{Object: theCluster()}, nil)
 	if n := testutil.CollectAndCount(closed); n != 1 || testutil.ToFloat64(other) != 1 {
 		t.Errorf("there are %d series, and %v of the Cluster of that name in another namespace", n, testutil.ToFloat64(other))
 	}
