@@ -27,6 +27,9 @@ const (
 	lostWithin = time.Minute
 	// pause is how long a cluster is left alone before one request tries it again.
 	pause = 20 * time.Second
+	// staleFor is how long the cache of a cluster's nodes is not believed after a list of them was cut off: reflectors ask again within a
+	// minute, and for ever.
+	staleFor = time.Minute
 	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of
 	// eleven minutes.
 	unawaited = time.Minute
@@ -51,17 +54,26 @@ type circuit struct {
 	missed time.Time   // when the last request ended that had no answer, as far as it counts
 	open   bool
 	until  time.Time // when it is open: when the next request may be sent
+	stale  time.Time // until when the cache of nodes may show them as they were
 }
 
 func newCircuit(now clock.PassiveClock) *circuit {
 	return &circuit{clock: now, left: make(chan struct{}, atOnce)}
 }
 
-// state reports whether the circuit is open at now, and whether nothing at all is sent.
+// state reports whether the circuit is open at now, or an answer about all nodes was cut off, and whether not even a trial is of use.
 func (c *circuit) state(now time.Time) (open, rests bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open, c.rests(now)
+	stale := now.Before(c.stale)
+	return stale || c.open, stale || c.rests(now)
+}
+
+// cutOff notes that an answer about all nodes was cut off.
+func (c *circuit) cutOff() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale = c.clock.Now().Add(staleFor)
 }
 
 func (c *circuit) rests(now time.Time) bool {

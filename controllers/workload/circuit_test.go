@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -310,10 +309,8 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 		happens func(to *route, now time.Time)
 		lasts   time.Duration
 	}{
-		"an answer about its nodes was cut off": {func(to *route, now time.Time) {
-			to.ended(&http.Request{URL: &url.URL{Path: nodesPath}}, errNoAnswer, now)
-		}, staleFor},
-		"it answers probes alone": {func(to *route, now time.Time) { to.circuit.open, to.circuit.until = true, now.Add(pause) }, pause},
+		"an answer about its nodes was cut off": {func(to *route, _ time.Time) { to.circuit.cutOff() }, staleFor},
+		"it answers probes alone":               {func(to *route, now time.Time) { to.circuit.open, to.circuit.until = true, now.Add(pause) }, pause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, now := &hangs{on: make(chan struct{})}, testclock.NewFakePassiveClock(noon.Time)

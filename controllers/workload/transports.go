@@ -80,10 +80,15 @@ func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
 	to.refused = nil
 	errors.As(err, &to.refused)
 	t.mu.Unlock()
-	if err == nil {
-		to.connect(string(kubeconfig), config)
+	if err != nil {
+		return err
 	}
-	return err
+	to.dialing.Lock()
+	defer to.dialing.Unlock()
+	if to.kubeconfig != string(kubeconfig) {
+		to.kubeconfig, to.config, to.transport = string(kubeconfig), config, nil
+	}
+	return nil
 }
 
 // forget drops what is known of a cluster that is gone.
@@ -127,17 +132,21 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
 	if !awaited(r) {
-		return t.send(r, to, nil)
+		return t.send(r, to)
 	}
 	begun, err := to.circuit.enter(r.Context())
 	if err != nil {
 		return unsent(r, err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	var once sync.Once
-	return t.send(r.WithContext(ctx), to, func(err error) {
-		once.Do(func() { to.circuit.leave(begun, err); cancel() })
-	})
+	defer cancel() // the answer was read to its end by then
+	answer, err := t.send(r.WithContext(ctx), to)
+	to.circuit.leave(begun, err)
+	if err != nil {
+		return nil, final(err)
+	}
+	answer.Header.Del("Retry-After") // client-go would wait that long, with the worker
+	return answer, nil
 }
 
 // unsent is how a RoundTripper ends a request that it does not send.
