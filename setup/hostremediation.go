@@ -71,7 +71,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Teardown: p.o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: here, Teardown: p.o.teardown || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
 	metal3, own, cleanup := hostServices(p.o)
@@ -90,14 +90,14 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 
 // hostServices are the services by the flags: those of a closed feature gate release what was begun before.
 func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
-	metal3, own, cleanup = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
+	metal3, own, cleanup = crdgate.Metal3Remediations(o.metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
 	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
 		s.Role, s.Rights = crdgate.HostRights(o.namespace)
-		if !o.gates.Enabled(hostRemediation) && !o.teardown.Enabled {
-			s.Releases, s.Choice = s.Choice, crdgate.Off
+		if !o.gates.Enabled(hostRemediation) && !o.teardown {
+			s.Releases, s.Choice, s.Gate = s.Choice, crdgate.Off, hostRemediation
 		}
 	}
-	if o.kinds.Metal3Remediations == crdgate.Off {
+	if o.metal3Remediations == crdgate.Off {
 		metal3.Releases = crdgate.Auto
 	}
 	return metal3, own, cleanup
@@ -124,9 +124,9 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
 		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: nodes, Hosts: hosts, Recorder: recorder},
-		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
+		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown,
 	}
-	if !p.o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
+	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced
 	}
 	return orphans.SetupWithManager(p)
@@ -135,7 +135,7 @@ func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.E
 // standDown says where the manager runs, and ends it for another replica, where there may be one.
 func (p *program) standDown() (hostremediation.Self, error) {
 	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
-	if p.self.BootID == "" || !p.o.election.LeaderElect || p.self.Namespace == "" || p.self.Name == "" {
+	if p.self.BootID == "" || !p.o.election.enabled || p.self.Namespace == "" || p.self.Name == "" {
 		return here, nil
 	}
 	asked := process.NewStandDown()

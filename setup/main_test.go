@@ -83,8 +83,8 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		now   func() string
 	}{
 		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.machineHealthChecks.Unclaimed) }},
-		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.Metal3Remediations) }},
-		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.NodeHealthChecks) }},
+		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.metal3Remediations) }},
+		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.nodeChecks) }},
 	} {
 		for _, word := range tc.words {
 			if err := fs.Parse([]string{"--" + option + "=" + word}); err != nil || tc.now() != word {

@@ -122,7 +122,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.addServices(); err != nil {
 		return err
 	}
-	if o.teardown.Enabled {
+	if o.teardown {
 		err = p.addTeardown(lock)
 	} else {
 		err = p.addControllers(ctx)
@@ -141,13 +141,13 @@ func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
 	}
-	p.services.Services = append(p.services.Services, p.recordService())
-	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.migration.Skip))
+	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService())
+	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
 // addServices makes the controllers that start when their kinds are there and free, and the records that all controllers write.
 func (p *program) addServices() error {
-	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader(), Fixed: fixedKinds(p.o)}
+	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader()}
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
 	p.hosts = p.newHosts()
 	p.records.Hosts = p.hosts
@@ -155,14 +155,13 @@ func (p *program) addServices() error {
 	if err != nil {
 		return err
 	}
-	p.services.Services = hosts
+	nodes := nodeService(p.o)
 	if p.o.gates.Enabled(nodeHealthCheck) {
-		nodes, err := p.nodeHealthService()
-		if err != nil {
+		if err := p.setUpNodeHealthChecks(nodes); err != nil {
 			return err
 		}
-		p.services.Services = append(p.services.Services, nodes)
 	}
+	p.services.Services = append(hosts, nodes)
 	if p.o.endpoints.WebhookCertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {
@@ -172,24 +171,9 @@ func (p *program) addServices() error {
 	return nil
 }
 
-// fixedKinds are those whose service no CustomResourceDefinition changes.
-func fixedKinds(o *Options) []managerlease.Kind {
-	var kinds []managerlease.Kind
-	if !o.teardown.Enabled {
-		kinds = append(kinds, managerlease.Kind{CRD: crdgate.MachineCheckCRD})
-		if !o.gates.Enabled(hostRemediation) {
-			kinds = append(kinds, crdgate.Gated(hostRemediation, crdgate.Metal3CRD, crdgate.OwnCRD)...)
-		}
-	}
-	if !o.gates.Enabled(nodeHealthCheck) {
-		kinds = append(kinds, crdgate.Gated(nodeHealthCheck, crdgate.NodeCheckCRD)...)
-	}
-	return kinds
-}
-
 func (p *program) addChecks() error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if p.o.teardown.Enabled {
+	if p.o.teardown {
 		kinds = nil // it waits for what it reads itself
 	}
 	filled := process.Filled(p.GetCache(), kinds...)
@@ -243,16 +227,16 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 		WebhookServer:          o.endpoints.Webhooks(),
 		HealthProbeBindAddress: o.endpoints.HealthAddr,
 		PprofBindAddress:       o.endpoints.ProfilerAddr,
-		LeaderElection:         o.election.LeaderElect,
+		LeaderElection:         o.election.enabled,
 		LeaderElectionID:       managerlease.LeaderLeaseName,
 
 		LeaderElectionResourceLockInterface: custom,
-		LeaderElectionNamespace:             o.election.Namespace,
+		LeaderElectionNamespace:             o.election.namespace,
 		LeaderElectionResourceLock:          resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &o.election.LeaseDuration,
-		RenewDeadline:                       &o.election.RenewDeadline,
-		RetryPeriod:                         &o.election.RetryPeriod,
+		LeaseDuration:                       &o.election.leaseDuration,
+		RenewDeadline:                       &o.election.renewDeadline,
+		RetryPeriod:                         &o.election.retryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)

@@ -39,7 +39,10 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (reason, because strin
 
 // why is Why for a choice, which may be one that the user made before.
 func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason, because string, err error) {
-	if choice == Off {
+	switch {
+	case choice == Off && s.Gate != "":
+		return OffReason, "the feature gate " + string(s.Gate) + " is off", nil
+	case choice == Off:
 		return OffReason, "it is switched off by a flag", nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
