@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,24 +53,36 @@ func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 	mux := http.NewServeMux()
 	server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
 	const most = reviewsAtOnce / longestReview
-	answer, wasRead := make(chan struct{}), make(chan error)
-	server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := io.Copy(io.Discard, r.Body)
-		wasRead <- err
+	answer, began := make(chan struct{}), make(chan struct{}, 1)
+	server.Register("/convert", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		began <- struct{}{}
 		<-answer
 	}))
 	ask := func(bytes int64) error {
-		asked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/convert", io.LimitReader(blanks{}, bytes))
-		go mux.ServeHTTP(httptest.NewRecorder(), asked)
-		return <-wasRead
+		asked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/convert", blanks{})
+		asked.ContentLength = bytes
+		refused, answered := make(chan error, 1), httptest.NewRecorder()
+		go func() {
+			if mux.ServeHTTP(answered, asked); answered.Code != http.StatusOK {
+				refused <- errors.New(answered.Body.String())
+			}
+		}()
+		select {
+		case <-began:
+			return nil
+		case err := <-refused:
+			return err
+		}
 	}
 	for range most {
 		if err := ask(longestReview); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := ask(1 << 20); !errors.Is(err, errReviews) {
-		t.Errorf("beside %d of the longest, another one is read: %v", most, err)
+	for _, length := range []int64{1 << 20, -1} {
+		if err := ask(length); err == nil || !strings.Contains(err.Error(), "too much at once") {
+			t.Errorf("beside %d of the longest, another one of %d bytes is read: %v", most, length, err)
+		}
 	}
 	if err := ask(ordinaryReview); err != nil {
 		t.Errorf("an ordinary one is not: %v", err)
