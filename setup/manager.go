@@ -54,6 +54,8 @@ type program struct {
 	version string
 	self    process.Replica
 	live    client.Client // reads past the caches
+	// discovery asks the API server which kinds it has.
+	discovery *discovery.DiscoveryClient
 
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
@@ -71,15 +73,6 @@ type program struct {
 // writer returns the client that writes as kubemend.
 func (p *program) writer() client.Client {
 	return client.WithFieldOwner(p.GetClient(), mendv1.FieldOwner)
-}
-
-// discovery returns what asks the API server which kinds it has.
-func (p *program) discovery() (*discovery.DiscoveryClient, error) {
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(p.GetConfig(), p.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("set up discovery: %w", err)
-	}
-	return api, nil
 }
 
 // cached lets the records read requests from a cache of a namespace, or of all if it is empty.
@@ -111,7 +104,11 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the client that reads past the caches: %w", err)
 	}
-	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live}
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up discovery: %w", err)
+	}
+	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live, discovery: api}
 	if err := p.addChecks(); err != nil {
 		return err
 	}

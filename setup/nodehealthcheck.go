@@ -75,10 +75,6 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 	if p.o.namespace != "" {
 		management = p.GetAPIReader()
 	}
-	api, err := p.discovery()
-	if err != nil {
-		return err
-	}
 	empty := func() *unstructured.Unstructured { return &unstructured.Unstructured{} }
 	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
 	p.cached("", kinds.Cached)
@@ -89,7 +85,7 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()},
 		Records:   p.records,
-		Discovery: api,
+		Discovery: p.discovery,
 		Gate:      &begin.Gate{Clock: clock.RealClock{}},
 		Installed: p.services.Installed,
 		Recorder:  p.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: p.GetLogger(),

@@ -35,10 +35,6 @@ func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
 // addTeardown makes the manager remove what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that
 // release hosts.
 func (p *program) addTeardown(lock *leftovers.Lock) error {
-	api, err := p.discovery()
-	if err != nil {
-		return err
-	}
 	if err := p.announce(); err != nil {
 		return err
 	}
@@ -47,7 +43,7 @@ func (p *program) addTeardown(lock *leftovers.Lock) error {
 			Client: p.writer(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
 			Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
 		},
-		Clusters: p.connections, Discovery: api, Serves: p.services.Serves, Clock: clock.RealClock{},
+		Clusters: p.connections, Discovery: p.discovery, Serves: p.services.Serves, Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
 		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },
 	}

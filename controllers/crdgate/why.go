@@ -115,16 +115,12 @@ func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) 
 		return "", nil
 	}
 	for _, right := range s.Rights {
-		what := right.Verb + " " + strings.TrimPrefix(right.Group+"/"+right.Resource, "/")
-		if right.Namespace != "" {
-			what += " in namespace " + right.Namespace
-		}
 		allowed, err := access.Allowed(ctx, r.Client, right)
 		if err != nil {
-			return "", fmt.Errorf("ask whether the manager may %s: %w", what, err)
+			return "", err
 		}
 		if !allowed {
-			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", what, s.Role), nil
+			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", access.Words(right), s.Role), nil
 		}
 	}
 	return "", nil

@@ -134,14 +134,14 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !awaited(r) {
 		return t.send(r, to)
 	}
-	begun, err := to.circuit.enter(r.Context())
+	trial, err := to.circuit.enter(r.Context())
 	if err != nil {
 		return unsent(r, err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
 	defer cancel() // the answer was read to its end by then
 	answer, err := t.send(r.WithContext(ctx), to)
-	to.circuit.leave(begun, err)
+	to.circuit.leave(trial, err)
 	if err != nil {
 		return nil, final(err)
 	}
