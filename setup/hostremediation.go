@@ -2,22 +2,16 @@ package setup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -36,19 +30,12 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
-	nodes := fence.NewNodes(verified, left.Send)
-	if err := p.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		nodes.Close()
-		return nil
-	})); err != nil {
-		return nil, fmt.Errorf("set up the watches on nodes: %w", err)
-	}
+	p.nodes = fence.NewNodes(verified, left.Send)
 	here, err := p.standDown()
 	if err != nil {
 		return nil, err
 	}
-	if p.o.endpoints.WebhookCertDir != "" {
+	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return nil, err
 		}
@@ -60,7 +47,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Over: over, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none
@@ -84,7 +71,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	p.cached(p.o.namespace, ours.Cached)
 	metal3.Start, metal3.Serve = p.start(theirs), theirs.Serve
 	own.Start = p.start(ours)
-	cleanup.Start = func(context.Context) error { return p.sweep(nodes, hosts, recorder) }
+	cleanup.Start = func(context.Context) error { return p.sweep(hosts, recorder) }
 	return []*crdgate.Service{metal3, own, cleanup}, nil
 }
 
@@ -121,9 +108,9 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 }
 
 // sweep starts what releases orphaned hosts and nodes.
-func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
+func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
-		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: nodes, Hosts: hosts, Recorder: recorder},
+		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: p.nodes, Hosts: hosts, Recorder: recorder},
 		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown,
 	}
 	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
@@ -145,11 +132,6 @@ func (p *program) standDown() (hostremediation.Self, error) {
 	here.StandDown = asked.Ask
 	here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
 	return here, nil
-}
-
-// remediationKinds makes a scheme know hosts and their remediations.
-func remediationKinds(scheme *runtime.Scheme) error {
-	return errors.Join(bmov1alpha1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later

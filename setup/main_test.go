@@ -108,3 +108,22 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		}
 	}
 }
+
+func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"that of the webhooks":                    {[]string{"--webhook-cert-dir=/webhooks"}, "/webhooks"},
+		"one of its own":                          {[]string{"--webhook-cert-dir=/webhooks", "--diagnostics-cert-dir=/metrics"}, "/metrics"},
+		"one of its own without webhooks":         {[]string{"--diagnostics-cert-dir=/metrics"}, "/metrics"},
+		"one that it makes itself without either": {nil, ""},
+		"none in clear text":                      {[]string{"--webhook-cert-dir=/webhooks", "--insecure-diagnostics"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := parsed(t, tc.args...).diagnosticsServer(); err != nil || got.CertDir != tc.want {
+				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
+			}
+		})
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,9 +30,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -60,6 +65,7 @@ type program struct {
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
 	clusters    *workload.Clusters
+	nodes       *fence.Nodes // of these clusters
 	services    *crdgate.Reconciler
 	records     *records.Records
 	caches      []records.RequestCache
@@ -119,6 +125,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.addServices(); err != nil {
 		return err
 	}
+	defer p.nodes.Close()
 	if o.teardown {
 		err = p.addTeardown(lock)
 	} else {
@@ -159,7 +166,7 @@ func (p *program) addServices() error {
 		}
 	}
 	p.services.Services = append(hosts, nodes)
-	if p.o.endpoints.WebhookCertDir != "" {
+	if p.o.webhooks.CertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {
 			return fmt.Errorf("set up health checks: %w", err)
@@ -199,13 +206,14 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return server.Around(next, clock.RealClock{}) })
 	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
 
-	diagnostics, err := o.endpoints.Diagnostics()
+	diagnostics, err := o.diagnosticsServer()
 	if err != nil {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
+		controlplanev1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -221,9 +229,9 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
-		WebhookServer:          o.endpoints.Webhooks(),
-		HealthProbeBindAddress: o.endpoints.HealthAddr,
-		PprofBindAddress:       o.endpoints.ProfilerAddr,
+		WebhookServer:          process.Webhooks(webhook.NewServer(o.webhooks)),
+		HealthProbeBindAddress: o.healthAddr,
+		PprofBindAddress:       o.profilerAddr,
 		LeaderElection:         o.election.enabled,
 		LeaderElectionID:       managerlease.LeaderLeaseName,
 

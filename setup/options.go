@@ -15,7 +15,10 @@ import (
 	_ "k8s.io/component-base/logs/json/register" // --logging-format=json
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/crdmigrator"
+	capiflags "sigs.k8s.io/cluster-api/util/flags"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/flags"
@@ -23,7 +26,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/process"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -42,8 +44,12 @@ type Options struct {
 	nodeHealthChecks    nodehealthcheck.Options
 	hostRemediations    hostremediation.Options
 	records             remediationrecord.Options
-	endpoints           process.Options
 
+	// webhooks are their address and the folder of their certificate, which diagnosticsCertDir is for the endpoint of metrics; empty for
+	// that of the webhooks.
+	webhooks                                     webhook.Options
+	diagnosticsCertDir, healthAddr, profilerAddr string
+	diagnostics                                  capiflags.ManagerOptions
 	// metal3Remediations and nodeChecks say whether these kinds are served.
 	metal3Remediations, nodeChecks crdgate.Choice
 	// clusters are the connections to workload clusters.
@@ -88,7 +94,7 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 	o.nodeHealthChecks.AddFlags(fs)
 	o.hostRemediations.AddFlags(fs)
 	o.records.AddFlags(fs)
-	o.endpoints.AddFlags(fs)
+	o.addEndpoints(fs)
 	o.addKinds(fs)
 	o.addClusters(fs)
 	o.addElection(fs)
@@ -108,6 +114,19 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 	o.gates.AddFlag(fs)
 	logsv1.AddFlags(o.Logs, fs)
 	return o
+}
+
+func (o *Options) addEndpoints(fs *pflag.FlagSet) {
+	fs.StringVar(&o.webhooks.Host, "webhook-host", "", "Address on which the webhooks listen. If empty, all addresses.")
+	fs.IntVar(&o.webhooks.Port, "webhook-port", 9443,
+		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
+	fs.StringVar(&o.webhooks.CertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
+	fs.StringVar(&o.diagnosticsCertDir, "diagnostics-cert-dir", "",
+		"Folder of the certificate of the diagnostics endpoint, tls.crt and tls.key. If empty, that of the webhooks; without that the "+
+			"endpoint makes one that clients cannot verify.")
+	fs.StringVar(&o.healthAddr, "health-addr", ":9440", "Address of the endpoints /healthz and /readyz.")
+	fs.StringVar(&o.profilerAddr, "profiler-address", "", "Address of the pprof profiler, such as localhost:6060. If empty, there is none.")
+	capiflags.AddManagerOptions(fs, &o.diagnostics)
 }
 
 func (o *Options) addKinds(fs *pflag.FlagSet) {
@@ -141,6 +160,19 @@ func (o *Options) addElection(fs *pflag.FlagSet) {
 	fs.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
 }
 
+// diagnosticsServer are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is
+// given: clients cannot verify a certificate that the endpoint makes itself when it starts.
+func (o *Options) diagnosticsServer() (*metricsserver.Options, error) {
+	_, diagnostics, err := capiflags.GetManagerOptions(o.diagnostics)
+	if err != nil {
+		return nil, fmt.Errorf("read the flags of the diagnostics endpoint: %w", err)
+	}
+	if diagnostics.SecureServing {
+		diagnostics.CertDir = cmp.Or(o.diagnosticsCertDir, o.webhooks.CertDir)
+	}
+	return diagnostics, nil
+}
+
 // leaderLease is the lease by which the replicas agree, for a manager whose pod is in a namespace; that may be empty.
 func (o *Options) leaderLease(podNamespace string) client.ObjectKey {
 	return client.ObjectKey{Namespace: cmp.Or(o.election.namespace, podNamespace), Name: managerlease.LeaderLeaseName}
@@ -149,22 +181,29 @@ func (o *Options) leaderLease(podNamespace string) client.ObjectKey {
 // Validate returns everything that is wrong with the values of flags and that their types let pass. It is asked before anything else is
 // done: what the libraries make of such a value is an unwanted default, or an error a long time later that does not name the flag.
 func (o *Options) Validate() error {
-	var phases []error
+	var wrong []error
+	if o.webhooks.Port < 1 || o.webhooks.Port > 65535 {
+		wrong = append(wrong, fmt.Errorf("--webhook-port %d: must be a port, 1 to 65535", o.webhooks.Port))
+	}
+	_, err := o.diagnosticsServer() // versions and cipher suites of TLS
+	wrong = append(wrong, err)
 	for _, phase := range o.skipMigration {
 		all := []crdmigrator.Phase{crdmigrator.StorageVersionMigrationPhase, crdmigrator.CleanupManagedFieldsPhase}
 		if !slices.Contains(all, crdmigrator.Phase(phase)) {
-			phases = append(phases, fmt.Errorf("--skip-crd-migration-phases %q: must be of %v", phase, all))
+			wrong = append(wrong, fmt.Errorf("--skip-crd-migration-phases %q: must be of %v", phase, all))
 		}
 	}
 	return errors.Join(
 		o.machineHealthChecks.Validate(), o.nodeHealthChecks.Validate(), o.hostRemediations.Validate(), o.records.Validate(),
 		flags.Positive("clustercache-concurrency", o.clusters.concurrency), flags.Positive("clustercache-client-qps", o.clusters.qps),
 		flags.Positive("clustercache-client-burst", o.clusters.burst),
-		flags.Positive("clustercache-response-limit", o.clusters.responseLimit.Value()), errors.Join(phases...),
+		flags.Positive("clustercache-response-limit", o.clusters.responseLimit.Value()), errors.Join(wrong...),
 		flags.Positive("leader-elect-retry-period", o.election.retryPeriod),
 		flags.Longer("leader-elect-renew-deadline", o.election.renewDeadline, "leader-elect-retry-period", o.election.retryPeriod),
 		flags.Longer("leader-elect-lease-duration", o.election.leaseDuration, "leader-elect-renew-deadline", o.election.renewDeadline),
-		flags.NamespaceIfAny("leader-elect-namespace", o.election.namespace), o.endpoints.Validate(),
+		flags.NamespaceIfAny("leader-elect-namespace", o.election.namespace),
+		flags.Address("health-addr", o.healthAddr), flags.Address("profiler-address", o.profilerAddr),
+		flags.Address("diagnostics-address", o.diagnostics.DiagnosticsAddress),
 		flags.NamespaceIfAny("namespace", o.namespace), flags.LabelValue("watch-filter", o.watchFilter), flags.Positive("sync-period", o.syncPeriod),
 		flags.Positive("kube-api-qps", o.qps), flags.Positive("kube-api-burst", o.burst),
 	)

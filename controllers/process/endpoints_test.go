@@ -8,10 +8,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -33,7 +33,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
-			server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
+			server := Webhooks(webhook.NewServer(webhook.Options{WebhookMux: mux}))
 			var read int64
 			var failed error
 			server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -51,7 +51,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 // As many pods as like may call it at the same time, and each request is in memory until it is answered. Those of the API server are small.
 func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 	mux := http.NewServeMux()
-	server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
+	server := bounded{Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), reading: &atomic.Int64{}}
 	const most = reviewsAtOnce / longestReview
 	answer, began := make(chan struct{}), make(chan struct{}, 1)
 	server.Register("/convert", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -107,31 +107,6 @@ func (blanks) Read(p []byte) (int, error) {
 		p[i] = ' '
 	}
 	return len(p), nil
-}
-
-func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"that of the webhooks":                    {[]string{"--webhook-cert-dir=/webhooks"}, "/webhooks"},
-		"one of its own":                          {[]string{"--webhook-cert-dir=/webhooks", "--diagnostics-cert-dir=/metrics"}, "/metrics"},
-		"one of its own without webhooks":         {[]string{"--diagnostics-cert-dir=/metrics"}, "/metrics"},
-		"one that it makes itself without either": {nil, ""},
-		"none in clear text":                      {[]string{"--webhook-cert-dir=/webhooks", "--insecure-diagnostics"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &Options{}
-			fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-			o.AddFlags(fs)
-			if err := fs.Parse(tc.args); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := o.Diagnostics(); err != nil || got.CertDir != tc.want {
-				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
-			}
-		})
-	}
 }
 
 // someSynced are informers of which those of some kinds have been read. Those of others never will be, since no webhook converts them.

@@ -25,15 +25,16 @@ const (
 	askedWithin = 10 * time.Second
 )
 
+// Webhooks bounds what a server of webhooks reads.
+func Webhooks(server webhook.Server) webhook.Server {
+	return bounded{Server: server, reading: &atomic.Int64{}}
+}
+
 // bounded refuses to read more than longestReview of a request, and to answer requests that have together more than reviewsAtOnce: any pod
 // may call a webhook without a credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
 type bounded struct {
 	webhook.Server
 	reading *atomic.Int64 // bytes of the requests that are being answered, without what is always read
-}
-
-func boundedServer(server webhook.Server) bounded {
-	return bounded{Server: server, reading: &atomic.Int64{}}
 }
 
 // Register implements webhook.Server.
@@ -54,11 +55,6 @@ func (s bounded) Register(path string, hook http.Handler) {
 		asked.Body = http.MaxBytesReader(w, r.Body, longestReview)
 		hook.ServeHTTP(w, &asked)
 	}))
-}
-
-// Webhooks returns the server of the webhooks.
-func (o *Options) Webhooks() webhook.Server {
-	return boundedServer(webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir}))
 }
 
 // Filled returns a check that succeeds once c has read these kinds, of which there are most. It does not wait for others: the API server

@@ -174,13 +174,10 @@ func (c Connections) GetUncachedClient(ctx context.Context, cluster client.Objec
 		}
 	}
 	connected, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
-	return connected, c.because(cluster, err)
-}
-
-// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
-func (c Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
-	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
-	return config, c.because(cluster, err)
+	if refused := c.Transports.Refused(cluster); err != nil && refused != nil {
+		return nil, fmt.Errorf("%w: %w", err, refused)
+	}
+	return connected, err
 }
 
 // Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
@@ -188,11 +185,4 @@ func (c Connections) Shutdown() {
 	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
 		connections.Shutdown()
 	}
-}
-
-func (c Connections) because(cluster client.ObjectKey, err error) error {
-	if refused := c.Transports.Refused(cluster); err != nil && refused != nil {
-		return fmt.Errorf("%w: %w", err, refused)
-	}
-	return err
 }
