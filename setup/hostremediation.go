@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -22,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/process"
 )
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
@@ -31,10 +31,6 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
 	p.nodes = fence.NewNodes(verified, left.Send)
-	here, err := p.standDown()
-	if err != nil {
-		return nil, err
-	}
 	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return nil, err
@@ -58,7 +54,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Teardown: p.o.teardown || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: p.here(), Teardown: p.o.teardown || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
 	metal3, own, cleanup := hostServices(p.o)
@@ -119,19 +115,16 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 	return orphans.SetupWithManager(p)
 }
 
-// standDown says where the manager runs, and ends it for another replica, where there may be one.
-func (p *program) standDown() (hostremediation.Self, error) {
+var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
+
+// here says where the manager runs, and ends it for another replica, where there may be one: leader election releases the lease.
+func (p *program) here() hostremediation.Self {
 	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
-	if p.self.BootID == "" || !p.o.election.enabled || p.self.Namespace == "" || p.self.Name == "" {
-		return here, nil
+	if p.self.BootID != "" && p.o.election.enabled && p.self.Namespace != "" && p.self.Name != "" {
+		here.StandDown = func() { p.end(errStoodDown) }
+		here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
 	}
-	asked := process.NewStandDown()
-	if err := p.Add(asked); err != nil {
-		return here, fmt.Errorf("set up the end of the manager: %w", err)
-	}
-	here.StandDown = asked.Ask
-	here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
-	return here, nil
+	return here
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later

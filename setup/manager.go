@@ -59,6 +59,7 @@ type program struct {
 	version string
 	self    process.Replica
 	live    client.Client // reads past the caches
+	end     context.CancelCauseFunc
 	// discovery asks the API server which kinds it has.
 	discovery *discovery.DiscoveryClient
 
@@ -114,7 +115,9 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("set up discovery: %w", err)
 	}
-	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live, discovery: api}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live, end: end, discovery: api}
 	if err := p.addChecks(); err != nil {
 		return err
 	}
@@ -136,6 +139,9 @@ func Run(ctx context.Context, version string, o *Options) error {
 	}
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
+	}
+	if cause := context.Cause(ctx); errors.Is(cause, errStoodDown) {
+		return fmt.Errorf("run the manager: %w", cause)
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net/http"
@@ -157,5 +158,29 @@ func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T
 	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open"
 	if got := <-asked; got != want {
 		t.Errorf("the cache asks for %s, want %s", got, want)
+	}
+}
+
+func TestAManagerThatIsAskedToStandDownEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		may  bool
+	}{
+		"where another replica may take over": {[]string{"--leader-elect"}, true},
+		"not where none is elected":           {nil, false},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		p := &program{o: parsed(t, tc.args...), end: end, self: process.Replica{Namespace: "ns", Name: "p", BootID: "b"}}
+		here := p.here()
+		if (here.StandDown != nil) != tc.may {
+			t.Fatalf("%s: it may stand down: %t", name, !tc.may)
+		}
+		if tc.may {
+			here.StandDown()
+		}
+		if ended := errors.Is(context.Cause(ctx), errStoodDown); ended != tc.may {
+			t.Errorf("%s: it has ended: %t", name, ended)
+		}
+		end(nil)
 	}
 }

@@ -120,7 +120,8 @@ func (o *Options) addEndpoints(fs *pflag.FlagSet) {
 	fs.StringVar(&o.webhooks.Host, "webhook-host", "", "Address on which the webhooks listen. If empty, all addresses.")
 	fs.IntVar(&o.webhooks.Port, "webhook-port", 9443,
 		"Port of the webhooks: conversion of Metal3Remediations, defaults of templates, validation of NodeHealthChecks.")
-	fs.StringVar(&o.webhooks.CertDir, "webhook-cert-dir", "", "Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
+	fs.StringVar(&o.webhooks.CertDir, "webhook-cert-dir", "",
+		"Folder of the webhooks' certificate, tls.crt and tls.key. If empty, no webhooks are served.")
 	fs.StringVar(&o.diagnosticsCertDir, "diagnostics-cert-dir", "",
 		"Folder of the certificate of the diagnostics endpoint, tls.crt and tls.key. If empty, that of the webhooks; without that the "+
 			"endpoint makes one that clients cannot verify.")
@@ -139,7 +140,8 @@ func (o *Options) addKinds(fs *pflag.FlagSet) {
 }
 
 func (o *Options) addClusters(fs *pflag.FlagSet) {
-	fs.IntVar(&o.clusters.concurrency, "clustercache-concurrency", 100, "Number of workload clusters to connect to, or probe, at the same time.")
+	fs.IntVar(&o.clusters.concurrency, "clustercache-concurrency", 100,
+		"Number of workload clusters to connect to, or probe, at the same time.")
 	fs.Float32Var(&o.clusters.qps, "clustercache-client-qps", 100, "Maximum requests per second to each workload cluster.")
 	fs.IntVar(&o.clusters.burst, "clustercache-client-burst", 200, "Maximum requests to each workload cluster in one burst.")
 	o.clusters.responseLimit.Quantity = resource.MustParse("16Mi")
@@ -157,7 +159,8 @@ func (o *Options) addElection(fs *pflag.FlagSet) {
 		"How long the other replicas wait before they replace a silent leader.")
 	fs.DurationVar(&o.election.renewDeadline, "leader-elect-renew-deadline", 10*time.Second,
 		"How long a leader that cannot renew its lease retries before it ends.")
-	fs.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second, "How long to wait between tries to take or renew the lease.")
+	fs.DurationVar(&o.election.retryPeriod, "leader-elect-retry-period", 2*time.Second,
+		"How long to wait between tries to take or renew the lease.")
 }
 
 // diagnosticsServer are the options of the endpoint of metrics. It has the certificate of the webhooks, if there is one and no other is

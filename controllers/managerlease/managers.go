@@ -120,13 +120,18 @@ func bindings(ctx context.Context, reader client.Reader) (bound map[string][]str
 	if err := reader.List(ctx, within, BindingLabels); err != nil {
 		failures = append(failures, fmt.Sprintf("list RoleBindings: %s", err))
 	}
-	for _, binding := range everywhere.Items {
-		within.Items = append(within.Items, rbacv1.RoleBinding{RoleRef: binding.RoleRef, Subjects: binding.Subjects}) // of no namespace
+	for i := range everywhere.Items { // of no namespace
+		binding := &everywhere.Items[i]
+		within.Items = append(within.Items, rbacv1.RoleBinding{RoleRef: binding.RoleRef, Subjects: binding.Subjects})
 	}
-	for _, binding := range within.Items {
+	for i := range within.Items {
+		binding := &within.Items[i]
+		if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != ClusterRole {
+			continue
+		}
 		for _, subject := range binding.Subjects {
 			account := subject.Name == ServiceAccount || strings.HasPrefix(subject.Name, ServiceAccount+"-")
-			if account && subject.Kind == rbacv1.ServiceAccountKind && binding.RoleRef.Kind == "ClusterRole" && binding.RoleRef.Name == ClusterRole {
+			if account && subject.Kind == rbacv1.ServiceAccountKind {
 				bound[subject.Namespace] = append(bound[subject.Namespace], binding.Namespace)
 			}
 		}
@@ -140,7 +145,8 @@ func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
 	announcement := &Announcement{}
 	if err := json.Unmarshal([]byte(lease.Annotations[mendv1.ManagerAnnotation]), announcement); err != nil {
 		announcement = nil
-		manager.Unverified = fmt.Sprintf("read the annotation %s of lease %s/%s: %s", mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
+		manager.Unverified = fmt.Sprintf("read the annotation %s of lease %s/%s: %s",
+			mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
 	}
 	manager.Announcement = announcement
 	end := manager.Renewed

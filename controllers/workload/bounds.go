@@ -24,8 +24,8 @@ const (
 	// shortened divides the limit for pods, which take most memory for each byte once they are decoded.
 	shortened = 4
 
-	// A list of nodes without anything in them has three bytes for each node, and takes 768 in memory once it is decoded: an answer of a few
-	// MiB would take gigabytes. So objects and fields are counted before client-go decodes them.
+	// A list of nodes without anything in them has three bytes for each node, and takes 768 in memory once it is decoded: an answer of a
+	// few MiB would take gigabytes. So objects and fields are counted before client-go decodes them.
 
 	// bytesPerItem is the least average length of an object in a list. A Node with nothing but what every kubelet reports has 1200 bytes.
 	bytesPerItem = 512
@@ -140,8 +140,8 @@ func whole(answer *http.Response, longest int64) ([]byte, error) {
 	return content, answer.Body.Close()
 }
 
-// tooDense counts the fields of an answer by its commas, those in texts among them, and the items of a list. What is not JSON is the text of
-// an error, or an error of the decoder. As client-go does, it tells items from ITEMS.
+// tooDense counts the fields of an answer by its commas, those in texts among them, and the items of a list. What is not JSON is the text
+// of an error, or an error of the decoder. As client-go does, it tells items from ITEMS.
 func tooDense(content []byte, limit int64) bool {
 	var list struct {
 		Items []json.RawMessage `json:"items"`

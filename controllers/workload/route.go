@@ -23,7 +23,8 @@ import (
 // nodesPath is where the nodes of a cluster are.
 const nodesPath = "/api/v1/nodes"
 
-// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the last.
+// paged is how many answers of the greatest length the pages of one list may be together. client-go holds all of them until it has the
+// last.
 const paged = 8
 
 // route is the way to one cluster, and what is remembered of the answers of its API server.
