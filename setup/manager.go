@@ -166,12 +166,13 @@ func (p *program) addServices() error {
 		return err
 	}
 	nodes := nodeService(p.o)
+	p.services.Services = hosts
 	if p.o.gates.Enabled(nodeHealthCheck) {
 		if err := p.setUpNodeHealthChecks(nodes); err != nil {
 			return err
 		}
 	}
-	p.services.Services = append(hosts, nodes)
+	p.services.Services = append(p.services.Services, nodes)
 	if p.o.webhooks.CertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {

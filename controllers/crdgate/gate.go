@@ -118,17 +118,25 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		} else if !s.started.Load() || reason == "" || reason == ForeignReason || reason == OffReason {
 			r.report(ctx, s.CRD, reason, because)
 		}
-		switch {
-		case reason == ForbiddenReason:
-			again = forbiddenEvery
-		case again == 0 && r.Live != nil && s.Other != nil && (s.Choice == Auto || s.Releases == Auto):
-			again = listenEvery
+		if wait := r.waits(s, reason); again == 0 || wait > 0 && wait < again {
+			again = wait
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
 	return ctrl.Result{RequeueAfter: again}, nil
+}
+
+// waits is how soon to look at s again although no CRD has changed; zero for never.
+func (r *Reconciler) waits(s *Service, reason string) time.Duration {
+	switch {
+	case reason == ForbiddenReason:
+		return forbiddenEvery
+	case r.Live != nil && s.Other != nil && (s.Choice == Auto || s.Releases == Auto):
+		return listenEvery
+	}
+	return 0
 }
 
 // run starts s if it can run, makes it stand idle if its kind has become somebody else's, and returns why it does not serve its kind;

@@ -180,7 +180,8 @@ func (e *events) Read(p []byte) (int, error) {
 // next reads an event. After the last one that there may be the watch ends as if the connection broke: client-go goes on from that event,
 // or drops the list that a server tells as a watch without end.
 func (e *events) next() ([]byte, error) {
-	if e.left--; e.left < 0 {
+	e.left--
+	if e.left < 0 {
 		return nil, io.ErrUnexpectedEOF
 	}
 	e.bounded.N = longestEvent

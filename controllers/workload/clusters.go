@@ -147,10 +147,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
 		}
 	}
-	silent, rests := false, false
-	if to := c.Transports.routeOf(cluster); to != nil {
-		silent, rests = to.circuit.state(now)
-	}
+	silent, rests := c.Transports.silent(cluster, now)
 	if silent {
 		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial
 	}

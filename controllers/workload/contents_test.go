@@ -55,6 +55,7 @@ func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []b
 	if err != nil {
 		return err
 	}
+	defer func() { _ = answer.Body.Close() }()
 	got, err := io.ReadAll(answer.Body)
 	if err == nil && !watch && !bytes.Equal(got, sent) {
 		t.Error("the answer was changed")

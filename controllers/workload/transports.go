@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -108,6 +109,14 @@ func (t *Transports) routeTo(host string) *route {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.routes[host]
+}
+
+// silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
+func (t *Transports) silent(cluster client.ObjectKey, now time.Time) (silent, rests bool) {
+	if to := t.routeOf(cluster); to != nil {
+		return to.circuit.state(now)
+	}
+	return false, false
 }
 
 // Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or was not read.
