@@ -31,7 +31,7 @@ func (p *program) connect(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("set up the cache of kubeconfigs: %w", err)
 	}
-	transports := workload.NewTransports(p.o.clusters.ResponseLimit.Value(), clock.RealClock{})
+	transports := workload.NewTransports(p.o.clusters.responseLimit.Value(), clock.RealClock{})
 	transports.Self, transports.SelfUID = types.NamespacedName{Namespace: p.self.Namespace, Name: p.self.Name}, p.self.UID
 	transports.Local, transports.Reader = ctrl.GetConfig, secrets
 	if err := transports.Register(); err != nil {
@@ -48,8 +48,8 @@ func (p *program) connect(ctx context.Context) error {
 				&corev1.Node{}: {Transform: workload.SlimNode}, &storagev1.VolumeAttachment{}: {Transform: fence.SlimAttachment},
 			},
 		},
-		Client: clustercache.ClientOptions{QPS: p.o.clusters.QPS, Burst: p.o.clusters.Burst, UserAgent: userAgent},
-	}, controller.Options{MaxConcurrentReconciles: p.o.clusters.Concurrency})
+		Client: clustercache.ClientOptions{QPS: p.o.clusters.qps, Burst: p.o.clusters.burst, UserAgent: userAgent},
+	}, controller.Options{MaxConcurrentReconciles: p.o.clusters.concurrency})
 	if err != nil {
 		return fmt.Errorf("set up the connections to workload clusters: %w", err)
 	}

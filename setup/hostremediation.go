@@ -6,18 +6,13 @@ import (
 	"fmt"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -28,7 +23,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/process"
 )
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
@@ -36,19 +30,8 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	left := &enqueue.Broadcast[fence.Place]{}
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
-	nodes := fence.NewNodes(verified, left.Send)
-	if err := p.Add(manager.RunnableFunc(func(ctx context.Context) error {
-		<-ctx.Done()
-		nodes.Close()
-		return nil
-	})); err != nil {
-		return nil, fmt.Errorf("set up the watches on nodes: %w", err)
-	}
-	here, err := p.standDown()
-	if err != nil {
-		return nil, err
-	}
-	if p.o.endpoints.WebhookCertDir != "" {
+	p.nodes = fence.NewNodes(verified, left.Send)
+	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return nil, err
 		}
@@ -60,7 +43,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: nodes, Left: left, Gate: gate, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Over: over, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none
@@ -71,7 +54,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 			Reader: func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error) {
 				return verified.GetUncachedClient(ctx, cluster)
 			},
-			Self: here, Teardown: p.o.teardown.Enabled || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
+			Self: p.here(), Teardown: p.o.teardown || s.Choice == crdgate.Off, Off: s.Choice == crdgate.Off,
 		}
 	}
 	metal3, own, cleanup := hostServices(p.o)
@@ -84,20 +67,20 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	p.cached(p.o.namespace, ours.Cached)
 	metal3.Start, metal3.Serve = p.start(theirs), theirs.Serve
 	own.Start = p.start(ours)
-	cleanup.Start = func(context.Context) error { return p.sweep(nodes, hosts, recorder) }
+	cleanup.Start = func(context.Context) error { return p.sweep(hosts, recorder) }
 	return []*crdgate.Service{metal3, own, cleanup}, nil
 }
 
 // hostServices are the services by the flags: those of a closed feature gate release what was begun before.
 func hostServices(o *Options) (metal3, own, cleanup *crdgate.Service) {
-	metal3, own, cleanup = crdgate.Metal3Remediations(o.kinds.Metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
+	metal3, own, cleanup = crdgate.Metal3Remediations(o.metal3Remediations), crdgate.HostRemediations(), crdgate.Hosts()
 	for _, s := range []*crdgate.Service{metal3, own, cleanup} {
 		s.Role, s.Rights = crdgate.HostRights(o.namespace)
-		if !o.gates.Enabled(hostRemediation) && !o.teardown.Enabled {
-			s.Releases, s.Choice = s.Choice, crdgate.Off
+		if !o.gates.Enabled(hostRemediation) && !o.teardown {
+			s.Releases, s.Choice, s.Gate = s.Choice, crdgate.Off, hostRemediation
 		}
 	}
-	if o.kinds.Metal3Remediations == crdgate.Off {
+	if o.metal3Remediations == crdgate.Off {
 		metal3.Releases = crdgate.Auto
 	}
 	return metal3, own, cleanup
@@ -121,35 +104,27 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 }
 
 // sweep starts what releases orphaned hosts and nodes.
-func (p *program) sweep(nodes *fence.Nodes, hosts *host.Hosts, recorder events.EventRecorder) error {
+func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error {
 	orphans := &leftovers.Sweep{
-		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: nodes, Hosts: hosts, Recorder: recorder},
-		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown.Enabled,
+		Remover:   leftovers.Remover{Client: p.writer(), Live: p.GetAPIReader(), Nodes: p.nodes, Hosts: hosts, Recorder: recorder},
+		Installed: p.installed, Clock: clock.RealClock{}, Grace: p.o.hostRemediations.OrphanGrace, Teardown: p.o.teardown,
 	}
-	if !p.o.teardown.Enabled { // the teardown reads the nodes of all clusters anyway
+	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced
 	}
 	return orphans.SetupWithManager(p)
 }
 
-// standDown says where the manager runs, and ends it for another replica, where there may be one.
-func (p *program) standDown() (hostremediation.Self, error) {
-	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
-	if p.self.BootID == "" || !p.o.election.LeaderElect || p.self.Namespace == "" || p.self.Name == "" {
-		return here, nil
-	}
-	asked := process.NewStandDown()
-	if err := p.Add(asked); err != nil {
-		return here, fmt.Errorf("set up the end of the manager: %w", err)
-	}
-	here.StandDown = asked.Ask
-	here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
-	return here, nil
-}
+var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
 
-// remediationKinds makes a scheme know hosts and their remediations.
-func remediationKinds(scheme *runtime.Scheme) error {
-	return errors.Join(bmov1alpha1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme))
+// here says where the manager runs, and ends it for another replica, where there may be one: leader election releases the lease.
+func (p *program) here() hostremediation.Self {
+	here := hostremediation.Self{Node: p.self.Node, BootID: p.self.BootID}
+	if p.self.BootID != "" && p.o.election.enabled && p.self.Namespace != "" && p.self.Name != "" {
+		here.StandDown = func() { p.end(errStoodDown) }
+		here.Elsewhere = func(ctx context.Context) (bool, error) { return p.self.ReadyElsewhere(ctx, p.GetAPIReader()) }
+	}
+	return here
 }
 
 // slim is the transform of all caches that have none of their own. Of hosts it keeps what is read; their kind may be installed later

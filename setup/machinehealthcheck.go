@@ -3,7 +3,6 @@ package setup
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
@@ -19,10 +18,6 @@ import (
 
 // addMachineHealthChecks adds the MachineHealthCheck controller, and what it needs, to mgr.
 func (p *program) addMachineHealthChecks(ctx context.Context) error {
-	api, err := p.discovery()
-	if err != nil {
-		return err
-	}
 	writer := p.writer()
 	requests := &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()}
 	kinds := remediationrequest.NewKinds(p.GetCache(), p.GetAPIReader(), p.o.namespace, remediationrequest.NewMetadata)
@@ -38,7 +33,7 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 	}
 	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: p.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
-		Discovery: api, Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter,
+		Discovery: p.discovery, Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter,
 	}
 	concurrent := controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}
 	return errors.Join(
@@ -62,7 +57,7 @@ func (p *program) addClaims(ctx context.Context) error {
 		}
 		may, err := access.Allowed(ctx, p.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"})
 		if err != nil {
-			return fmt.Errorf("ask whether the manager may %s Namespaces: %w", verb, err)
+			return err
 		}
 		if !may {
 			r.Namespaces = nil

@@ -83,8 +83,8 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		now   func() string
 	}{
 		"unclaimed-machine-health-checks": {[]string{"observe", "act", "ignore"}, func() string { return string(o.machineHealthChecks.Unclaimed) }},
-		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.Metal3Remediations) }},
-		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.kinds.NodeHealthChecks) }},
+		"metal3-remediations":             {[]string{"auto", "on", "off"}, func() string { return string(o.metal3Remediations) }},
+		"node-health-checks":              {[]string{"auto", "on", "off"}, func() string { return string(o.nodeChecks) }},
 	} {
 		for _, word := range tc.words {
 			if err := fs.Parse([]string{"--" + option + "=" + word}); err != nil || tc.now() != word {
@@ -106,5 +106,24 @@ func TestAFlagOfAFewWordsTakesEachOfThemAndRefusesOthersWithWhatWasExpected(t *t
 		if tc.now() != before {
 			t.Errorf("--%s=fight: refused, and set to %q all the same", option, tc.now())
 		}
+	}
+}
+
+func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		want string
+	}{
+		"that of the webhooks":                    {[]string{"--webhook-cert-dir=/webhooks"}, "/webhooks"},
+		"one of its own":                          {[]string{"--webhook-cert-dir=/webhooks", "--diagnostics-cert-dir=/metrics"}, "/metrics"},
+		"one of its own without webhooks":         {[]string{"--diagnostics-cert-dir=/metrics"}, "/metrics"},
+		"one that it makes itself without either": {nil, ""},
+		"none in clear text":                      {[]string{"--webhook-cert-dir=/webhooks", "--insecure-diagnostics"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got, err := parsed(t, tc.args...).diagnosticsServer(); err != nil || got.CertDir != tc.want {
+				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
+			}
+		})
 	}
 }

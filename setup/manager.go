@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -29,9 +30,13 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/webhook"
 
+	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -54,10 +59,14 @@ type program struct {
 	version string
 	self    process.Replica
 	live    client.Client // reads past the caches
+	end     context.CancelCauseFunc
+	// discovery asks the API server which kinds it has.
+	discovery *discovery.DiscoveryClient
 
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
 	clusters    *workload.Clusters
+	nodes       *fence.Nodes // of these clusters
 	services    *crdgate.Reconciler
 	records     *records.Records
 	caches      []records.RequestCache
@@ -71,15 +80,6 @@ type program struct {
 // writer returns the client that writes as kubemend.
 func (p *program) writer() client.Client {
 	return client.WithFieldOwner(p.GetClient(), mendv1.FieldOwner)
-}
-
-// discovery returns what asks the API server which kinds it has.
-func (p *program) discovery() (*discovery.DiscoveryClient, error) {
-	api, err := discovery.NewDiscoveryClientForConfigAndClient(p.GetConfig(), p.GetHTTPClient())
-	if err != nil {
-		return nil, fmt.Errorf("set up discovery: %w", err)
-	}
-	return api, nil
 }
 
 // cached lets the records read requests from a cache of a namespace, or of all if it is empty.
@@ -111,7 +111,13 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("set up the client that reads past the caches: %w", err)
 	}
-	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live}
+	api, err := discovery.NewDiscoveryClientForConfigAndClient(mgr.GetConfig(), mgr.GetHTTPClient())
+	if err != nil {
+		return fmt.Errorf("set up discovery: %w", err)
+	}
+	ctx, end := context.WithCancelCause(ctx)
+	defer end(nil)
+	p := &program{Manager: mgr, o: o, version: version, self: self, server: server, live: live, end: end, discovery: api}
 	if err := p.addChecks(); err != nil {
 		return err
 	}
@@ -122,7 +128,8 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.addServices(); err != nil {
 		return err
 	}
-	if o.teardown.Enabled {
+	defer p.nodes.Close()
+	if o.teardown {
 		err = p.addTeardown(lock)
 	} else {
 		err = p.addControllers(ctx)
@@ -133,6 +140,9 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := mgr.Start(ctx); err != nil {
 		return fmt.Errorf("run the manager: %w", err)
 	}
+	if cause := context.Cause(ctx); errors.Is(cause, errStoodDown) {
+		return fmt.Errorf("run the manager: %w", cause)
+	}
 	return nil
 }
 
@@ -141,13 +151,13 @@ func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
 	}
-	p.services.Services = append(p.services.Services, p.recordService())
-	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.migration.Skip))
+	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService())
+	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
 // addServices makes the controllers that start when their kinds are there and free, and the records that all controllers write.
 func (p *program) addServices() error {
-	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader(), Fixed: fixedKinds(p.o)}
+	p.services = &crdgate.Reconciler{Client: p.GetClient(), Live: p.GetAPIReader()}
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
 	p.hosts = p.newHosts()
 	p.records.Hosts = p.hosts
@@ -155,15 +165,15 @@ func (p *program) addServices() error {
 	if err != nil {
 		return err
 	}
+	nodes := nodeService(p.o)
 	p.services.Services = hosts
 	if p.o.gates.Enabled(nodeHealthCheck) {
-		nodes, err := p.nodeHealthService()
-		if err != nil {
+		if err := p.setUpNodeHealthChecks(nodes); err != nil {
 			return err
 		}
-		p.services.Services = append(p.services.Services, nodes)
 	}
-	if p.o.endpoints.WebhookCertDir != "" {
+	p.services.Services = append(p.services.Services, nodes)
+	if p.o.webhooks.CertDir != "" {
 		// Who rolls the manager out goes by this: the API server refuses old versions of our kinds while no webhook converts them.
 		if err := p.AddReadyzCheck("webhooks", p.GetWebhookServer().StartedChecker()); err != nil {
 			return fmt.Errorf("set up health checks: %w", err)
@@ -172,24 +182,9 @@ func (p *program) addServices() error {
 	return nil
 }
 
-// fixedKinds are those whose service no CustomResourceDefinition changes.
-func fixedKinds(o *Options) []managerlease.Kind {
-	var kinds []managerlease.Kind
-	if !o.teardown.Enabled {
-		kinds = append(kinds, managerlease.Kind{CRD: crdgate.MachineCheckCRD})
-		if !o.gates.Enabled(hostRemediation) {
-			kinds = append(kinds, crdgate.Gated(hostRemediation, crdgate.Metal3CRD, crdgate.OwnCRD)...)
-		}
-	}
-	if !o.gates.Enabled(nodeHealthCheck) {
-		kinds = append(kinds, crdgate.Gated(nodeHealthCheck, crdgate.NodeCheckCRD)...)
-	}
-	return kinds
-}
-
 func (p *program) addChecks() error {
 	kinds := []client.Object{&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{}}
-	if p.o.teardown.Enabled {
+	if p.o.teardown {
 		kinds = nil // it waits for what it reads itself
 	}
 	filled := process.Filled(p.GetCache(), kinds...)
@@ -218,13 +213,14 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return server.Around(next, clock.RealClock{}) })
 	cfg.WarningHandler = apiwarnings.DefaultHandler(klog.Background().WithName("API Server Warning"))
 
-	diagnostics, err := o.endpoints.Diagnostics()
+	diagnostics, err := o.diagnosticsServer()
 	if err != nil {
 		return nil, err
 	}
 	scheme := runtime.NewScheme()
 	if err := errors.Join(clientgoscheme.AddToScheme(scheme), apiextensionsv1.AddToScheme(scheme), clusterv1.AddToScheme(scheme),
-		controlplanev1.AddToScheme(scheme), remediationKinds(scheme), nhcv1.AddToScheme(scheme)); err != nil {
+		controlplanev1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), infrav1beta1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
+		mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme)); err != nil {
 		return nil, fmt.Errorf("register kinds: %w", err)
 	}
 	mgr, err := ctrl.NewManager(cfg, ctrl.Options{
@@ -240,19 +236,19 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
-		WebhookServer:          o.endpoints.Webhooks(),
-		HealthProbeBindAddress: o.endpoints.HealthAddr,
-		PprofBindAddress:       o.endpoints.ProfilerAddr,
-		LeaderElection:         o.election.LeaderElect,
+		WebhookServer:          process.Webhooks(webhook.NewServer(o.webhooks)),
+		HealthProbeBindAddress: o.healthAddr,
+		PprofBindAddress:       o.profilerAddr,
+		LeaderElection:         o.election.enabled,
 		LeaderElectionID:       managerlease.LeaderLeaseName,
 
 		LeaderElectionResourceLockInterface: custom,
-		LeaderElectionNamespace:             o.election.Namespace,
+		LeaderElectionNamespace:             o.election.namespace,
 		LeaderElectionResourceLock:          resourcelock.LeasesResourceLock,
 		LeaderElectionReleaseOnCancel:       true,
-		LeaseDuration:                       &o.election.LeaseDuration,
-		RenewDeadline:                       &o.election.RenewDeadline,
-		RetryPeriod:                         &o.election.RetryPeriod,
+		LeaseDuration:                       &o.election.leaseDuration,
+		RenewDeadline:                       &o.election.renewDeadline,
+		RetryPeriod:                         &o.election.retryPeriod,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set up the manager: %w", err)

@@ -8,7 +8,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -21,9 +20,9 @@ import (
 
 // announce has the manager keep the manager lease while it acts. Without a namespace for the lease it keeps none.
 func (p *program) announce() error {
-	namespace := p.o.election.LeaderLease(p.self.Namespace).Namespace
+	namespace := p.o.leaderLease(p.self.Namespace).Namespace
 	if namespace == "" {
-		if p.self.InCluster() || p.o.teardown.Enabled { // else it was logged why
+		if p.self.InCluster() || p.o.teardown { // else it was logged why
 			klog.Background().Info("Not keeping a manager lease: --leader-elect-namespace says where", "lease", managerlease.LeaseName)
 		}
 		return nil
@@ -42,7 +41,7 @@ func (p *program) announce() error {
 	started := metav1.NewTime(clock.RealClock{}.Now())
 	keeper := &managerlease.Keeper{
 		Client: client.WithFieldOwner(p.live, mendv1.FieldOwner), Clock: clock.RealClock{},
-		Namespace: namespace, Identity: identity, Elected: p.o.election.LeaderElect,
+		Namespace: namespace, Identity: identity, Elected: p.o.election.enabled,
 		Changed: changed,
 		State: func() managerlease.Announcement {
 			state := announcement(p.services.Kinds(), started, p.self, p.version, p.o)
@@ -50,7 +49,7 @@ func (p *program) announce() error {
 			return state
 		},
 	}
-	if p.o.teardown.Enabled {
+	if p.o.teardown {
 		keeper.Owner = p.self.Owner(namespace)
 	}
 	if err := p.Add(keeper); err != nil {
@@ -65,7 +64,7 @@ func announcement(
 ) managerlease.Announcement {
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown.Enabled, Kinds: kinds,
+		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
 		Outside: !self.InCluster(),
 	}
 }
@@ -76,18 +75,14 @@ const askedFor = 10 * time.Second
 // takeNamespace gives a manager that runs outside of a cluster, and has no --leader-elect-namespace, the usual one, and creates that if it
 // is missing. A teardown leaves nothing behind, so it creates none.
 func takeNamespace(ctx context.Context, self process.Replica, o *Options) error {
-	if self.InCluster() || o.election.Namespace != "" || o.teardown.Enabled {
+	if self.InCluster() || o.election.namespace != "" || o.teardown {
 		return nil
 	}
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return fmt.Errorf("find the management cluster: %w", err)
 	}
-	scheme := runtime.NewScheme()
-	if err := corev1.AddToScheme(scheme); err != nil {
-		return fmt.Errorf("register kinds: %w", err)
-	}
-	c, err := client.New(cfg, client.Options{Scheme: scheme})
+	c, err := client.New(cfg, client.Options{})
 	if err != nil {
 		return fmt.Errorf("connect to the management cluster: %w", err)
 	}
@@ -101,13 +96,13 @@ func takeNamespace(ctx context.Context, self process.Replica, o *Options) error 
 		err = nil // as a rule it exists; if it does not, the log says that the lease cannot be written
 	}
 	switch {
-	case err != nil && o.election.LeaderElect:
+	case err != nil && o.election.enabled:
 		return fmt.Errorf("set up leader election: %w", err)
 	case err != nil:
 		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another "+
 			"namespace", "because", err.Error())
 	default:
-		o.election.Namespace = managerlease.UsualNamespace
+		o.election.namespace = managerlease.UsualNamespace
 	}
 	return nil
 }

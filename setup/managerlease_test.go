@@ -2,7 +2,9 @@ package setup
 
 import (
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -33,24 +35,27 @@ func parsed(t *testing.T, args ...string) *Options {
 	return o
 }
 
-func TestTheManagerAnnouncesKindsThatNoCRDDecides(t *testing.T) {
-	machines := managerlease.Kind{CRD: crdgate.MachineCheckCRD}
-	off := func(crd, gate string) managerlease.Kind {
-		return managerlease.Kind{CRD: crd, Reason: "Off", Because: "the feature gate " + gate + " is off"}
-	}
+func TestAKindWhoseFeatureGateIsClosedIsOff(t *testing.T) {
 	for name, tc := range map[string]struct {
 		args []string
-		want []managerlease.Kind
+		want map[string]string // the gates by which kinds are off
 	}{
-		"every manager serves MachineHealthChecks":         {want: []managerlease.Kind{machines}},
-		"a gate switches off NodeHealthChecks":             {args: []string{"--feature-gates=NodeHealthCheck=false"}, want: []managerlease.Kind{machines, off(crdgate.NodeCheckCRD, "NodeHealthCheck")}},
-		"one gate switches off both kinds of remediations": {args: []string{"--feature-gates=HostRemediation=false"}, want: []managerlease.Kind{machines, off(crdgate.Metal3CRD, "HostRemediation"), off(crdgate.OwnCRD, "HostRemediation")}},
-		"a teardown serves no MachineHealthChecks":         {args: []string{"--teardown"}},
-		"a teardown ends power cycles whatever the gate":   {args: []string{"--teardown", "--feature-gates=HostRemediation=false"}},
+		"no gate is closed":                               {},
+		"a gate switches off NodeHealthChecks":            {[]string{"--feature-gates=NodeHealthCheck=false"}, map[string]string{crdgate.NodeCheckCRD: "NodeHealthCheck"}},
+		"one gate switches off all kinds of remediations": {[]string{"--feature-gates=HostRemediation=false"}, map[string]string{crdgate.Metal3CRD: "HostRemediation", crdgate.OwnCRD: "HostRemediation", crdgate.HostCRD: "HostRemediation"}},
+		"a teardown ends power cycles whatever the gate":  {args: []string{"--teardown", "--feature-gates=HostRemediation=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, fixedKinds(parsed(t, tc.args...))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
+			o := parsed(t, tc.args...)
+			metal3, own, cleanup := hostServices(o)
+			off := map[string]string{}
+			for _, s := range []*crdgate.Service{metal3, own, cleanup, nodeService(o)} {
+				if s.Choice == crdgate.Off {
+					off[s.CRD] = string(s.Gate)
+				}
+			}
+			if !maps.Equal(off, tc.want) {
+				t.Errorf("off are %v, want %v", off, tc.want)
 			}
 		})
 	}
@@ -118,8 +123,8 @@ func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 			t.Setenv("KUBECONFIG", config)
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 			o := parsed(t, tc.flags...)
-			if err := takeNamespace(t.Context(), process.Replica{}, o); (err != nil) != tc.fails || o.election.Namespace != tc.want {
-				t.Errorf("the namespace is %q, want %q: %v", o.election.Namespace, tc.want, err)
+			if err := takeNamespace(t.Context(), process.Replica{}, o); (err != nil) != tc.fails || o.election.namespace != tc.want {
+				t.Errorf("the namespace is %q, want %q: %v", o.election.namespace, tc.want, err)
 			}
 		})
 	}
@@ -153,5 +158,29 @@ func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T
 	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open"
 	if got := <-asked; got != want {
 		t.Errorf("the cache asks for %s, want %s", got, want)
+	}
+}
+
+func TestAManagerThatIsAskedToStandDownEnds(t *testing.T) {
+	for name, tc := range map[string]struct {
+		args []string
+		may  bool
+	}{
+		"where another replica may take over": {[]string{"--leader-elect"}, true},
+		"not where none is elected":           {nil, false},
+	} {
+		ctx, end := context.WithCancelCause(t.Context())
+		p := &program{o: parsed(t, tc.args...), end: end, self: process.Replica{Namespace: "ns", Name: "p", BootID: "b"}}
+		here := p.here()
+		if (here.StandDown != nil) != tc.may {
+			t.Fatalf("%s: it may stand down: %t", name, !tc.may)
+		}
+		if tc.may {
+			here.StandDown()
+		}
+		if ended := errors.Is(context.Cause(ctx), errStoodDown); ended != tc.may {
+			t.Errorf("%s: it has ended: %t", name, ended)
+		}
+		end(nil)
 	}
 }

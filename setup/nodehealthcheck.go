@@ -52,22 +52,28 @@ func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster
 	return own, nil
 }
 
-// nodeHealthService is the NodeHealthCheck controller, to be started when its kind is there and free.
-func (p *program) nodeHealthService() (*crdgate.Service, error) {
+// nodeService is the service of NodeHealthChecks by the flags.
+func nodeService(o *Options) *crdgate.Service {
+	service := crdgate.NodeHealthChecks(o.nodeChecks)
+	service.Role, service.Rights = crdgate.NodeRights(o.nodeHealthChecks.LeaseNamespace)
+	if !o.gates.Enabled(nodeHealthCheck) {
+		service.Choice, service.Gate = crdgate.Off, nodeHealthCheck
+	}
+	return service
+}
+
+// setUpNodeHealthChecks makes the NodeHealthCheck controller, which the service starts when its kind is there and free.
+func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}, Server: p.server}
 	own, err := p.nodeCluster(contact)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	writer := client.WithFieldOwner(own.GetClient(), mendv1.FieldOwner)
 	// The nodes of this cluster may have their Machines in any namespace. They are read when a node is unhealthy, and for no other.
 	management := client.Reader(p.GetClient())
 	if p.o.namespace != "" {
 		management = p.GetAPIReader()
-	}
-	api, err := p.discovery()
-	if err != nil {
-		return nil, err
 	}
 	empty := func() *unstructured.Unstructured { return &unstructured.Unstructured{} }
 	kinds := remediationrequest.NewKinds(own.GetCache(), p.GetAPIReader(), "", empty)
@@ -79,28 +85,25 @@ func (p *program) nodeHealthService() (*crdgate.Service, error) {
 		Kinds: kinds, Watches: kinds,
 		Requests:  &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()},
 		Records:   p.records,
-		Discovery: api,
+		Discovery: p.discovery,
 		Gate:      &begin.Gate{Clock: clock.RealClock{}},
 		Installed: p.services.Installed,
 		Recorder:  p.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: p.GetLogger(),
 		Contact: contact, Grace: p.o.nodeHealthChecks.Grace,
-		LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace, Resync: p.o.syncPeriod, Teardown: p.o.teardown.Enabled,
+		LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace, Resync: p.o.syncPeriod, Teardown: p.o.teardown,
 	}
-	if p.o.endpoints.WebhookCertDir != "" {
+	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	start := func(ctx context.Context) error {
-		if template := p.o.nodeHealthChecks.DefaultTemplate; template != nil && !p.o.teardown.Enabled {
+	service.Serve, service.Start = r.Serve, func(ctx context.Context) error {
+		if template := p.o.nodeHealthChecks.DefaultTemplate; template != nil && !p.o.teardown {
 			if err := nodehealthcheck.CreateDefault(ctx, writer, p.GetAPIReader(), template); err != nil {
 				return err
 			}
 		}
 		return r.SetupWithManager(p, own.GetCache(), controller.Options{MaxConcurrentReconciles: p.o.nodeHealthChecks.Concurrency})
 	}
-	service := crdgate.NodeHealthChecks(p.o.kinds.NodeHealthChecks)
-	service.Role, service.Rights = crdgate.NodeRights(p.o.nodeHealthChecks.LeaseNamespace)
-	service.Start, service.Serve = start, r.Serve
-	return service, nil
+	return nil
 }

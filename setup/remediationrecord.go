@@ -19,7 +19,7 @@ func (p *program) recordService() *crdgate.Service {
 		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
 		Cached: p.caches, NodeCache: p.nodeCache, Namespace: p.o.namespace, Clusters: p.clusters, Finds: p.checks.Finds,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
-		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.kinds.NodeHealthChecks != crdgate.Off,
+		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.nodeChecks != crdgate.Off,
 		ActsOnUnclaimed: p.o.machineHealthChecks.Unclaimed == machinehealthcheck.Act, Retention: p.o.records,
 		ActsOnNodes: func() bool {
 			return slices.Contains(p.services.Kinds(), managerlease.Kind{CRD: crdgate.NodeCheckCRD})

@@ -14,8 +14,12 @@ import (
 
 // lockOf is the lock of a manager that tears down; nil for one that acts, or that elects no leader.
 func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
-	if !o.teardown.Enabled || !o.election.LeaderElect {
+	if !o.teardown || !o.election.enabled {
 		return nil, nil
+	}
+	lease := o.leaderLease(self.Namespace)
+	if lease.Namespace == "" {
+		return nil, errors.New("set up leader election: --leader-elect-namespace has to be given outside of a cluster")
 	}
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
@@ -25,16 +29,12 @@ func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
 	if err != nil {
 		return nil, fmt.Errorf("set up leader election: %w", err)
 	}
-	return leftovers.NewLock(cfg, &o.election, self.Namespace, identity)
+	return leftovers.NewLock(cfg, lease, identity, o.election.leaseDuration, o.election.renewDeadline/2)
 }
 
 // addTeardown makes the manager remove what kubemend wrote. Its webhooks answer, and of its controllers there are those alone that
 // release hosts.
 func (p *program) addTeardown(lock *leftovers.Lock) error {
-	api, err := p.discovery()
-	if err != nil {
-		return err
-	}
 	if err := p.announce(); err != nil {
 		return err
 	}
@@ -43,12 +43,12 @@ func (p *program) addTeardown(lock *leftovers.Lock) error {
 			Client: p.writer(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
 			Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
 		},
-		Clusters: p.connections, Discovery: api, Serves: p.services.Serves, Clock: clock.RealClock{},
+		Clusters: p.connections, Discovery: p.discovery, Serves: p.services.Serves, Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,
 		Lock: lock, Elected: p.Elected(), Begin: func() error { return p.services.SetupWithManager(p) },
 	}
-	if lease := p.o.election.LeaderLease(p.self.Namespace); lock != nil {
-		uninstaller.Lease, uninstaller.Pod = &lease, p.self.Owner(lease.Namespace)
+	if lock != nil {
+		uninstaller.Pod = p.self.Owner(lock.Lease.Namespace)
 	}
 	if err := errors.Join(p.Add(uninstaller), p.AddReadyzCheck("teardown", uninstaller.Ready)); err != nil {
 		return fmt.Errorf("set up the teardown: %w", err)

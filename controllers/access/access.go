@@ -3,6 +3,8 @@ package access
 
 import (
 	"context"
+	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,5 +19,17 @@ func Allowed(ctx context.Context, c client.Writer, asked authorizationv1.Resourc
 	if apierrors.IsForbidden(err) {
 		return true, nil
 	}
-	return review.Status.Allowed, err
+	if err != nil {
+		return false, fmt.Errorf("ask whether the manager may %s: %w", Words(asked), err)
+	}
+	return review.Status.Allowed, nil
+}
+
+// Words say what is asked, such as watch example.org/things in namespace attic.
+func Words(asked authorizationv1.ResourceAttributes) string {
+	what := asked.Verb + " " + strings.TrimPrefix(asked.Group+"/"+asked.Resource, "/")
+	if asked.Namespace != "" {
+		what += " in namespace " + asked.Namespace
+	}
+	return what
 }

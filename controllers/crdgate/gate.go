@@ -43,8 +43,9 @@ type Service struct {
 	// CRD is the CustomResourceDefinition of the kind that it serves, Needs are others without which it cannot run.
 	CRD   string
 	Needs []string
-	// Choice is the user's.
+	// Choice is the user's; Gate is the feature gate by which a service is Off, empty if it is so by a flag.
 	Choice Choice
+	Gate   featuregate.Feature
 	// Foreign names whose CRD is, by its labels, if it is somebody else's, whose controller serves it; "" if it is free. If nil, it is
 	// free.
 	Foreign func(labels map[string]string) string
@@ -95,9 +96,6 @@ type Reconciler struct {
 	// Live reads past the caches; Clock is that by which leases are alive, the real one if nil. Without Live no lease is read.
 	Live  client.Reader
 	Clock clock.PassiveClock
-	// Fixed are kinds whose state no CRD changes: those that are served whenever the manager runs, and those that a feature gate switched
-	// off.
-	Fixed []managerlease.Kind
 	// Changed is called when Kinds has changed. It must not call back. It may be nil.
 	Changed func()
 
@@ -108,6 +106,7 @@ type Reconciler struct {
 // Reconcile reconciles all services. There are few, and any CRD may be what one of them waited for.
 func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
 	var errs []error
+	again := time.Duration(0) // unless a CRD changes
 	for _, s := range r.Services {
 		if s.started.Load() && s.Serve == nil {
 			continue
@@ -119,21 +118,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result
 		} else if !s.started.Load() || reason == "" || reason == ForeignReason || reason == OffReason {
 			r.report(ctx, s.CRD, reason, because)
 		}
+		if wait := r.waits(s, reason); again == 0 || wait > 0 && wait < again {
+			again = wait
+		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return ctrl.Result{}, err
 	}
-	return ctrl.Result{RequeueAfter: r.requeueAfter()}, nil
+	return ctrl.Result{RequeueAfter: again}, nil
 }
 
-// requeueAfter is after how long to reconcile again although no CRD has changed; zero for never.
-func (r *Reconciler) requeueAfter() time.Duration {
-	if slices.ContainsFunc(r.Kinds(), func(kind managerlease.Kind) bool { return kind.Reason == ForbiddenReason }) {
+// waits is how soon to look at s again although no CRD has changed; zero for never.
+func (r *Reconciler) waits(s *Service, reason string) time.Duration {
+	switch {
+	case reason == ForbiddenReason:
 		return forbiddenEvery
-	}
-	if r.Live != nil && slices.ContainsFunc(r.Services, func(s *Service) bool {
-		return s.Other != nil && (s.Choice == Auto || s.Releases == Auto)
-	}) {
+	case r.Live != nil && s.Other != nil && (s.Choice == Auto || s.Releases == Auto):
 		return listenEvery
 	}
 	return 0
@@ -191,28 +191,11 @@ func (r *Reconciler) report(ctx context.Context, crd, reason, because string) {
 	log.FromContext(ctx).Info("Not serving a kind", "kind", crd, "reason", reason, "because", because)
 }
 
-// Kinds are all kinds that the manager knows, by the names of their CustomResourceDefinitions: those that were reconciled, and those whose
-// state is fixed.
+// Kinds are the kinds that were reconciled, by the names of their CustomResourceDefinitions.
 func (r *Reconciler) Kinds() []managerlease.Kind {
 	r.mu.Lock()
-	kinds := maps.Clone(r.kinds)
-	r.mu.Unlock()
-	if kinds == nil {
-		kinds = map[string]managerlease.Kind{}
-	}
-	for _, kind := range r.Fixed {
-		kinds[kind.CRD] = kind
-	}
-	return slices.SortedFunc(maps.Values(kinds), func(a, b managerlease.Kind) int { return cmp.Compare(a.CRD, b.CRD) })
-}
-
-// Gated are the kinds that a closed feature gate keeps from being served, for Reconciler.Fixed.
-func Gated(gate featuregate.Feature, crds ...string) []managerlease.Kind {
-	kinds := make([]managerlease.Kind, 0, len(crds))
-	for _, crd := range crds {
-		kinds = append(kinds, managerlease.Kind{CRD: crd, Reason: OffReason, Because: "the feature gate " + string(gate) + " is off"})
-	}
-	return kinds
+	defer r.mu.Unlock()
+	return slices.SortedFunc(maps.Values(r.kinds), func(a, b managerlease.Kind) int { return cmp.Compare(a.CRD, b.CRD) })
 }
 
 // SetupWithManager makes r a controller of mgr.

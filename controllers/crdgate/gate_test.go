@@ -259,12 +259,13 @@ func TestWhatCouldNotBeStartedIsTriedAgain(t *testing.T) {
 	}
 }
 
-// A service that a feature gate switched off was looked at as well, to release what was begun.
-func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
+func TestAKindThatAGateSwitchedOffSaysSo(t *testing.T) {
 	s := environmentWith(t, Off)
-	s.r.Fixed = append([]managerlease.Kind{{CRD: "z"}}, Gated("Gate", kind)...)
-	s.reconcile()
-	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}, {CRD: "z"}}
+	s.service.Gate = "Gate"
+	if called, why := s.reconcile(); len(called) > 0 || why != OffReason {
+		t.Errorf("called %v, %q", called, why)
+	}
+	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}}
 	if diff := cmp.Diff(want, s.r.Kinds()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

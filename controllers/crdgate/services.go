@@ -1,6 +1,7 @@
 package crdgate
 
 import (
+	"context"
 	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -17,6 +18,23 @@ const (
 	RecordCRD       = "remediationrecords.kubemend.io"
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
+
+// Choice says whether a kind is served. It is the value of a flag.
+type Choice string
+
+const (
+	// Auto serves a kind unless somebody else's controller does.
+	Auto Choice = "auto"
+	// On serves it, even beside another controller.
+	On Choice = "on"
+	// Off does not serve it.
+	Off Choice = "off"
+)
+
+// MachineHealthChecks is the service of the kind that every manager acts on. Its controllers start with the manager.
+func MachineHealthChecks() *Service {
+	return &Service{CRD: MachineCheckCRD, Choice: Auto, Start: func(context.Context) error { return nil }}
+}
 
 // Metal3Remediations is the service of CAPM3's kind: CAPM3's controller acts on it where CAPM3 has installed it, and has no switch to stop.
 // It is also known by its lease (CAPM3, main.go, LeaderElectionID): its manifests may have been installed without the label, or the CRDs

@@ -39,7 +39,10 @@ func (r *Reconciler) Why(ctx context.Context, s *Service) (reason, because strin
 
 // why is Why for a choice, which may be one that the user made before.
 func (r *Reconciler) why(ctx context.Context, s *Service, choice Choice) (reason, because string, err error) {
-	if choice == Off {
+	switch {
+	case choice == Off && s.Gate != "":
+		return OffReason, "the feature gate " + string(s.Gate) + " is off", nil
+	case choice == Off:
 		return OffReason, "it is switched off by a flag", nil
 	}
 	crd, err := r.crd(ctx, s.CRD)
@@ -112,16 +115,12 @@ func (r *Reconciler) forbidden(ctx context.Context, s *Service) (string, error) 
 		return "", nil
 	}
 	for _, right := range s.Rights {
-		what := right.Verb + " " + strings.TrimPrefix(right.Group+"/"+right.Resource, "/")
-		if right.Namespace != "" {
-			what += " in namespace " + right.Namespace
-		}
 		allowed, err := access.Allowed(ctx, r.Client, right)
 		if err != nil {
-			return "", fmt.Errorf("ask whether the manager may %s: %w", what, err)
+			return "", err
 		}
 		if !allowed {
-			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", what, s.Role), nil
+			return fmt.Sprintf("the manager may not %s; the role %s says what it needs", access.Words(right), s.Role), nil
 		}
 	}
 	return "", nil

@@ -55,13 +55,14 @@ func TestATeardownTakesTheLeaseFromAManagerThatActs(t *testing.T) {
 		quiet time.Time
 	}{
 		"a replica that acts loses it, and is given the time to stop": {"host_1", "", noon.Add(15 * time.Second)},
-		"one that tears down as well keeps it":                        {Identity("host_1"), Identity("host_1"), time.Time{}},
+		"one that tears down as well keeps it":                        {signed + "host_1", signed + "host_1", time.Time{}},
 		"one without a holder is free at once":                        {"", "", time.Time{}},
 	} {
 		l := &Lock{Interface: heldLease{by: tc.by}, Clock: clocktesting.NewFakePassiveClock(noon), LeaseDuration: 15 * time.Second}
 		record, raw, err := l.Get(t.Context())
-		if err != nil || record.HolderIdentity != tc.shown || !l.Quiet().Equal(tc.quiet) || l.Holder() != tc.by || string(raw) != tc.by {
-			t.Errorf("%s: shown as %q, quiet until %s, %v", name, record.HolderIdentity, l.Quiet(), err)
+		holder, quiet := l.State()
+		if err != nil || record.HolderIdentity != tc.shown || !quiet.Equal(tc.quiet) || holder != tc.by || string(raw) != tc.by {
+			t.Errorf("%s: shown as %q, quiet until %s, %v", name, record.HolderIdentity, quiet, err)
 		}
 	}
 }

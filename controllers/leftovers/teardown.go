@@ -9,7 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/discovery"
 	coordinationv1client "k8s.io/client-go/kubernetes/typed/coordination/v1"
@@ -18,8 +17,6 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
-
-	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // RBAC of a teardown: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right
@@ -27,19 +24,6 @@ import (
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machinehealthchecks,verbs=list;watch;patch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=list
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
-
-// Options are the settings of the teardown.
-type Options struct {
-	// Enabled has the manager do nothing else.
-	Enabled bool
-}
-
-// AddFlags adds the flag of the teardown to fs.
-func (o *Options) AddFlags(fs *pflag.FlagSet) {
-	fs.BoolVar(&o.Enabled, "teardown", false,
-		"Only remove what kubemend wrote on objects, before it is uninstalled (docs/uninstall.md). "+
-			"A replica is ready when nothing is left.")
-}
 
 // mostNamed is how many leftovers an answer of Ready names.
 const mostNamed = 20
@@ -64,9 +48,8 @@ type Teardown struct {
 
 	// Lock is nil if there is no leader election.
 	Lock *Lock
-	// Lease is the one that Lock is about, Pod the one that we run in; nil outside of a cluster.
-	Lease *client.ObjectKey
-	Pod   *metav1.OwnerReference
+	// Pod is the one that we run in; nil outside of a cluster.
+	Pod *metav1.OwnerReference
 	// Elected is closed when this replica leads, and Begin is called then, once no other replica acts any more: it starts the
 	// controllers that release hosts.
 	Elected <-chan struct{}
@@ -111,7 +94,11 @@ func (t *Teardown) Start(ctx context.Context) error {
 func (t *Teardown) leads() bool {
 	select {
 	case <-t.Elected:
-		return t.Lock == nil || !t.Clock.Now().Before(t.Lock.Quiet())
+		if t.Lock == nil {
+			return true
+		}
+		_, quiet := t.Lock.State()
+		return !t.Clock.Now().Before(quiet)
 	default:
 		return false
 	}
@@ -138,13 +125,16 @@ func (t *Teardown) reconcile(ctx context.Context, leads bool) error {
 		}
 	}
 	t.said = stays
-	switch err := errors.Join(left...); {
-	case err != nil:
+	if err := errors.Join(left...); err != nil {
 		return err
-	case leads:
+	}
+	if leads {
 		return t.own(ctx)
-	case t.Lock != nil && IsTeardown(t.Lock.Holder()):
-		return nil
+	}
+	if t.Lock != nil {
+		if holder, _ := t.Lock.State(); strings.HasPrefix(holder, signed) {
+			return nil
+		}
 	}
 	return errors.New("no replica that tears down is the leader yet") // only the leader reads nodes
 }
@@ -179,38 +169,33 @@ func (t *Teardown) Ready(*http.Request) error {
 // own makes the leader lease go with this pod: once the manager is deleted, no controller is left to delete it. Another
 // replica that takes it over does the same.
 func (t *Teardown) own(ctx context.Context) error {
-	if t.Pod == nil || t.Lease == nil {
+	if t.Pod == nil || t.Lock == nil {
 		return nil
 	}
 	lease := as(leaseKind, metav1.ObjectMeta{})
-	if err := t.Live.Get(ctx, *t.Lease, lease); err != nil {
-		return fmt.Errorf("read lease %s: %w", t.Lease, err)
+	if err := t.Live.Get(ctx, t.Lock.Lease, lease); err != nil {
+		return fmt.Errorf("read lease %s: %w", t.Lock.Lease, err)
 	}
 	if owners := lease.OwnerReferences; len(owners) == 1 && owners[0].UID == t.Pod.UID {
 		return nil
 	}
 	if err := t.patch(ctx, lease, map[string]any{"ownerReferences": []any{t.Pod}}); err != nil {
-		return fmt.Errorf("have lease %s deleted with this pod: %w", t.Lease, err)
+		return fmt.Errorf("have lease %s deleted with this pod: %w", t.Lock.Lease, err)
 	}
 	return nil
 }
 
-// prefix begins the identity of a replica that tears down.
-const prefix = "teardown_"
-
-// Identity is how a replica that tears down signs the lease by which replicas agree.
-func Identity(of string) string { return prefix + of }
-
-// IsTeardown reports whether an identity is that of a replica that tears down.
-func IsTeardown(identity string) bool { return strings.HasPrefix(identity, prefix) }
+// signed begins the identity by which a replica that tears down holds a lease.
+const signed = "teardown_"
 
 // Lock takes the lease from a replica that acts. Those are about to be replaced, and none may hold up the others: while a Deployment is
 // being rolled out the old replicas stay until the new ones are ready, and the new ones are when nothing of kubemend's is left.
 //
 // The replica that it was taken from notices at its next try to renew, gives up after its renew deadline, and ends: that is what leader
-// election promises. So a replica that has taken a lease must do nothing until Quiet.
+// election promises. So a replica that has taken a lease must do nothing until that moment of State.
 type Lock struct {
 	resourcelock.Interface
+	Lease client.ObjectKey
 	Clock clock.PassiveClock
 	// LeaseDuration is after how long a leader that cannot renew its lease has stopped for certain.
 	LeaseDuration time.Duration
@@ -220,15 +205,11 @@ type Lock struct {
 	quiet  time.Time
 }
 
-// NewLock returns the lock of a replica that tears down: on the lease of the namespace in which podNamespace or the options say that
-// the replicas agree.
-func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity string) (*Lock, error) {
-	lease := o.LeaderLease(podNamespace)
-	if lease.Namespace == "" {
-		return nil, errors.New("set up leader election: --leader-elect-namespace has to be given outside of a cluster")
-	}
+// NewLock returns the lock on a lease of a replica that tears down. One request that hangs, which takes longer than timeout, must not lose
+// it.
+func NewLock(cfg *rest.Config, lease client.ObjectKey, identity string, duration, timeout time.Duration) (*Lock, error) {
 	cfg = rest.AddUserAgent(rest.CopyConfig(cfg), "leader-election")
-	cfg.Timeout = o.RenewDeadline / 2 // one request that hangs must not lose the lease
+	cfg.Timeout = timeout
 	api, err := coordinationv1client.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("set up leader election: %w", err)
@@ -236,9 +217,9 @@ func NewLock(cfg *rest.Config, o *managerlease.Options, podNamespace, identity s
 	return &Lock{
 		Interface: &resourcelock.LeaseLock{
 			LeaseMeta: metav1.ObjectMeta{Namespace: lease.Namespace, Name: lease.Name}, Client: api,
-			LockConfig: resourcelock.ResourceLockConfig{Identity: Identity(identity)},
+			LockConfig: resourcelock.ResourceLockConfig{Identity: signed + identity},
 		},
-		Clock: clock.RealClock{}, LeaseDuration: o.LeaseDuration,
+		Lease: lease, Clock: clock.RealClock{}, LeaseDuration: duration,
 	}, nil
 }
 
@@ -250,23 +231,17 @@ func (l *Lock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []b
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.holder = record.HolderIdentity; l.holder != "" && !IsTeardown(l.holder) {
+	if l.holder = record.HolderIdentity; l.holder != "" && !strings.HasPrefix(l.holder, signed) {
 		l.quiet = l.Clock.Now().Add(l.LeaseDuration)
 		record.HolderIdentity = ""
 	}
 	return record, raw, nil
 }
 
-// Holder held the lease when it was read last.
-func (l *Lock) Holder() string {
+// State returns who held the lease when it was read last, and the moment after which the replica that it was taken from does not act any
+// more.
+func (l *Lock) State() (holder string, quiet time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.holder
-}
-
-// Quiet is the moment after which the replica that the lease was taken from does not act any more.
-func (l *Lock) Quiet() time.Time {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.quiet
+	return l.holder, l.quiet
 }

@@ -275,8 +275,8 @@ func TestWhatIsLeft(t *testing.T) {
 		"not one of another manager's":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.WatchFilterValue = "ours" }},
 		"nor one of another namespace":                                 {given: []client.Object{filtered}, edit: func(u *Teardown) { u.Namespace = "elsewhere" }},
 		"unknown to who follows, if the leader does not tear down":     {follows: true, edit: heldBy("host_1"), left: "no replica that tears down is the leader"},
-		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{cluster}},
-		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(Identity("host_2")), given: []client.Object{filtered}, left: "ns/m"},
+		"what it sees itself, if the leader does; it knows no nodes":   {follows: true, edit: heldBy(signed + "host_2"), given: []client.Object{cluster}},
+		"also to who follows, what is on objects of this very cluster": {follows: true, edit: heldBy(signed + "host_2"), given: []client.Object{filtered}, left: "ns/m"},
 	} {
 		u, _, clock := teardownOf(t, tc.ours, tc.given...)
 		if tc.edit != nil {
@@ -344,11 +344,12 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: "leader"}}
 	claimed := aClaim()
 	u, _, _ := teardownOf(t, nil, lease, claimed)
-	u.Lease, u.Pod = ptr.To(client.ObjectKeyFromObject(lease)), &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
+	u.Lock = &Lock{Lease: client.ObjectKeyFromObject(lease)}
+	u.Pod = &metav1.OwnerReference{APIVersion: "v1", Kind: "Pod", Name: "p", UID: "u"}
 
 	owners := func() []metav1.OwnerReference {
 		now := &coordinationv1.Lease{}
-		if err := u.Live.Get(t.Context(), *u.Lease, now); err != nil {
+		if err := u.Live.Get(t.Context(), u.Lock.Lease, now); err != nil {
 			t.Fatal(err)
 		}
 		return now.OwnerReferences

@@ -4,15 +4,10 @@
 package managerlease
 
 import (
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 const (
@@ -74,13 +69,4 @@ func (m Manager) Unserved(crd string) *Kind {
 		return nil
 	}
 	return &m.Announcement.Kinds[i]
-}
-
-// read returns the announcement on a lease.
-func read(lease *coordinationv1.Lease) (*Announcement, error) {
-	announcement := &Announcement{}
-	if err := json.Unmarshal([]byte(lease.Annotations[mendv1.ManagerAnnotation]), announcement); err != nil {
-		return nil, fmt.Errorf("read the annotation %s of lease %s/%s: %w", mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
-	}
-	return announcement, nil
 }

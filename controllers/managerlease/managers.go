@@ -3,6 +3,7 @@ package managerlease
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 const (
@@ -114,44 +117,36 @@ func bindings(ctx context.Context, reader client.Reader) (bound map[string][]str
 	if err := reader.List(ctx, everywhere, BindingLabels); err != nil {
 		failures = append(failures, fmt.Sprintf("list ClusterRoleBindings: %s", err))
 	}
-	for i := range everywhere.Items {
-		for _, namespace := range accountNamespaces(everywhere.Items[i].RoleRef, everywhere.Items[i].Subjects) {
-			bound[namespace] = append(bound[namespace], metav1.NamespaceAll)
-		}
-	}
 	if err := reader.List(ctx, within, BindingLabels); err != nil {
 		failures = append(failures, fmt.Sprintf("list RoleBindings: %s", err))
 	}
+	for i := range everywhere.Items { // of no namespace
+		binding := &everywhere.Items[i]
+		within.Items = append(within.Items, rbacv1.RoleBinding{RoleRef: binding.RoleRef, Subjects: binding.Subjects})
+	}
 	for i := range within.Items {
-		for _, namespace := range accountNamespaces(within.Items[i].RoleRef, within.Items[i].Subjects) {
-			bound[namespace] = append(bound[namespace], within.Items[i].Namespace)
+		binding := &within.Items[i]
+		if binding.RoleRef.Kind != "ClusterRole" || binding.RoleRef.Name != ClusterRole {
+			continue
+		}
+		for _, subject := range binding.Subjects {
+			account := subject.Name == ServiceAccount || strings.HasPrefix(subject.Name, ServiceAccount+"-")
+			if account && subject.Kind == rbacv1.ServiceAccountKind {
+				bound[subject.Namespace] = append(bound[subject.Namespace], binding.Namespace)
+			}
 		}
 	}
 	return bound, strings.Join(failures, "; ")
 }
 
-// accountNamespaces returns the namespaces of the manager's ServiceAccounts among the subjects of a binding; none if the binding is of
-// another role.
-func accountNamespaces(role rbacv1.RoleRef, subjects []rbacv1.Subject) []string {
-	if role.Kind != "ClusterRole" || role.Name != ClusterRole {
-		return nil
-	}
-	var namespaces []string
-	for _, subject := range subjects {
-		account := subject.Name == ServiceAccount || strings.HasPrefix(subject.Name, ServiceAccount+"-")
-		if account && subject.Kind == rbacv1.ServiceAccountKind {
-			namespaces = append(namespaces, subject.Namespace)
-		}
-	}
-	return namespaces
-}
-
 // managerOf returns the manager that a lease tells of. A lease without a holder was released when it was renewed last.
 func managerOf(lease *coordinationv1.Lease, now time.Time) Manager {
 	manager := Manager{Namespace: lease.Namespace, Holder: ptr.Deref(lease.Spec.HolderIdentity, ""), Renewed: renewed(lease)}
-	announcement, err := read(lease)
-	if err != nil {
-		manager.Unverified = err.Error()
+	announcement := &Announcement{}
+	if err := json.Unmarshal([]byte(lease.Annotations[mendv1.ManagerAnnotation]), announcement); err != nil {
+		announcement = nil
+		manager.Unverified = fmt.Sprintf("read the annotation %s of lease %s/%s: %s",
+			mendv1.ManagerAnnotation, lease.Namespace, lease.Name, err)
 	}
 	manager.Announcement = announcement
 	end := manager.Renewed

@@ -7,10 +7,11 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
-	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -32,7 +33,7 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			mux := http.NewServeMux()
-			server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
+			server := Webhooks(webhook.NewServer(webhook.Options{WebhookMux: mux}))
 			var read int64
 			var failed error
 			server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -50,26 +51,38 @@ func TestAWebhookReadsNoMoreThanAnAPIServerAsks(t *testing.T) {
 // As many pods as like may call it at the same time, and each request is in memory until it is answered. Those of the API server are small.
 func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 	mux := http.NewServeMux()
-	server := boundedServer(webhook.NewServer(webhook.Options{WebhookMux: mux}))
+	server := bounded{Server: webhook.NewServer(webhook.Options{WebhookMux: mux}), reading: &atomic.Int64{}}
 	const most = reviewsAtOnce / longestReview
-	answer, wasRead := make(chan struct{}), make(chan error)
-	server.Register("/convert", http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		_, err := io.Copy(io.Discard, r.Body)
-		wasRead <- err
+	answer, began := make(chan struct{}), make(chan struct{}, 1)
+	server.Register("/convert", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		began <- struct{}{}
 		<-answer
 	}))
 	ask := func(bytes int64) error {
-		asked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/convert", io.LimitReader(blanks{}, bytes))
-		go mux.ServeHTTP(httptest.NewRecorder(), asked)
-		return <-wasRead
+		asked := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/convert", blanks{})
+		asked.ContentLength = bytes
+		refused, answered := make(chan error, 1), httptest.NewRecorder()
+		go func() {
+			if mux.ServeHTTP(answered, asked); answered.Code != http.StatusOK {
+				refused <- errors.New(answered.Body.String())
+			}
+		}()
+		select {
+		case <-began:
+			return nil
+		case err := <-refused:
+			return err
+		}
 	}
 	for range most {
 		if err := ask(longestReview); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := ask(1 << 20); !errors.Is(err, errReviews) {
-		t.Errorf("beside %d of the longest, another one is read: %v", most, err)
+	for _, length := range []int64{1 << 20, -1} {
+		if err := ask(length); err == nil || !strings.Contains(err.Error(), "too much at once") {
+			t.Errorf("beside %d of the longest, another one of %d bytes is read: %v", most, length, err)
+		}
 	}
 	if err := ask(ordinaryReview); err != nil {
 		t.Errorf("an ordinary one is not: %v", err)
@@ -94,31 +107,6 @@ func (blanks) Read(p []byte) (int, error) {
 		p[i] = ' '
 	}
 	return len(p), nil
-}
-
-func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
-	for name, tc := range map[string]struct {
-		args []string
-		want string
-	}{
-		"that of the webhooks":                    {[]string{"--webhook-cert-dir=/webhooks"}, "/webhooks"},
-		"one of its own":                          {[]string{"--webhook-cert-dir=/webhooks", "--diagnostics-cert-dir=/metrics"}, "/metrics"},
-		"one of its own without webhooks":         {[]string{"--diagnostics-cert-dir=/metrics"}, "/metrics"},
-		"one that it makes itself without either": {nil, ""},
-		"none in clear text":                      {[]string{"--webhook-cert-dir=/webhooks", "--insecure-diagnostics"}, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &Options{}
-			fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
-			o.AddFlags(fs)
-			if err := fs.Parse(tc.args); err != nil {
-				t.Fatal(err)
-			}
-			if got, err := o.Diagnostics(); err != nil || got.CertDir != tc.want {
-				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
-			}
-		})
-	}
 }
 
 // someSynced are informers of which those of some kinds have been read. Those of others never will be, since no webhook converts them.

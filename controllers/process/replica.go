@@ -1,10 +1,9 @@
-// Package process is what this process is beside its controllers: the pod and node that it runs in, its memory, and its HTTP servers. It
-// ends the process where another replica has to act instead.
+// Package process is what this process is beside its controllers: the pod and node that it runs in, its memory, and its HTTP
+// servers.
 package process
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -107,30 +106,4 @@ func readyElsewhere(pods []corev1.Pod, name string) bool {
 				return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
 			})
 	})
-}
-
-// StandDown ends the manager when it is asked to: leader election releases the lease, and another replica takes it.
-type StandDown chan struct{}
-
-var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
-
-// NewStandDown returns one that was not requested yet. Add it to the manager.
-func NewStandDown() StandDown { return make(StandDown, 1) }
-
-// Ask ends the manager.
-func (s StandDown) Ask() {
-	select {
-	case s <- struct{}{}:
-	default: // it was asked to already
-	}
-}
-
-// Start implements manager.Runnable. An error that it returns ends the manager.
-func (s StandDown) Start(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case <-s:
-		return errStoodDown
-	}
 }

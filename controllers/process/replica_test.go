@@ -2,8 +2,6 @@ package process
 
 import (
 	"cmp"
-	"context"
-	"errors"
 	"runtime/debug"
 	"strings"
 	"testing"
@@ -39,20 +37,6 @@ func TestReadyElsewhere(t *testing.T) {
 	}
 	if readyElsewhere([]corev1.Pod{pod("other", "n2", corev1.ConditionTrue)}, "own") {
 		t.Error("another one counts although the node of this one is unknown")
-	}
-}
-
-func TestAManagerThatIsAskedToStandDownEnds(t *testing.T) {
-	asked := NewStandDown()
-	asked.Ask()
-	asked.Ask() // by another remediation
-	if err := asked.Start(t.Context()); !errors.Is(err, errStoodDown) {
-		t.Errorf("it ended with %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if err := asked.Start(ctx); err != nil {
-		t.Errorf("one that ends anyhow ended with %v", err)
 	}
 }
 

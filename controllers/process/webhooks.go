@@ -1,9 +1,7 @@
 package process
 
 import (
-	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"sync/atomic"
 	"time"
@@ -27,59 +25,36 @@ const (
 	askedWithin = 10 * time.Second
 )
 
-// errReviews is the error of a request that is not read to its end, because others are as long.
-var errReviews = errors.New("the webhooks are being asked about too much at once")
+// Webhooks bounds what a server of webhooks reads.
+func Webhooks(server webhook.Server) webhook.Server {
+	return bounded{Server: server, reading: &atomic.Int64{}}
+}
 
-// bounded refuses to read more than longestReview of a request, and of all requests together more than reviewsAtOnce: any pod may call a
-// webhook without a credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
+// bounded refuses to read more than longestReview of a request, and to answer requests that have together more than reviewsAtOnce: any pod
+// may call a webhook without a credential, and controller-runtime bounds admission alone (v0.24, pkg/webhook/conversion).
 type bounded struct {
 	webhook.Server
 	reading *atomic.Int64 // bytes of the requests that are being answered, without what is always read
-}
-
-func boundedServer(server webhook.Server) bounded {
-	return bounded{Server: server, reading: &atomic.Int64{}}
 }
 
 // Register implements webhook.Server.
 func (s bounded) Register(path string, hook http.Handler) {
 	s.Server.Register(path, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).SetReadDeadline(clock.RealClock{}.Now().Add(askedWithin)) // there is none where nothing is read from a connection
-		body := &review{ReadCloser: http.MaxBytesReader(w, r.Body, longestReview), reading: s.reading}
-		defer body.done()
+		length := r.ContentLength
+		if length < 0 { // it does not say how long it is, as the API server does
+			length = longestReview
+		}
+		length = max(0, length-ordinaryReview)
+		defer s.reading.Add(-length)
+		if s.reading.Add(length) > reviewsAtOnce {
+			http.Error(w, "the webhooks are being asked about too much at once", http.StatusTooManyRequests)
+			return
+		}
 		asked := *r
-		asked.Body = body
+		asked.Body = http.MaxBytesReader(w, r.Body, longestReview)
 		hook.ServeHTTP(w, &asked)
 	}))
-}
-
-// review is the body of a request.
-type review struct {
-	io.ReadCloser
-	reading     *atomic.Int64
-	read, taken int64
-}
-
-// Read reads the body, as far as it may be.
-func (r *review) Read(p []byte) (int, error) {
-	n, err := r.ReadCloser.Read(p)
-	r.read += int64(n)
-	if more := max(0, r.read-ordinaryReview) - r.taken; more > 0 {
-		if r.reading.Add(more) > reviewsAtOnce {
-			r.reading.Add(-more)
-			return 0, errReviews
-		}
-		r.taken += more
-	}
-	return n, err
-}
-
-// done says that the request was answered.
-func (r *review) done() { r.reading.Add(-r.taken) }
-
-// Webhooks returns the server of the webhooks.
-func (o *Options) Webhooks() webhook.Server {
-	return boundedServer(webhook.NewServer(webhook.Options{Host: o.WebhookHost, Port: o.WebhookPort, CertDir: o.WebhookCertDir}))
 }
 
 // Filled returns a check that succeeds once c has read these kinds, of which there are most. It does not wait for others: the API server

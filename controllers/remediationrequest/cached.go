@@ -15,7 +15,7 @@ import (
 func (k *Kinds[T]) Cached(_ context.Context, kind schema.GroupVersionKind, namespace string) (all []client.Object, has bool, err error) {
 	now := k.now(kind)
 	store, one := now.informer.(toolscache.SharedIndexInformer) // a cache of several namespaces has several
-	if now.busy() || !one || !now.synced() {
+	if now.beginning || !one || !now.synced() {
 		return nil, false, nil
 	}
 	objects, err := store.GetIndexer().ByIndex(toolscache.NamespaceIndex, namespace)

@@ -62,7 +62,7 @@ func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
 	if all, has := cached(); all != 2 || !has {
 		t.Errorf("the cache has %d requests, %t; want 2", all, has)
 	}
-	k.drop(t.Context(), things)
+	k.forget(t.Context(), things)
 	if _, has := cached(); has {
 		t.Error("a kind whose watch has ended is in the cache")
 	}

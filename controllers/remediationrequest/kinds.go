@@ -52,19 +52,14 @@ type Kinds[T client.Object] struct {
 
 // known is what is known of one kind.
 type known struct {
-	informer cache.Informer // nil until all watchers watch it
-	begun    int            // the number of its watch
-	told     int            // how many of the watchers watch it
-	// beginning and ending say that the next watcher is just told, or that the watch is just ended. The kind is not ready for other callers
-	// meanwhile.
-	beginning, ending bool
-	polled            bool // see Polled
+	informer  cache.Informer // nil until all watchers watch it
+	begun     int            // the number of its watch
+	beginning bool           // watchers are just told; for other callers the kind is not ready meanwhile
+	polled    bool           // see Polled
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
 	asked  time.Time
 }
-
-func (k *known) busy() bool { return k.beginning || k.ending }
 
 func (k *known) synced() bool { return k.informer != nil && k.informer.HasSynced() }
 
@@ -117,7 +112,7 @@ func (k *Kinds[T]) now(kind schema.GroupVersionKind) known {
 // satisfies Missing if the kind is not installed, and apierrors.IsForbidden if it may not be listed.
 func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	now := k.now(kind)
-	if now.informer != nil || now.busy() { // others ask for it, thousands perhaps, while a controller starts
+	if now.informer != nil || now.beginning { // others ask for it, thousands perhaps, while a controller starts
 		return now.synced(), nil
 	}
 	if now.absent != nil && k.clock.Since(now.asked) < believed {
@@ -130,7 +125,7 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 	if Missing(err) { // any kind may be named: what was absent before is forgotten
 		now := k.clock.Now()
 		maps.DeleteFunc(k.known, func(_ schema.GroupVersionKind, other *known) bool {
-			return other.absent != nil && other.told == 0 && !other.busy() && now.Sub(other.asked) >= believed
+			return other.absent != nil && other.informer == nil && !other.beginning && now.Sub(other.asked) >= believed
 		})
 		entry.absent, entry.asked = err, now
 	}
@@ -178,23 +173,22 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
 	entry := k.of(kind)
-	if entry.informer != nil || entry.busy() {
+	if entry.informer != nil || entry.beginning {
 		defer k.mu.Unlock()
 		return entry.synced(), nil
 	}
 	entry.beginning = true
-	told := entry.told
 	k.mu.Unlock()
 
-	informer, told, err := k.tell(ctx, kind, told)
+	informer, err := k.tell(ctx, kind)
 	if err == nil {
 		k.dropUnserved(ctx, kind)
 	}
 
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	entry.beginning, entry.told = false, told
-	if err != nil {
+	if entry.beginning = false; err != nil {
+		k.forget(ctx, kind) // the watchers that were told are told again, of another informer
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
 	k.begun++
@@ -202,20 +196,20 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return entry.synced(), nil
 }
 
-// tell makes the watchers watch kind, but for the first few, which were told before one failed. It returns how many have been told by now.
-func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind, told int) (cache.Informer, int, error) {
+// tell makes the watchers watch kind.
+func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
 	if err != nil {
-		return nil, told, err
+		return nil, err
 	}
-	for ; told < len(k.watchers); told++ {
-		if err := k.watchers[told].Watch(enqueue.Informed(informer, k.handlers[told])); err != nil {
-			return nil, told, err
+	for i, w := range k.watchers {
+		if err := w.Watch(enqueue.Informed(informer, k.handlers[i])); err != nil {
+			return nil, err
 		}
 	}
-	return informer, told, nil
+	return informer, nil
 }
 
 // dropUnserved ends the watches of the other versions of kind that are not served any more. What was read of one stays as it was for ever,
@@ -225,29 +219,21 @@ func (k *Kinds[T]) dropUnserved(ctx context.Context, kind schema.GroupVersionKin
 		return entry.informer != nil && other.GroupKind() == kind.GroupKind() && other != kind
 	}) {
 		if _, err := k.list(ctx, other); Missing(err) {
-			k.drop(ctx, other)
+			k.mu.Lock()
+			if entry := k.known[other]; entry != nil && !entry.beginning {
+				k.forget(ctx, other)
+			}
+			k.mu.Unlock()
 		}
 	}
 }
 
-// drop ends the watch of a kind. For callers meanwhile it is not ready.
-func (k *Kinds[T]) drop(ctx context.Context, kind schema.GroupVersionKind) {
-	k.mu.Lock()
-	entry := k.of(kind)
-	if entry.beginning {
-		k.mu.Unlock()
-		return
-	}
-	entry.informer, entry.begun, entry.told, entry.polled, entry.ending = nil, 0, 0, false, true
-	k.mu.Unlock()
-
+// forget ends the watch of a kind. The mutex is held.
+func (k *Kinds[T]) forget(ctx context.Context, kind schema.GroupVersionKind) {
+	delete(k.known, kind)
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	_ = k.cache.RemoveInformer(ctx, obj) // it fails for objects whose kind is unknown alone, and those are not watched
-
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	entry.ending = false
 }
 
 // list asks the API server itself for one object of a kind.

@@ -33,12 +33,8 @@ func MayWatchAll(c client.Writer, mapper meta.RESTMapper) MayWatch {
 		if err != nil {
 			return false, fmt.Errorf("find the resource of %s: %w", kind.Kind, err)
 		}
-		may, err := access.Allowed(ctx, c, authorizationv1.ResourceAttributes{
+		return access.Allowed(ctx, c, authorizationv1.ResourceAttributes{
 			Verb: "watch", Group: mapping.Resource.Group, Version: mapping.Resource.Version, Resource: mapping.Resource.Resource,
 		})
-		if err != nil {
-			return false, fmt.Errorf("ask whether %s may be watched: %w", kind.Kind, err)
-		}
-		return may, nil
 	}
 }

@@ -120,9 +120,8 @@ func (r *Requests) Create(ctx context.Context, req *unstructured.Unstructured) e
 
 // made reports whether req, whose creation failed, is there all the same: what was lost may be the answer alone.
 func (r *Requests) made(ctx context.Context, req *unstructured.Unstructured) bool {
-	found := &Metadata{}
-	found.SetGroupVersionKind(req.GroupVersionKind())
-	if err := r.Live.Get(ctx, client.ObjectKeyFromObject(req), found); err != nil {
+	found, err := r.Find(ctx, req.GroupVersionKind(), client.ObjectKeyFromObject(req))
+	if err != nil || found == nil {
 		return false // then it stays at the first error
 	}
 	maker, marked := MadeBy(found)

@@ -92,7 +92,7 @@ func TestANodeListThatIsNoneIsNoAnswer(t *testing.T) {
 				if err := ask(c); !errors.Is(err, errNoAnswer) {
 					t.Errorf("%s: %v", verb, err)
 				}
-				if unsure := carried().routeOf(c1).unsure(carried().clock.Now()); unsure != (verb == "list") {
+				if unsure, _ := carried().routeOf(c1).circuit.state(carried().clock.Now()); unsure != (verb == "list") {
 					t.Errorf("%s: the cluster is out of reach: %t", verb, unsure)
 				}
 			}

@@ -48,7 +48,7 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 	for _, ask := range []struct {
 		path   string
 		unsure bool
-	}{{nodesPath + "/n", false}, {"/", false}, {nodesPath, true}} {
+	}{{nodesPath + "/n", false}, {"/", false}, {nodesPath + "?timeout=11m", true}} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "workload://"+hostOf(c1)+ask.path, http.NoBody)
 		if err != nil {
 			t.Fatal(err)
@@ -56,15 +56,16 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 		if answer, err := transports.RoundTrip(request); err == nil {
 			_ = answer.Body.Close()
 		}
-		if unsure := transports.routeOf(c1).unsure(now.Now()); unsure != ask.unsure {
+		if unsure, _ := transports.routeOf(c1).circuit.state(now.Now()); unsure != ask.unsure {
 			t.Errorf("after %s was cut off it is believed: %t", ask.path, !unsure)
 		}
 	}
 	if err := transports.use(c1, kubeconfigOf(server, "token: new", "")); err != nil { // a tenant writes the Secret
 		t.Fatal(err)
 	}
-	to := transports.routeOf(c1)
-	if !to.unsure(now.Now().Add(staleFor-1)) || to.unsure(now.Now().Add(staleFor)) {
+	circuit := transports.routeOf(c1).circuit
+	before, _ := circuit.state(now.Now().Add(staleFor - 1))
+	if after, _ := circuit.state(now.Now().Add(staleFor)); !before || after {
 		t.Errorf("it is not believed for another time than %s", staleFor)
 	}
 }

@@ -1,11 +1,11 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
@@ -18,15 +18,18 @@ const (
 	AnswerWithin = 10 * time.Second
 	// requestTimeout is how long a worker waits for one answer, to its end: verdicts on other clusters are to come within 5 s.
 	requestTimeout = 4 * time.Second
-	// slowAfter is from when on no other request is sent beside one without an answer: its worker would be missing elsewhere.
-	slowAfter = time.Second
-	// atOnce is how many requests to one workload cluster are under way at the same time.
-	atOnce = 5
+	// atOnce is how many requests to one workload cluster are under way at the same time, queuedFor how long another one waits until one of
+	// them has ended: its worker would be missing elsewhere.
+	atOnce    = 5
+	queuedFor = time.Second
 	// lostWithin is how long a request without an answer counts. Answers in between change nothing: a server that answers every other
 	// request holds as many workers.
 	lostWithin = time.Minute
 	// pause is how long a cluster is left alone before one request tries it again.
 	pause = 20 * time.Second
+	// staleFor is how long the cache of a cluster's nodes is not believed after a list of them was cut off: reflectors ask again within a
+	// minute, and for ever.
+	staleFor = time.Minute
 	// unawaited is the timeout from which on no worker waits for a request: ClusterCache lists and watches for its caches with one of
 	// eleven minutes.
 	unawaited = time.Minute
@@ -44,75 +47,69 @@ var (
 // once.
 type circuit struct {
 	clock clock.PassiveClock
-	left  chan struct{} // hears of requests that have ended
+	sent  chan struct{} // has one for each request that is under way
 
 	mu     sync.Mutex
-	begun  []time.Time // when the requests that are under way were sent
-	missed time.Time   // when the last request ended that had no answer, as far as it counts
+	missed time.Time // when the last request ended that had no answer, as far as it counts
 	open   bool
-	until  time.Time // when it is open: when the next request may be sent
+	until  time.Time // when it is open: when the next request may be sent, which is on trial
+	trying bool      // it was
+	stale  time.Time // until when the cache of nodes may show them as they were
 }
 
 func newCircuit(now clock.PassiveClock) *circuit {
-	return &circuit{clock: now, left: make(chan struct{}, atOnce)}
+	return &circuit{clock: now, sent: make(chan struct{}, atOnce)}
 }
 
-// state reports whether the circuit is open at now, and whether nothing at all is sent.
+// state reports whether the circuit is open at now, or an answer about all nodes was cut off, and whether not even a trial is of use.
 func (c *circuit) state(now time.Time) (open, rests bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.open, c.rests(now)
+	stale := now.Before(c.stale)
+	return stale || c.open, stale || c.rests(now)
 }
 
 func (c *circuit) rests(now time.Time) bool {
-	return c.open && (now.Before(c.until) || len(c.begun) > 0)
+	return c.open && (c.trying || now.Before(c.until))
 }
 
-// enter waits until a request may be sent, and returns when that was. The request is to be left then.
-func (c *circuit) enter(ctx context.Context) (begun time.Time, err error) {
-	for {
-		now := c.clock.Now()
-		slow := func(begun time.Time) bool { return now.Sub(begun) >= slowAfter }
-		c.mu.Lock()
-		refused, free := c.rests(now) || slices.ContainsFunc(c.begun, slow), len(c.begun) < atOnce
-		if !refused && free {
-			c.begun = append(c.begun, now)
-		}
-		c.mu.Unlock()
-		switch {
-		case refused:
-			return time.Time{}, ErrSilent
-		case free:
-			return now, nil
-		}
-		select {
-		case <-c.left:
-		case <-time.After(slowAfter):
-		case <-ctx.Done():
-			return time.Time{}, ctx.Err()
-		}
+// cutOff notes that an answer about all nodes was cut off.
+func (c *circuit) cutOff() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stale = c.clock.Now().Add(staleFor)
+}
+
+// enter waits until a request may be sent, and reports whether it is on trial. It is to be left then.
+func (c *circuit) enter(ctx context.Context) (trial bool, err error) {
+	queued, done := context.WithTimeout(ctx, queuedFor)
+	defer done()
+	select {
+	case c.sent <- struct{}{}:
+	case <-queued.Done():
+		return false, cmp.Or(ctx.Err(), ErrSilent)
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.rests(c.clock.Now()) {
+		<-c.sent
+		return false, ErrSilent
+	}
+	c.trying = c.open
+	return c.open, nil
 }
 
 // leave notes that a request has ended with err.
-func (c *circuit) leave(begun time.Time, err error) {
+func (c *circuit) leave(trial bool, err error) {
+	<-c.sent
 	var timeout net.Error // a connection that is refused holds no worker up
 	missed := errors.Is(err, errNoAnswer) || errors.As(err, &timeout) && timeout.Timeout()
 	now := c.clock.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if i := slices.Index(c.begun, begun); i >= 0 {
-		c.begun = slices.Delete(c.begun, i, i+1)
-	}
-	select {
-	case c.left <- struct{}{}:
-	default: // as many as may be sent hear of it
-	}
-	switch trial := c.open && !begun.Before(c.until); {
-	case trial && !missed:
-		c.open, c.missed = false, time.Time{}
+	switch {
 	case trial:
-		c.until = now.Add(pause)
+		c.open, c.trying, c.missed, c.until = missed, false, time.Time{}, now.Add(pause)
 	case !missed, c.open: // what was sent before it opened says nothing new
 	case c.missed.IsZero() || now.Sub(c.missed) >= lostWithin:
 		c.missed = now

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -129,7 +128,7 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 		if asked := server.asked.Load(); asked != atOnce {
 			t.Fatalf("%d are asking at once", asked)
 		}
-		if time.Sleep(slowAfter + time.Millisecond); silent.Load() != workers-atOnce {
+		if time.Sleep(queuedFor + time.Millisecond); silent.Load() != workers-atOnce {
 			t.Errorf("%d hear that it is silent while others wait for it", silent.Load())
 		}
 		if time.Sleep(requestTimeout); asking.Load() != 0 {
@@ -157,8 +156,7 @@ func TestAServerThatHangsHoldsAFewWorkersOnce(t *testing.T) {
 func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newCircuit(clock.RealClock{})
-		first, _ := c.enter(t.Context())
-		for range atOnce - 1 {
+		for range atOnce {
 			if _, err := c.enter(t.Context()); err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +166,7 @@ func TestARequestThatQueuesGoesOnceAnotherHasEnded(t *testing.T) {
 		if synctest.Wait(); len(entered) > 0 {
 			t.Fatalf("more than %d go at once", atOnce)
 		}
-		c.leave(first, nil)
+		c.leave(false, nil)
 		if err := <-entered; err != nil {
 			t.Error(err)
 		}
@@ -223,12 +221,11 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 		"an answer closes it":                    append(opened, "20s", "go", "answer", "go", "go"),
 		"else the next tries after another":      append(opened, "20s", "go", "10s", "silence", "19s", "refuse", "1s", "go"),
 		"what was asked before says nothing new": {"go", "go", "go", "500ms", "silence", "silence", "answer", "refuse", "20s", "go", "refuse"},
-		"none is sent beside one that is slow":   {"go", "500ms", "go", "500ms", "refuse", "answer", "go"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := testclock.NewFakePassiveClock(noon.Time)
 			c := newCircuit(now)
-			var sent []time.Time
+			var sent []bool // the requests that are under way, and whether they are on trial
 			for i, what := range happens {
 				switch what {
 				case "answer":
@@ -238,12 +235,12 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 					c.leave(sent[0], context.DeadlineExceeded)
 					sent = sent[1:]
 				case "go", "refuse":
-					begun, err := c.enter(t.Context())
+					trial, err := c.enter(t.Context())
 					if errors.Is(err, ErrSilent) != (what == "refuse") {
 						t.Fatalf("%d: %v, want %q", i, err, what)
 					}
 					if err == nil {
-						sent = append(sent, begun)
+						sent = append(sent, trial)
 					}
 				default:
 					passed, err := time.ParseDuration(what)
@@ -310,10 +307,8 @@ func TestAClusterIsDownUntilAListShowsThatItsCacheIsNotOld(t *testing.T) {
 		happens func(to *route, now time.Time)
 		lasts   time.Duration
 	}{
-		"an answer about its nodes was cut off": {func(to *route, now time.Time) {
-			to.ended(&http.Request{URL: &url.URL{Path: nodesPath}}, errNoAnswer, now)
-		}, staleFor},
-		"it answers probes alone": {func(to *route, now time.Time) { to.circuit.open, to.circuit.until = true, now.Add(pause) }, pause},
+		"an answer about its nodes was cut off": {func(to *route, _ time.Time) { to.circuit.cutOff() }, staleFor},
+		"it answers probes alone":               {func(to *route, now time.Time) { to.circuit.open, to.circuit.until = true, now.Add(pause) }, pause},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server, now := &hangs{on: make(chan struct{})}, testclock.NewFakePassiveClock(noon.Time)

@@ -58,6 +58,13 @@ type state struct {
 	identity   identity
 }
 
+// dropStopped drops the cache of a connection that is no more: it holds all nodes of a cluster.
+func (s *state) dropStopped() {
+	if s.nodes != nil && s.nodes.IsStopped() {
+		s.nodes = nil
+	}
+}
+
 // of returns the state of a cluster. The mutex is held.
 func (c *Clusters) of(cluster client.ObjectKey) *state {
 	if c.states[cluster] == nil {
@@ -140,7 +147,7 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 			return View{}, fmt.Errorf("watch nodes of cluster %s: %w", cluster, err)
 		}
 	}
-	silent, rests := c.silent(cluster, now)
+	silent, rests := c.Transports.silent(cluster, now)
 	if silent {
 		c.Doubt(cluster, now) // the list of nodes that ends the doubt is the trial
 	}
@@ -165,37 +172,26 @@ func (c *Clusters) view(ctx context.Context, cluster client.ObjectKey, now time.
 	return v, nil
 }
 
-// silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
-func (c *Clusters) silent(cluster client.ObjectKey, now time.Time) (open, rests bool) {
-	to := c.Transports.routeOf(cluster)
-	switch {
-	case to == nil:
-		return false, false
-	case to.unsure(now):
-		return true, true // what the cache shows it has shown for a while
-	}
-	return to.circuit.state(now)
-}
-
 // ForgetDeleted makes c forget Clusters that are deleted, as clusters, the cache of the management cluster, shows. They are not read again,
 // and thousands may come and go. A Cluster that is made again under the same name inherits nothing either.
 func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) error {
 	informer, err := clusters.GetInformer(ctx, &clusterv1.Cluster{}, cache.BlockUntilSynced(false))
 	if err == nil {
 		_, err = informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-			// Its kubeconfig stays: ClusterCache, which hears of the Cluster as well, may have connected by it already.
-			AddFunc: func(obj any) { c.forgetState(client.ObjectKeyFromObject(obj.(client.Object))) },
+			// What it is connected by stays: ClusterCache, which hears of the Cluster as well, may have connected already.
+			AddFunc: func(obj any) {
+				c.mu.Lock()
+				defer c.mu.Unlock()
+				if state := c.states[client.ObjectKeyFromObject(obj.(client.Object))]; state != nil {
+					state.doubt, state.identity = nil, identity{}
+				}
+			},
 			UpdateFunc: func(before, after any) {
 				if before.(client.Object).GetUID() != after.(client.Object).GetUID() { // the deletion was missed
 					c.forget(after)
 				}
 			},
-			DeleteFunc: func(obj any) {
-				if unseen, missed := obj.(toolscache.DeletedFinalStateUnknown); missed {
-					obj = unseen.Obj
-				}
-				c.forget(obj)
-			},
+			DeleteFunc: c.forget,
 		})
 	}
 	if err != nil {
@@ -204,41 +200,15 @@ func (c *Clusters) ForgetDeleted(ctx context.Context, clusters cache.Cache) erro
 	return nil
 }
 
-// forget drops what is kept of the Cluster obj. The cache of its nodes is ClusterCache's to stop, which may come later; it is dropped then,
-// with the next cluster that is connected or forgotten.
+// forget drops what is kept of the Cluster obj, or of one whose deletion was missed.
 func (c *Clusters) forget(obj any) {
-	cluster, ok := obj.(client.Object)
-	if !ok {
+	key, err := toolscache.DeletionHandlingObjectToName(obj)
+	if err != nil {
 		return
 	}
-	key := client.ObjectKeyFromObject(cluster)
-	c.Transports.forget(key)
-	c.forgetState(key)
-}
-
-func (c *Clusters) forgetState(cluster client.ObjectKey) {
+	cluster := client.ObjectKey{Namespace: key.Namespace, Name: key.Name}
+	c.Transports.forget(cluster)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	state := c.of(cluster)
-	state.doubt, state.identity = nil, identity{}
-	c.dropStopped()
-}
-
-// dropStopped drops the caches of connections that are no more, which hold all nodes of a cluster, and what is empty without them. The
-// mutex is held.
-func (c *Clusters) dropStopped() {
-	for cluster, state := range c.states {
-		state.dropStopped()
-		if state.nodes == nil && state.doubt == nil && state.identity == (identity{}) {
-			delete(c.states, cluster)
-		}
-	}
-}
-
-// dropStopped drops the cache of a connection that is no more. The doubt stays: that a cluster does not answer is not over with its
-// connection.
-func (s *state) dropStopped() {
-	if s.nodes != nil && s.nodes.IsStopped() {
-		s.nodes = nil
-	}
+	delete(c.states, cluster)
 }

@@ -2,7 +2,6 @@ package workload
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 )
 
 // plainNode is a node with nothing but what every kubelet reports.
@@ -39,31 +39,6 @@ func plainNode() *corev1.Node {
 	return n
 }
 
-// inEnvelope is an object in protobuf, as an API server sends it.
-func inEnvelope(t testing.TB, kind string, raw []byte) []byte {
-	t.Helper()
-	sent, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return append([]byte("k8s\x00"), sent...)
-}
-
-// sub is a field of a message.
-func sub(number byte, content string) string {
-	return string(binary.AppendUvarint([]byte{number<<3 | 2}, uint64(len(content)))) + content
-}
-
-// inFrames are events in protobuf, each of an object as an API server sends it.
-func inFrames(objects ...[]byte) []byte {
-	var sent []byte
-	for _, o := range objects {
-		content := sub(1, "ADDED") + sub(2, sub(1, string(o)))
-		sent = append(binary.BigEndian.AppendUint32(sent, uint32(len(content))), content...)
-	}
-	return sent
-}
-
 // readAll reads an answer, or a watch, as client-go does, and returns how that ends.
 func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []byte) error {
 	t.Helper()
@@ -71,13 +46,16 @@ func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []b
 	if watch {
 		address.RawQuery = "watch=true"
 	}
-	answer := &http.Response{
-		StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, ContentLength: -1,
-		Body: io.NopCloser(bytes.NewReader(sent)), Request: &http.Request{URL: address},
-	}
-	if err := (binding{limit: limit}).bind(answer); err != nil {
+	server := sends(func(*http.Request) (*http.Response, error) {
+		return &http.Response{
+			StatusCode: http.StatusOK, Header: http.Header{"Content-Type": {contentType}}, ContentLength: -1, Body: io.NopCloser(bytes.NewReader(sent)),
+		}, nil
+	})
+	answer, err := binding{next: server, limit: limit}.RoundTrip(&http.Request{URL: address, Header: http.Header{}})
+	if err != nil {
 		return err
 	}
+	defer func() { _ = answer.Body.Close() }()
 	got, err := io.ReadAll(answer.Body)
 	if err == nil && !watch && !bytes.Equal(got, sent) {
 		t.Error("the answer was changed")
@@ -88,67 +66,58 @@ func readAll(t testing.TB, contentType string, limit int64, watch bool, sent []b
 const ofMiB = 1 << 20
 
 func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
-	const inProtobuf, inJSON, limit = runtime.ContentTypeProtobuf, runtime.ContentTypeJSON, 16 << 20
-	node := plainNode()
-	raw, err := node.Marshal()
+	const inJSON, limit = runtime.ContentTypeJSON, 4 << 20
+	text, err := json.Marshal(plainNode())
 	if err != nil {
 		t.Fatal(err)
 	}
-	text, err := json.Marshal(node)
-	if err != nil {
-		t.Fatal(err)
+	list := func(items string) string {
+		return `{"kind":"NodeList","apiVersion":"v1","items":[` + items + `]}`
 	}
-	list := func(items string) []byte {
-		return []byte(`{"kind":"NodeList","apiVersion":"v1","items":[` + items + `]}`)
-	}
-	conditions := strings.Repeat("\x22\x00", ofMiB/2)
+	empty := "{}" + strings.Repeat(",{}", 100_000)
 	for name, tc := range map[string]struct {
-		encoding string
-		sent     []byte
-		dense    bool
+		encoding, sent string
+		dense          bool
 	}{
-		"a node in protobuf":                 {inProtobuf, inEnvelope(t, "Node", raw), false},
-		"a node in JSON":                     {inJSON, text, false},
-		"1000 nodes in protobuf":             {inProtobuf, inEnvelope(t, "NodeList", []byte(strings.Repeat(sub(2, string(raw)), 1000))), false},
-		"1000 nodes in JSON":                 {inJSON, list(strings.Repeat(string(text)+",", 999) + string(text)), false},
-		"a page of 250 pods":                 {inProtobuf, inEnvelope(t, "PodList", []byte(strings.Repeat(sub(2, sub(1, strings.Repeat(sub(1, strings.Repeat("n", 40)), 60))), 250))), false},
-		"a probe":                            {inJSON, []byte(`{"paths":["/api","/apis"]}`), false},
-		"an error in protobuf":               {inProtobuf, inEnvelope(t, "Status", []byte(sub(1, "")+sub(2, "Failure")+sub(3, `nodes "n" not found`)+sub(4, "NotFound"))), false},
-		"nodes of two bytes":                 {inProtobuf, inEnvelope(t, "NodeList", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
-		"without a kind":                     {inProtobuf, inEnvelope(t, "", []byte(strings.Repeat("\x12\x00", ofMiB/2))), true},
-		"of a kind that is not asked for":    {inProtobuf, inEnvelope(t, "Deployment", []byte(sub(2, sub(6, sub(2, strings.Repeat("\x12\x00", ofMiB/2)))))), true},
-		"with the kind behind":               {inProtobuf, []byte("k8s\x00" + sub(2, strings.Repeat("\x12\x00", ofMiB/2)) + sub(1, sub(2, "NodeList"))), true},
-		"with another kind behind":           {inProtobuf, []byte("k8s\x00" + sub(1, sub(2, "Node")) + sub(1, sub(2, "NodeList")) + sub(2, conditions)), true},
-		"conditions of two bytes, in a list": {inProtobuf, inEnvelope(t, "NodeList", []byte(sub(2, sub(3, conditions)))), true},
-		"conditions of two bytes":            {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, conditions))), true},
-		"behind a group":                     {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, "\x7b\x7c"+conditions))), true},
-		"behind a number":                    {inProtobuf, inEnvelope(t, "Node", []byte(sub(3, "\x78\xff\x01"+"\x79"+"12345678"+"\x7d"+"1234"+conditions))), true},
-		"containers of two bytes":            {inProtobuf, inEnvelope(t, "PodList", []byte(sub(2, sub(2, strings.Repeat("\x12\x00", ofMiB/2))))), true},
-		"empty nodes in JSON":                {inJSON, list("{}" + strings.Repeat(",{}", ofMiB/3)), true},
-		"nothings in JSON":                   {inJSON, list("0" + strings.Repeat(",0", ofMiB/2)), true},
-		"conditions in JSON":                 {inJSON, list(`{"status":{"conditions":[{}` + strings.Repeat(",{}", ofMiB/3) + "]}}"), true},
-		"YAML":                               {runtime.ContentTypeYAML, []byte("a"), true},
-		"CBOR":                               {runtime.ContentTypeCBOR, []byte("a"), true},
-		"what is of no type":                 {"", []byte("a"), true}, // it would be decoded as what was asked for
-		"a type that is cut off":             {inProtobuf + "; =", inEnvelope(t, "Node", raw), true},
+		"a node":                       {inJSON, string(text), false},
+		"1000 nodes":                   {inJSON, list(strings.Repeat(string(text)+",", 999) + string(text)), false},
+		"a probe":                      {inJSON, `{"paths":["/api","/apis"]}`, false},
+		"an error":                     {inJSON, `{"kind":"Status","apiVersion":"v1","status":"Failure","message":"nodes \"n\" not found"}`, false},
+		"empty nodes":                  {inJSON, list(empty), true},
+		"nothings":                     {inJSON, list("0" + strings.Repeat(",0", ofMiB/2)), true},
+		"conditions":                   {inJSON, list(`{"status":{"conditions":[` + empty + "]}}"), true},
+		"more nodes than may be":       {inJSON, list(`{"a":"aaaaaaaaaaa"}` + strings.Repeat(`,{"a":"aaaaaaaaaaa"}`, limit/bytesPerItem)), true},
+		"more nodes, and then another": {inJSON, `{"items":[{}` + strings.Repeat(`,{"a":"aaaaaaaaaaa"}`, limit/bytesPerItem) + `],"ITEMS":[]}`, true},
+		"protobuf":                     {runtime.ContentTypeProtobuf, "a", true},
+		"YAML":                         {runtime.ContentTypeYAML, "a", true},
+		"CBOR":                         {runtime.ContentTypeCBOR, "a", true},
+		"what is of no type":           {"", "a", true}, // it would be decoded as what was asked for
+		"a type that is cut off":       {inJSON + "; =", string(text), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if err := readAll(t, tc.encoding, limit, false, tc.sent); errors.Is(err, errNoAnswer) != tc.dense {
+			if err := readAll(t, tc.encoding, limit, false, []byte(tc.sent)); errors.Is(err, errNoAnswer) != tc.dense {
 				t.Fatalf("it ends with %v", err)
 			}
-			if tc.encoding != inJSON && tc.encoding != inProtobuf || tc.encoding == inProtobuf && tc.sent[4] != 0x0a {
-				return
-			}
-			told, kind := inFrames(tc.sent), tc.encoding+";stream=watch"
-			if tc.encoding == inJSON {
-				told, kind = []byte(`{"type":"ADDED","object":`+string(tc.sent)+"}\n"), tc.encoding
-			}
-			if len(told) < longestEvent {
-				if err := readAll(t, kind, limit, true, told); errors.Is(err, errNoAnswer) != tc.dense {
+			if told := `{"type":"ADDED","object":` + tc.sent + "}\n"; tc.encoding == inJSON && len(told) < longestEvent && !strings.Contains(name, "more") {
+				if err := readAll(t, tc.encoding, limit, true, []byte(told)); errors.Is(err, errNoAnswer) != tc.dense {
 					t.Errorf("as an event of a watch it ends with %v", err)
 				}
 			}
 		})
+	}
+}
+
+// Objects of Kubernetes itself are sent in protobuf to who accepts it.
+func TestAnswersAreAskedForInJSON(t *testing.T) {
+	const metadata = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
+	for accepted, want := range map[string]string{
+		"": "application/json",
+		"application/vnd.kubernetes.protobuf, */*": "application/json",
+		"application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1," + metadata + ",application/json": metadata + ",application/json",
+	} {
+		if got := inJSON(accepted); got != want {
+			t.Errorf("of %q are accepted %q, want %q", accepted, got, want)
+		}
 	}
 }
 
@@ -163,17 +132,10 @@ func TestAWatchHasNoMoreEventsAndNoneThatIsLonger(t *testing.T) {
 		"one that is long": {1, longestEvent + 1, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			object := inEnvelope(t, "Node", []byte(sub(1, sub(1, strings.Repeat("n", tc.length)))))
-			var objects [][]byte
-			for range tc.events {
-				objects = append(objects, object)
-			}
 			text := strings.Repeat(`{"type":"ADDED","object":{"metadata":{"name":"`+strings.Repeat("n", tc.length)+`"}}}`+"\n", tc.events)
-			for encoding, sent := range map[string][]byte{runtime.ContentTypeProtobuf: inFrames(objects...), runtime.ContentTypeJSON: []byte(text)} {
-				err := readAll(t, encoding, limit, true, sent)
-				if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
-					t.Errorf("%s: it ends with %v", encoding, err)
-				}
+			err := readAll(t, runtime.ContentTypeJSON, limit, true, []byte(text))
+			if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("it ends with %v", err)
 			}
 		})
 	}
@@ -200,26 +162,22 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 // find more in it than was counted.
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
-	node, err := plainNode().Marshal()
+	node, err := json.Marshal(plainNode())
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, raw := range []string{
-		"", strings.Repeat("\x12\x00", 9), strings.Repeat(sub(2, string(node)), 3), sub(2, sub(3, strings.Repeat("\x22\x00", 2000))), "\x13\x14\x12\x00", "\x12\x80",
+	for _, items := range []string{
+		"", "{}" + strings.Repeat(",{}", 9), string(node), `{"status":{"conditions":[{}` + strings.Repeat(`,{"type":"aaaaaa"}`, 200) + "]}}",
+		`{}],"ITEMS":[{}`, `{}],"items":[{}`,
 	} {
-		sent := inEnvelope(f, "NodeList", []byte(raw))
-		f.Add(sent)
+		f.Add([]byte(`{"kind":"NodeList","apiVersion":"v1","items":[` + items + "]}"))
 	}
-	f.Add([]byte("k8s\x00" + sub(2, "\x12\x00") + sub(1, sub(2, "NodeList"))))
-	f.Add([]byte("k8s\x00" + sub(1, "\xff\xff") + sub(2, "\x12\x00")))
-	f.Add(inEnvelope(f, "NodeList", []byte(sub(2, "\x1a\x7f"))))
 	f.Fuzz(func(t *testing.T, sent []byte) {
-		if readAll(t, runtime.ContentTypeProtobuf, limit, false, sent) != nil {
+		if readAll(t, runtime.ContentTypeJSON, limit, false, sent) != nil {
 			return
 		}
-		var envelope runtime.Unknown
 		var list corev1.NodeList
-		if envelope.Unmarshal(sent[len(protobufMagic):]) != nil || envelope.Kind != "NodeList" || list.Unmarshal(envelope.Raw) != nil {
+		if _, _, err := clientgoscheme.Codecs.UniversalDeserializer().Decode(sent, nil, &list); err != nil {
 			return
 		}
 		most, values := limit/bytesPerItem, 0

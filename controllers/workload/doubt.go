@@ -40,7 +40,7 @@ func (c *Clusters) look(cluster client.ObjectKey, now time.Time, answers bool) (
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	state := c.of(cluster)
-	state.dropStopped()
+	state.dropStopped() // the doubt stays: that a cluster does not answer is not over with its connection
 	filled := state.nodes != nil && state.nodes.HasSynced()
 	if filled && answers && (state.doubt == nil || state.doubt.stale != state.connection) {
 		state.doubt = nil

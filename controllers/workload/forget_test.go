@@ -160,7 +160,7 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	eventually(t, "the Cluster is heard of", func() bool {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		return c.states[key] == nil
+		return !c.states[key].identity.changed
 	})
 	if transports.routeOf(key) == nil {
 		t.Error("the connection that was made before the Cluster was heard of is of no use")

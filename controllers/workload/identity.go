@@ -129,10 +129,9 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 func (c *Clusters) compare(ctx context.Context, cluster client.ObjectKey, now time.Time) (keep func(context.Context), err error) {
 	object := &clusterv1.Cluster{}
 	if err := c.Management.Get(ctx, cluster, object, client.UnsafeDisableDeepCopy); err != nil || !object.DeletionTimestamp.IsZero() {
-		if err != nil { // it may have been read after it was forgotten
+		if apierrors.IsNotFound(err) { // it may have been read after it was forgotten
 			c.mu.Lock()
-			c.of(cluster).identity = identity{}
-			c.dropStopped()
+			delete(c.states, cluster)
 			c.mu.Unlock()
 		}
 		return nil, nil // a Cluster that is gone keeps nothing

@@ -200,7 +200,9 @@ func (c *Clusters) store(cluster client.ObjectKey) NodeWatch {
 func (c *Clusters) keepNodes(cluster client.ObjectKey, nodes toolscache.SharedIndexInformer) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.dropStopped()
+	for _, state := range c.states {
+		state.dropStopped() // of a cluster that nobody views any more
+	}
 	state := c.of(cluster)
 	state.nodes = nodes
 	state.connection++

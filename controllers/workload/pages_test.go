@@ -100,7 +100,7 @@ func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 	if !errors.Is(err, errPages) {
 		t.Errorf("the list ended with %v", err)
 	}
-	if !transports.routeOf(c1).unsure(noon.Time) {
+	if unsure, _ := transports.routeOf(c1).circuit.state(noon.Time); !unsure {
 		t.Error("the cache of nodes is believed")
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -80,10 +81,15 @@ func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
 	to.refused = nil
 	errors.As(err, &to.refused)
 	t.mu.Unlock()
-	if err == nil {
-		to.connect(string(kubeconfig), config)
+	if err != nil {
+		return err
 	}
-	return err
+	to.dialing.Lock()
+	defer to.dialing.Unlock()
+	if to.kubeconfig != string(kubeconfig) {
+		to.kubeconfig, to.config, to.transport = string(kubeconfig), config, nil
+	}
+	return nil
 }
 
 // forget drops what is known of a cluster that is gone.
@@ -103,6 +109,14 @@ func (t *Transports) routeTo(host string) *route {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
 	return t.routes[host]
+}
+
+// silent reports whether a cluster leaves requests unanswered at now, and whether so much so that it is not even tried.
+func (t *Transports) silent(cluster client.ObjectKey, now time.Time) (silent, rests bool) {
+	if to := t.routeOf(cluster); to != nil {
+		return to.circuit.state(now)
+	}
+	return false, false
 }
 
 // Refused is why the kubeconfig of a cluster was refused when it was last read; nil if it was not, or was not read.
@@ -127,17 +141,21 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 		return unsent(r, fmt.Errorf("no kubeconfig of %s is known", r.URL.Host))
 	}
 	if !awaited(r) {
-		return t.send(r, to, nil)
+		return t.send(r, to)
 	}
-	begun, err := to.circuit.enter(r.Context())
+	trial, err := to.circuit.enter(r.Context())
 	if err != nil {
 		return unsent(r, err)
 	}
 	ctx, cancel := context.WithTimeout(r.Context(), requestTimeout)
-	var once sync.Once
-	return t.send(r.WithContext(ctx), to, func(err error) {
-		once.Do(func() { to.circuit.leave(begun, err); cancel() })
-	})
+	defer cancel() // the answer was read to its end by then
+	answer, err := t.send(r.WithContext(ctx), to)
+	to.circuit.leave(trial, err)
+	if err != nil {
+		return nil, final(err)
+	}
+	answer.Header.Del("Retry-After") // client-go would wait that long, with the worker
+	return answer, nil
 }
 
 // unsent is how a RoundTripper ends a request that it does not send.
@@ -165,13 +183,10 @@ func (c Connections) GetUncachedClient(ctx context.Context, cluster client.Objec
 		}
 	}
 	connected, err := c.ClusterCache.GetUncachedClient(ctx, cluster)
-	return connected, c.because(cluster, err)
-}
-
-// GetRESTConfig returns the configuration of the connection to a cluster: the same one for as long as the connection is the same.
-func (c Connections) GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error) {
-	config, err := c.ClusterCache.GetRESTConfig(ctx, cluster)
-	return config, c.because(cluster, err)
+	if refused := c.Transports.Refused(cluster); err != nil && refused != nil {
+		return nil, fmt.Errorf("%w: %w", err, refused)
+	}
+	return connected, err
 }
 
 // Shutdown ends the connections to all clusters. Nothing may ask a cluster any more.
@@ -179,11 +194,4 @@ func (c Connections) Shutdown() {
 	if connections, end := c.ClusterCache.(interface{ Shutdown() }); end {
 		connections.Shutdown()
 	}
-}
-
-func (c Connections) because(cluster client.ObjectKey, err error) error {
-	if refused := c.Transports.Refused(cluster); err != nil && refused != nil {
-		return fmt.Errorf("%w: %w", err, refused)
-	}
-	return err
 }

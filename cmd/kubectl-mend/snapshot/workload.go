@@ -150,7 +150,7 @@ const (
 	reachPatience = 5 * time.Second
 	// longestAnswer is how long an answer of a workload cluster may be, in bytes: all nodes at once, 4600 of them with 50 images each. Who
 	// controls the cluster decides what it answers, on the machine of the person who asks.
-	longestAnswer = 64 << 20
+	longestAnswer = 96 << 20
 )
 
 // readNodes reads the nodes of the workload clusters that are wanted.

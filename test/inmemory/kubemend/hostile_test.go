@@ -175,6 +175,6 @@ func TestHostileWorkloadClustersDelayNoVerdictOfAnotherOne(t *testing.T) {
 		}
 		Expect(requests.Load()).NotTo(BeZero())
 		Expect(taken.Load()).
-			To(BeNumerically("<=", requests.Load()*(5<<20)), "of an answer in JSON no more is read than a quarter of 16 MiB")
+			To(BeNumerically("<=", requests.Load()*(17<<20)), "of an answer no more is read than 16 MiB")
 	})
 }
