@@ -239,18 +239,14 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 // other nodes too, one node of the check may at a time: a webhook that is down must not have all nodes replaced at once.
 func (c *Case) mayGoOn(refusal Refusal) bool {
 	kind := c.f.Templates[refusal.Step].Request.GroupKind()
-	for i := range c.f.Nodes {
-		other := c.f.Nodes[i].Name
-		if i == c.i {
-			continue
-		}
-		if c.wentOn(i, kind) {
-			return false
-		}
-		theirs := c.p.Memory.Refusals[other]
+	goesFirst := func(i int) bool {
+		theirs, other := c.p.Memory.Refusals[c.f.Nodes[i].Name], c.f.Nodes[i].Name
 		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
 			c.f.Templates[theirs.Step].Request.GroupKind() == kind
-		if fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
+		return fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0
+	}
+	for i := range c.f.Nodes {
+		if i != c.i && (c.wentOn(i, kind) || goesFirst(i)) {
 			return false
 		}
 	}
@@ -309,23 +305,17 @@ func (d *decider) recallRecovery(i int) {
 		recovery.Last, recovery.Short = d.f.Now, false
 	case verdict.State == health.Healthy:
 		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
-	case verdict.State != health.Unknown:
-		keep = keep && recovery.ends(n, verdict, d.f.Now)
+	case verdict.State != health.Unknown && keep: // it is to be remembered until the status lists the requests of the node
+		enough := shortRecovery
+		for _, finding := range verdict.Findings {
+			enough = min(enough, finding.Limit)
+		}
+		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough))
+		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
 	}
 	if keep {
 		d.p.Memory.Recoveries[n.ID()] = recovery
 	}
-}
-
-// ends notes that the node fails again, and reports whether that has to be remembered: the recovery was short, and the status does not list
-// the requests of the node yet.
-func (recovery *Recovery) ends(n *Node, verdict *health.Verdict, now time.Time) bool {
-	enough := shortRecovery
-	for _, finding := range verdict.Findings {
-		enough = min(enough, finding.Limit)
-	}
-	recovery.Short = recovery.Short || now.Before(recovery.Last.Add(enough))
-	return recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, now))
 }
 
 // recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
@@ -351,19 +341,16 @@ func (d *decider) recovery(i int) Recovery {
 
 // giveBack adds the requests to those of n that are gone, with the time that each had left. It is false if the status lists them already.
 func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
-	listed := func(entry Listed) bool {
-		return slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == entry.Resource.UID })
-	}
-	if slices.ContainsFunc(recovery.Requests, listed) {
-		return false
-	}
-	added := false
+	var back []Listed
 	for _, entry := range recovery.Requests {
-		there := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == entry.Resource.UID })
-		if !there {
+		switch uid := entry.Resource.UID; {
+		case slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == uid }):
+			return false
+		case !slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == uid }):
 			entry.Started = metav1.NewTime(entry.Started.Add(now.Sub(recovery.First)))
-			n.Gone, added = append(n.Gone, entry), true
+			back = append(back, entry)
 		}
 	}
-	return added
+	n.Gone = append(n.Gone, back...)
+	return len(back) > 0
 }
