@@ -329,7 +329,7 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 		for j := range o.n.Requests {
 			id := o.n.Requests[j].ID()
 			known := memory.Requests[id]
-			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
+			known.Flagged = known.Flagged || o.flagged(j)
 			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
 			memory.Requests[id] = known
 		}

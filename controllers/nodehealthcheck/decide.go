@@ -99,9 +99,9 @@ func (d *decider) comesFirst(i, j int) int {
 
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
-	requests := len(d.End) + len(d.Flag) + len(d.Delay) + len(d.Resume) + len(d.Stop) + len(d.Adopt) + len(d.GiveUp)
+	requests := slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End || r.Adopt || r.GiveUp || len(r.Note) > 0 })
 	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
-	return requests > 0 || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
+	return requests || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
 }
 
 func (d *decider) population() {
@@ -291,9 +291,7 @@ func Release(f Facts, uninstalling bool) Plan {
 		c, clings := d.caseOf(i, &d.now), true
 		c.Start, c.Would = -1, -1
 		for j := range c.n.Requests {
-			if c.n.Requests[j].Deleting().IsZero() {
-				c.End = append(c.End, j)
-			}
+			c.Requests[j].End = c.n.Requests[j].Deleting().IsZero()
 			clings = clings && c.n.Requests[j].Clings(f.Now)
 		}
 		if len(c.n.Requests) == 0 || uninstalling && clings {

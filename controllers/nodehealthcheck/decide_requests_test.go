@@ -97,12 +97,34 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			d := &p.Decisions[0]
-			got := done{d.End, d.Flag, d.Delay, d.Resume, d.Stop, d.Adopt, d.GiveUp, d.Delayed, d.Unconfirm, d.Lease, d.Start}
+			noted := func(annotation string, removed bool) []int {
+				return which(d, func(r RequestState) bool {
+					value, noted := r.Note[annotation]
+					return noted && (value == nil) == removed && !r.GiveUp
+				})
+			}
+			got := done{
+				which(d, func(r RequestState) bool { return r.End }), noted(nhcv1.OldRequestAnnotation, false),
+				noted(nhcv1.HealthyDelayAnnotation, false), noted(nhcv1.HealthyDelayAnnotation, true), noted(nhcv1.TimedOutAnnotation, false),
+				which(d, func(r RequestState) bool { return r.Adopt }), which(d, func(r RequestState) bool { return r.GiveUp }),
+				d.Delayed, d.Unconfirm, d.Lease, d.Start,
+			}
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("done (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// which are the places of the requests about which that is decided.
+func which(d *Decision, decided func(RequestState) bool) []int {
+	var places []int
+	for j := range d.Requests {
+		if decided(d.Requests[j]) {
+			places = append(places, j)
+		}
+	}
+	return places
 }
 
 // ladder are templates named A, B and so on, with a timeout of five minutes each.

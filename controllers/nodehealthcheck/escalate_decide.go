@@ -90,17 +90,6 @@ func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	return answer, c.escalationOf(c.n, requests)
 }
 
-// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
-func (n *Node) requestsOn(step int, notify bool) []int {
-	var on []int
-	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step == step && (!notify || r.notified().IsZero()) {
-			on = append(on, j)
-		}
-	}
-	return on
-}
-
 // expires is when the time of the step is over that is waited for, and what happens then.
 func (c *Case) expires(answer escalation.Decision) rule.Step {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
@@ -123,7 +112,7 @@ func (c *Case) would() (int, Reason) {
 		return -1, NoTemplate
 	case !c.n.Selected && !c.n.Remediated():
 		return -1, NotSelected
-	case c.Verdict.State == health.Healthy, len(c.End) > 0: // the next failure begins with the first step
+	case c.Verdict.State == health.Healthy, c.ends(): // the next failure begins with the first step
 		return 0, ""
 	}
 	_, next := c.escalate()
@@ -163,26 +152,25 @@ func (c *Case) resumed() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
 		if _, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; marked && r.Deleting().IsZero() {
-			c.Resume = append(c.Resume, j)
+			c.Requests[j].note(nhcv1.HealthyDelayAnnotation, nil)
 		}
 	}
 }
 
-// repeats are the requests of a single remediation that had succeeded when the node, which the status says was healthy then, failed again.
-// No step follows that could help, so they end and the node begins anew.
+// ends reports whether a request of the node is over.
+func (d *Decision) ends() bool {
+	return slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End })
+}
+
+// repeats reports whether a request is one of a single remediation that had succeeded when the node, which the status says was healthy
+// then, failed again. No step follows that could help, so it ends and the node begins anew.
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
 // because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (d *Decision) repeats(f *Facts, n *Node) []int {
-	var again []int
-	for j := range n.Requests {
-		r := &n.Requests[j]
-		had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
-		if had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy {
-			again = append(again, j)
-		}
-	}
-	return again
+func (d *Decision) repeats(f *Facts, n *Node, j int) bool {
+	r := &n.Requests[j]
+	had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
+	return had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy
 }
 
 // refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -186,7 +187,7 @@ func (c *Case) gone() {
 			continue
 		}
 		c.stops(j)
-		c.End = append(c.End, j)
+		c.Requests[j].End = true
 	}
 	if kept {
 		c.leased()
@@ -198,7 +199,7 @@ func (c *Case) gone() {
 // stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
 	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Requests[r.ID()].Unpatchable {
-		c.Stop = append(c.Stop, j)
+		c.Requests[j].note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }
 

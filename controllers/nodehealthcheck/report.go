@@ -79,7 +79,7 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.n.Remediated() && !o.begun(o.n) && len(o.Adopt) == 0 {
+		if o.n.Remediated() && !o.begun(o.n) && !o.Requests[0].Adopt {
 			continue // that it was healthy is kept in the status until something begins
 		}
 		listed := o.n.Listed
@@ -291,8 +291,10 @@ func (r *Reconciler) measure(state *observed, plan *Plan, outcomes []outcome) {
 }
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
-	for _, j := range o.flagged {
-		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
+	for j := range o.n.Requests {
+		if o.flagged(j) {
+			oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
+		}
 	}
 	if o.made == nil {
 		return

@@ -73,11 +73,12 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
-	kept := o.repeats(&state.facts, o.n)                     // also what could not be deleted while the node was healthy
-	if o.n.Exists() {
-		kept = append(kept, o.End...)
+	delayed := o.Delayed
+	for j := range o.n.Requests { // also what could not be deleted while the node was healthy
+		ends := o.repeats(&state.facts, o.n, j) || o.n.Exists() && o.Requests[j].End
+		delayed = delayed || ends && !slices.Contains(o.ended, j)
 	}
-	if o.Delayed || slices.ContainsFunc(kept, func(j int) bool { return !slices.Contains(o.ended, j) }) {
+	if delayed {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -89,7 +90,7 @@ func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State
 // again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
-	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || len(o.Adopt) > 0) {
+	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {
 		return nil
 	}
 	switch {
@@ -133,10 +134,10 @@ func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}
-	if decided.Former(r) && (!decided.Over || slices.Contains(o.Adopt, j)) {
+	if decided.Former(r) && (!decided.Over || decided.Adopt) {
 		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
-	if remediation.TimedOut == nil && o.gaveUp && slices.Contains(o.GiveUp, j) {
+	if remediation.TimedOut == nil && o.gaveUp && decided.GiveUp {
 		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
 	return remediation
