@@ -47,7 +47,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 		err = r.observeMembers(ctx, state, namespaces)
 	}
 	if err != nil {
-		c.Unread = err.Error()
+		c.Unread, c.Members = err.Error(), nil
 		state.facts.Trouble = append(state.facts.Trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
@@ -63,7 +63,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 // observeServers reads when the API servers renewed their identity leases. Where that cannot be read the nodes decide alone.
 func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c := state.facts.ControlPlane
-	if controlplane.Majority(c.Members(state.facts.Now)) == 0 {
+	if controlplane.Majority(len(c.Members)) == 0 {
 		return
 	}
 	renewed, err := workload.APIServers(ctx, r.Live)
@@ -71,7 +71,10 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", err.Error())
 		return
 	}
-	c.Renewed = renewed
+	signs := controlplane.Servers(renewed, state.facts.Now)
+	for i := range c.Members {
+		c.Members[i].APIServer = signs[c.Members[i].Name]
+	}
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that
@@ -98,23 +101,20 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	return namespaces, nil
 }
 
-// memberRequest is obj as a request about a member of the control plane, named name unless it is about the Machine of one; nil if it is
-// about none.
-func memberRequest(
+// memberOf is the member of the control plane that obj is about, named name unless it is about the Machine of one; empty if it is about none.
+func memberOf(
 	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
-) *MemberRequest {
+) string {
 	_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
 	for _, owner := range remediationrequest.OwningMachines(obj) {
 		if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
 			name, member = machine.Status.NodeRef.Name, true
 		}
 	}
-	name = namedAfter(obj, name, there)
-	node := there[name]
-	if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
-		return nil
+	if name = namedAfter(obj, name, there); !member && !controlplane.IsMember(there[name]) { // a remediator may have taken the label off
+		return ""
 	}
-	return &MemberRequest{Request: Request{Object: obj}, Name: name, Node: node}
+	return name
 }
 
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
@@ -133,7 +133,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 		node := &list.Items[i]
 		there[node.Name] = node
 		if controlplane.IsMember(node) {
-			c.Nodes = append(c.Nodes, state.member(node))
+			c.Members = append(c.Members, state.member(node))
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
@@ -142,16 +142,15 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 	}
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
-		request := memberRequest(obj, name, machines, there)
-		if request == nil {
+		if name = memberOf(obj, name, machines, there); name == "" {
 			return
 		}
-		request.Gone = gone
-		if request.Node == nil && obj.GetDeletionTimestamp() != nil {
+		node, request := there[name], Request{Object: obj}
+		if node == nil && obj.GetDeletionTimestamp() != nil {
 			there, err := r.ownerThere(ctx, obj)
 			request.MachineThere, errs = there, append(errs, err)
 		}
-		c.Requests = append(c.Requests, *request)
+		c.addRequest(&request, name, node, gone, state.facts.Now)
 	}
 	for _, obj := range state.others {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
@@ -212,7 +211,7 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 		}
 		for i := range list.Items {
 			request := &list.Items[i]
-			seen := state.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			seen := state.byName[objectKey{kind.GroupKind(), request.Namespace, request.Name}]
 			if seen == nil || seen.GetUID() != request.UID {
 				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
@@ -262,7 +261,7 @@ func (state *observed) describeNames(n *Node) {
 	n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
 	for j := range state.facts.Templates {
 		if t := &state.facts.Templates[j]; t.Object != nil {
-			n.Named[j] = state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+			n.Named[j] = state.byName[objectKey{t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n)}]
 		}
 	}
 }
@@ -332,7 +331,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 	return host != nil && host.Serviced
 }
 
-// memberMachines reads the control plane's Machines, and returns them by UID.
+// memberMachines adds the control plane's Machines, and returns them by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
 	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
 	if known < 0 {
@@ -344,9 +343,9 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[t
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
-	state.facts.ControlPlane.Machines = list.Items
 	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
+		state.facts.ControlPlane.addMachine(&list.Items[i])
 		members[list.Items[i].UID] = &list.Items[i]
 	}
 	return members, nil

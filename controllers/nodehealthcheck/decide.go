@@ -9,7 +9,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -46,7 +45,11 @@ func Decide(f Facts) Plan {
 			p.Order = append(p.Order, i)
 		}
 	}
-	slices.SortStableFunc(p.Order, d.comesFirst)
+	// Those come first for which something starts, and of these those that have been due for longest.
+	slices.SortStableFunc(p.Order, func(i, j int) int {
+		a, b := &p.Decisions[i], &p.Decisions[j]
+		return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)))
+	})
 	return p
 }
 
@@ -54,7 +57,6 @@ type decider struct {
 	f     *Facts
 	p     *Plan
 	steps []escalation.Step
-	plane controlplane.Plane
 	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets that a node may be unhealthy for
 	// that.
 	settled        time.Time
@@ -77,9 +79,6 @@ func (d *decider) members() {
 	if c == nil {
 		return
 	}
-	if c.Unread == "" {
-		d.plane = c.plane(d.f.Now)
-	}
 	if due := d.dueMembers(); len(due) > 0 {
 		d.now.first, d.now.etcd = d.queue(due)
 		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
@@ -89,12 +88,6 @@ func (d *decider) members() {
 	if d.ahead.first >= 0 && c.Unread == "" {
 		d.ahead.etcd = c.Etcd.against(d.f.Nodes[d.ahead.first].Name)
 	}
-}
-
-// comesFirst puts those first for which something starts, and of these those that have been due for longest.
-func (d *decider) comesFirst(i, j int) int {
-	a, b := &d.p.Decisions[i], &d.p.Decisions[j]
-	return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
 }
 
 // acts reports whether anything is done about the node, or reported.

@@ -82,12 +82,8 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 
 // objectKey is what no two objects have in common at the same time.
 type objectKey struct {
-	kind schema.GroupKind
-	name types.NamespacedName
-}
-
-func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
-	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
+	kind            schema.GroupKind
+	namespace, name string
 }
 
 // list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
@@ -172,7 +168,7 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 // the check's templates: a name alone may be that of a Machine of any other cluster.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	kind, entry, name := obj.GroupVersionKind(), state.listed[obj.GetUID()], nodeOfObject(obj)
-	state.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
+	state.byName[objectKey{kind.GroupKind(), obj.GetNamespace(), obj.GetName()}] = obj
 	if entry != nil {
 		entry.seen = true
 	}
