@@ -174,8 +174,13 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 // facts are what is known before anything is read: the check, the memory of reconciles, and the life of the process.
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	facts := FactsOf(check, now)
-	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
-	facts.ClockAhead = r.Contact.clockAhead()
+	facts.Resync, facts.Grace = r.Resync, r.Grace
+	if r.Contact != nil {
+		facts.Outages = r.Contact.past()
+		if r.Contact.Ahead != nil {
+			facts.ClockAhead = r.Contact.Ahead()
+		}
+	}
 	facts.Memory, facts.Since = r.memory.of(check.Name).decided, now
 	if began := r.memory.began.Load(); began != nil {
 		facts.Since = *began

@@ -174,14 +174,14 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(epoch)
-			contact, server := &Contact{Clock: clock}, &answers{status: http.StatusOK}
-			transport := contact.Around(server)
+			server := &answers{status: http.StatusOK}
+			contact := &Contact{Clock: clock, Next: server}
 			ask := func() {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost", http.NoBody)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if resp, err := transport.RoundTrip(req); err == nil {
+				if resp, err := contact.RoundTrip(req); err == nil {
 					_ = resp.Body.Close()
 				}
 			}
