@@ -131,20 +131,17 @@ func (c *Case) would() (int, Reason) {
 
 // Action is what is done about a node next, as a clause, once nothing blocks it and nothing is waited for.
 func (d *Decision) Action(f *Facts) string {
-	if d.Would >= 0 {
+	switch {
+	case d.Would >= 0:
 		return "makes a " + f.Templates[d.Would].String()
+	case d.Nothing == NoneFollows:
+		return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 	}
-	switch d.Nothing {
-	case NodeGone:
-		return "does nothing: the node is gone"
-	case NoTemplate:
-		return "does nothing: the check names no template"
-	case NotSelected:
-		return "does nothing: the check does not select the node any more"
-	case NoTemplateLeft:
-		return "does nothing more: no template is left to try"
-	}
-	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
+	return map[Reason]string{
+		NodeGone: "does nothing: the node is gone", NoTemplate: "does nothing: the check names no template",
+		NotSelected:    "does nothing: the check does not select the node any more",
+		NoTemplateLeft: "does nothing more: no template is left to try",
+	}[d.Nothing]
 }
 
 // resumed ends a healthy delay: the node is not healthy.

@@ -180,21 +180,15 @@ func unblocked(next explain.Step, target *explain.Target) explain.Step {
 		if next.At.IsZero() && !target.InFlight {
 			return explain.Ended(&first)
 		}
-		return meanwhile(next, first)
+		if next.At.IsZero() {
+			return explain.Step{Reason: first.Reason, Text: explain.Resumes(&first)}
+		}
+		return explain.Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + explain.Resumes(&first)}
 	}
 	if len(target.Blockers) == 1 {
 		over.Text += ", and kubemend " + target.Action.Message
 	}
 	return over
-}
-
-// meanwhile is what happens while b, which time does not end, blocks a remediation.
-func meanwhile(next explain.Step, b explain.Blocker) explain.Step {
-	text := explain.Resumes(&b)
-	if next.At.IsZero() {
-		return explain.Step{Reason: b.Reason, Text: text}
-	}
-	return explain.Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + text}
 }
 
 // TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.

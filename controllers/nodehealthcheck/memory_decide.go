@@ -205,14 +205,18 @@ func (c *Case) stops(j int) {
 
 // awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
 // meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
-// come back; and for a while those that a remediator has its finalizer on.
+// come back; both for the timeout of the step, or until they have the age that no request should have; and for a while those that a
+// remediator has its finalizer on.
 func (c *Case) awaited(j int) time.Time {
 	r := &c.n.Requests[j]
 	switch {
 	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
 	case r.deletesNode() || r.MachineThere:
-		return c.patience(j)
+		if step := r.Step; step >= 0 && c.f.Templates[step].timeout() > 0 {
+			return c.Requests[j].Counted.Add(c.f.Templates[step].timeout())
+		}
+		return r.Started().Add(tooOld)
 	case r.Kept():
 		return c.n.GoneSince(c.f.Now).Add(nodeAway)
 	}
@@ -221,13 +225,3 @@ func (c *Case) awaited(j int) time.Time {
 
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
-
-// patience is until when a remediator is waited for that has taken its node away for good: its timeout, or the age that no request should
-// have.
-func (c *Case) patience(j int) time.Time {
-	r := &c.n.Requests[j]
-	if r.Step >= 0 && c.f.Templates[r.Step].timeout() > 0 {
-		return c.Requests[j].Counted.Add(c.f.Templates[r.Step].timeout())
-	}
-	return r.Started().Add(tooOld)
-}

@@ -276,19 +276,6 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 	}
 }
 
-// openshiftOwner is the Machine of OpenShift that n names, as the owner of a request.
-func (r *Reconciler) openshiftOwner(ctx context.Context, n *Node) (*metav1.OwnerReference, error) {
-	ref := n.OpenShift()
-	key, obj := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(OpenShiftMachines)
-	if err := r.Live.Get(ctx, key, obj); err != nil {
-		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
-	}
-	return &metav1.OwnerReference{
-		APIVersion: OpenShiftMachines.GroupVersion().String(), Kind: OpenShiftMachines.Kind, Name: key.Name, UID: obj.UID,
-	}, nil
-}
-
 // EtcdNamespace is where OpenShift runs etcd.
 const EtcdNamespace = "openshift-etcd"
 

@@ -307,9 +307,9 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 
 // measureRequests compares the requests that there are with those that there were.
 func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
-	ongoingNow := map[types.UID]ongoing{}
-	remediated := map[string]bool{}
-	results := make(map[string]string, len(outcomes))
+	name, last := state.check.Name, r.memory.of(state.check.Name)
+	ongoingNow, remediated, results := map[types.UID]ongoing{}, map[string]bool{}, map[string]string{}
+	var first time.Time
 	for i := range outcomes {
 		o := &outcomes[i]
 		results[o.n.Name] = o.result()
@@ -321,18 +321,14 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 			requests = append(requests, o.made)
 		}
 		for _, request := range requests {
-			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), request.GetCreationTimestamp().Time}
-			remediated[o.n.Name] = true
+			since := request.GetCreationTimestamp().Time
+			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), since}
+			ongoingRemediation.WithLabelValues(o.n.Name, request.GetNamespace(), request.GetKind()).Set(1)
+			remediated[o.n.Name], first = true, health.Earliest(first, since)
 		}
 	}
-	var first time.Time
-	for _, o := range ongoingNow {
-		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
-		first = health.Earliest(first, o.since)
-	}
-	oldestRequest.WithLabelValues(state.check.Name).Set(unix(first))
-	last := r.memory.of(state.check.Name)
-	over := map[string]bool{}
+	oldestRequest.WithLabelValues(name).Set(unix(first))
+	inFlight.WithLabelValues(name).Set(float64(len(remediated)))
 	for uid, request := range last.begun {
 		if _, still := ongoingNow[uid]; still {
 			continue
@@ -340,15 +336,12 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 		ongoingRemediation.WithLabelValues(request.node, request.namespace, request.kind).Set(0)
 		lasted := state.facts.Now.Sub(request.since)
 		unhealthyDuration.WithLabelValues(request.node, request.namespace, request.kind).Observe(lasted.Seconds())
-		over[request.node] = over[request.node] || !remediated[request.node]
-	}
-	last.begun = ongoingNow
-	inFlight.WithLabelValues(state.check.Name).Set(float64(len(remediated)))
-	for node, ended := range over {
-		if ended {
-			finished.WithLabelValues(state.check.Name, cmp.Or(results[node], replacedResult)).Inc()
+		if !remediated[request.node] {
+			remediated[request.node] = true // of several requests the first one tells
+			finished.WithLabelValues(name, cmp.Or(results[request.node], replacedResult)).Inc()
 		}
 	}
+	last.begun = ongoingNow
 }
 
 func (o *outcome) result() string {
