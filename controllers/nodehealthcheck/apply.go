@@ -92,7 +92,10 @@ func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 		return
 	}
 	if o.Unconfirm {
-		o.try(r.unconfirm(ctx, o.n.Name))
+		node := &unstructured.Unstructured{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		node.SetName(o.n.Name)
+		o.try(r.annotate(ctx, node, map[string]any{nhcv1.ConfirmedHealthyAnnotation: nil}))
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
@@ -167,7 +170,9 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// annotate sets and removes annotations of a request. The rest of the request is its remediator's.
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
+
+// annotate sets and removes annotations of a node, or of a request, whose rest is its remediator's.
 func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set map[string]any) error {
 	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
@@ -187,17 +192,6 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 	}
 	if obj.GetUID() == req.GetUID() {
 		r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Note(obj)
-	}
-	return nil
-}
-
-// +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
-
-func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
-	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node, err)
 	}
 	return nil
 }

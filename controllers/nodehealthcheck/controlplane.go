@@ -220,23 +220,6 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 	return "", nil
 }
 
-// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is
-// gone.
-func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
-	if len(owners) == 0 {
-		return nil, nil
-	}
-	err := r.Management.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owners[0].Name}, m, client.UnsafeDisableDeepCopy)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read machine %s of %s %s: %w", owners[0].Name, obj.GetKind(), obj.GetName(), err)
-	case m.UID != owners[0].UID: // also if it is gone
-		return nil, nil
-	}
-	return m, nil
-}
-
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 	for i := range state.facts.Nodes {
@@ -253,15 +236,11 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 			state.facts.Trouble = append(state.facts.Trouble, err)
 			n.Machine.Unread = true
 		}
-		state.describeNames(n)
-	}
-}
-
-func (state *observed) describeNames(n *Node) {
-	n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
-	for j := range state.facts.Templates {
-		if t := &state.facts.Templates[j]; t.Object != nil {
-			n.Named[j] = state.byName[objectKey{t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n)}]
+		n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
+		for j := range state.facts.Templates {
+			if t := &state.facts.Templates[j]; t.Object != nil {
+				n.Named[j] = state.byName[objectKey{t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n)}]
+			}
 		}
 	}
 }
@@ -277,10 +256,17 @@ func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node
 	}
 }
 
-// ownerThere reports whether the Machine that owns a request is there, and stays.
+// ownerThere reports whether the Machine of Cluster API that owns a request is there, and stays.
 func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
-	obj, err := r.owningMachine(ctx, req)
-	return obj != nil && obj.DeletionTimestamp.IsZero(), err
+	owners, machine := remediationrequest.OwningMachines(req), &clusterv1.Machine{}
+	if len(owners) == 0 {
+		return false, nil
+	}
+	key := client.ObjectKey{Namespace: req.GetNamespace(), Name: owners[0].Name}
+	if err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read machine %s of %s %s: %w", key.Name, req.GetKind(), req.GetName(), err)
+	}
+	return machine.UID == owners[0].UID && machine.DeletionTimestamp.IsZero(), nil // one that is gone has no UID
 }
 
 // observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
