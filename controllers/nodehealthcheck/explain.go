@@ -34,7 +34,6 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 		c.Mode, c.ModeMessage = explain.None, why
 	case nhcv1.PhasePaused:
 		c.Mode, c.ModeMessage = explain.Paused, why
-	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
 		if !slices.Contains(c.ReadErrors, trouble.Error()) {

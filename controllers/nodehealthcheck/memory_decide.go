@@ -198,7 +198,7 @@ func (c *Case) gone() {
 
 // stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
-	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Requests[r.ID()].Unpatchable {
+	if r := &c.n.Requests[j]; r.Kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
 		c.Requests[j].note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }

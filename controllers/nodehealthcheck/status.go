@@ -233,7 +233,6 @@ func setStorm(f *Facts, p *Plan, set func(kind string, is bool, reason, message 
 		cooldown = "Storm cooldown delay started - waiting before resuming normal remediation"
 	case budget.StormEnded:
 		storm, cooldown = "Storm mode is deactivated, remediation can occur normally", "Storm cooldown completed"
-	case budget.StormUnchanged:
 	}
 	began, cools := p.Storm.Turn == budget.StormBegan, !p.Storm.CoolingSince.IsZero()
 	if began || f.Storm.Active != p.Storm.Active {

@@ -238,7 +238,7 @@ func (c *Case) unhealthy() {
 		r, state := &c.n.Requests[j], &c.Requests[j]
 		state.Adopt = state.Over // what is left of the last time is what the failure begins with
 		// If remediators have to be notified, those who were know that their requests were given up.
-		state.GiveUp = gaveUp.Do == escalation.GiveUp && r.Step == gaveUp.Step && (!gaveUp.Notify || r.notified().IsZero())
+		state.GiveUp = gaveUp.Do == escalation.GiveUp && r.Step == gaveUp.Step && (!gaveUp.Notify || !r.notified())
 		if state.GiveUp && gaveUp.Notify {
 			state.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 		}
