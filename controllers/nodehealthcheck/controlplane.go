@@ -37,11 +37,6 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
 		return
 	}
-	if state.lagging { // nothing may enqueue the check when it is shown
-		c.Unread, c.Searching = WritesUnread, true
-		state.recheck(state.facts.Now.Add(time.Second))
-		return
-	}
 	namespaces, err := r.readAll(ctx, state)
 	if err == nil {
 		err = r.observeMembers(ctx, state, namespaces)
@@ -101,7 +96,7 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	return namespaces, nil
 }
 
-// memberOf is the member of the control plane that obj is about, named name unless it is about the Machine of one; empty if it is about none.
+// memberOf is the member of the control plane that obj is about, called name unless it is about the Machine of one; empty if it is none.
 func memberOf(
 	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
 ) string {

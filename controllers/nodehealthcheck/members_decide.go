@@ -26,11 +26,8 @@ type ControlPlane struct {
 	Etcd    Etcd
 }
 
-// Why the control plane is unread, besides errors.
-const (
-	OrphansUnsearched = "orphaned requests could not be searched for"
-	WritesUnread      = "requests that were made a moment ago are not shown yet"
-)
+// OrphansUnsearched is why the control plane is unread, besides errors.
+const OrphansUnsearched = "orphaned requests could not be searched for"
 
 // Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
 type Etcd struct {

@@ -40,8 +40,6 @@ type observed struct {
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	read, unreadable map[schema.GroupKind]bool
 	leases           map[string]*coordinationv1.Lease // by name
-	// lagging says that what was written of a kind that is not the check's own is not shown yet.
-	lagging bool
 	// released says that the check is gone, and that the requests of all kinds may be its.
 	released bool
 }

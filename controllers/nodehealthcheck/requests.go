@@ -3,7 +3,6 @@ package nodehealthcheck
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -45,7 +44,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 }
 
 // listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if
-// it is the check's own. Of others it matters to the control plane alone, of which one node is disrupted at a time, by whatever check.
+// it is the check's own. Of others it matters to the control plane alone, whose requests confirmTurn reads past the cache.
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
@@ -61,12 +60,11 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
 			state.recheck(state.facts.Now.Add(readRetry))
 		}
-		switch err := r.upToDate(ctx, kind, list); {
-		case errors.Is(err, consistency.ErrStale) && !own && !state.released:
-			state.lagging = true
-		case err != nil:
-			state.awaits(kind, false)
-			return err
+		if own || state.released {
+			if err := r.upToDate(ctx, kind, list); err != nil {
+				state.awaits(kind, false)
+				return err
+			}
 		}
 		for i := range list {
 			sort(&list[i])
