@@ -315,7 +315,6 @@ func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*c
 		return r.take(ctx, state, o)
 	case DropLease:
 		return nil, r.giveBack(ctx, o.n.Lease.Lease)
-	case KeepLease:
 	}
 	return nil, nil
 }

@@ -21,7 +21,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -93,13 +92,7 @@ func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 // Templates that come later are watched; their kinds are not.
 const readRetry = 15 * time.Second
 
-func (state *observed) retry() {
-	state.facts.Retry = health.Earliest(state.facts.Retry, state.facts.Now.Add(readRetry))
-}
-
-func (state *observed) recheck(at time.Time) {
-	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
-}
+func (state *observed) retry() { state.facts.Retry = state.facts.Now.Add(readRetry) }
 
 // observeNodes reads the nodes that the check selects, or has not done with. A selector that cannot be parsed selects nothing.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {

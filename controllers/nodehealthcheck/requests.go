@@ -58,7 +58,7 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 		}
 		state.read[kind.GroupKind()] = true
 		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
-			state.recheck(state.facts.Now.Add(readRetry))
+			state.facts.Recheck = state.facts.Now.Add(readRetry)
 		}
 		if own || state.released {
 			if err := r.upToDate(ctx, kind, list); err != nil {

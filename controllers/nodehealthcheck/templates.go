@@ -168,7 +168,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Templ
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
-		state.recheck(state.facts.Now.Add(readRetry))
+		state.facts.Recheck = state.facts.Now.Add(readRetry)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(t.GroupVersionKind())
