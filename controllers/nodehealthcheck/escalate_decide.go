@@ -337,5 +337,5 @@ func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
 		}
 	}
 	n.Gone = append(n.Gone, back...)
-	return len(back) > 0
+	return back != nil
 }
