@@ -30,7 +30,7 @@ import (
 // of requests the controller reads more than metadata. Unstructured objects come from that cache as well.
 func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster, error) {
 	watched := *p.GetHTTPClient() // the same connections
-	watched.Transport = contact.Around(watched.Transport)
+	contact.Next, watched.Transport = watched.Transport, contact
 	own, err := cluster.New(p.GetConfig(), func(c *cluster.Options) {
 		c.HTTPClient, c.Scheme = p.GetHTTPClient(), p.GetScheme()
 		c.MapperProvider = func(*rest.Config, *http.Client) (meta.RESTMapper, error) { return p.GetRESTMapper(), nil }
@@ -64,7 +64,7 @@ func nodeService(o *Options) *crdgate.Service {
 
 // setUpNodeHealthChecks makes the NodeHealthCheck controller, which the service starts when its kind is there and free.
 func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
-	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}, Server: p.server}
+	contact := &nodehealthcheck.Contact{Clock: clock.RealClock{}, Ahead: p.server.Ahead}
 	own, err := p.nodeCluster(contact)
 	if err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -38,10 +37,10 @@ type outcome struct {
 	// not.
 	tried, asked bool
 	made         *unstructured.Unstructured
-	// ended are the requests that were deleted, flagged those that were counted, gaveUp says that GiveUp was given up.
-	ended, flagged []int
-	// unpatchable are requests that may not be annotated so that their remediators stop.
-	unpatchable []int
+	// ended are the requests that were deleted, noted those that were annotated, or need not be; unpatchable may not be annotated so that
+	// their remediators stop.
+	ended, noted, unpatchable []int
+	// gaveUp says that what has had its chance was given up; notNotified is why it was not, if its remediator could not be notified.
 	gaveUp      bool
 	notNotified error
 	// again says that somebody else was faster, and that the next reconcile will see what they did.
@@ -85,19 +84,23 @@ func (r *Reconciler) carryOutOne(ctx context.Context, state *observed, o *outcom
 	o.again = o.again || errors.Is(err, begin.ErrBusy)
 }
 
-// step takes the node, tells the former remediator to stop, and requests the next step, in this order. After a crash the next reconcile
-// goes on.
+// step takes the node, and requests the next step, once the former remediator was notified to stop. After a crash the next reconcile goes
+// on: its annotation says that a request was given up, as the status does afterwards.
 func (r *Reconciler) step(ctx context.Context, state *observed, o *outcome) {
 	first := !o.begun(o.n)
 	if o.Starts() && first && !r.confirmed(ctx, state, o) {
 		return
 	}
 	if o.Unconfirm {
-		o.try(r.unconfirm(ctx, o.n.Name))
+		node := &unstructured.Unstructured{}
+		node.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+		node.SetName(o.n.Name)
+		o.try(r.annotate(ctx, node, map[string]any{nhcv1.ConfirmedHealthyAnnotation: nil}))
 	}
 	taken, leased := r.lease(ctx, state, o)
 	o.try(leased)
-	if o.GaveUp.Do == escalation.GiveUp && !r.giveUp(ctx, state, o) || !o.Starts() {
+	o.gaveUp = o.GaveUp.Do == escalation.GiveUp && o.notNotified == nil
+	if o.notNotified != nil || !o.Starts() {
 		return
 	}
 	if leased != nil {
@@ -125,34 +128,35 @@ func (o *outcome) refuse(err error) {
 }
 
 // mark writes on the requests of a node what is decided of them, and ends those that are over.
+//
+// Roles of remediators from before there were escalations do not grant to patch. Without an escalation that does not matter: that a request
+// was counted as old is remembered, and since when its node is healthy is in the check's status. With one a remediator has to be notified.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
-	now, obj := state.facts.Now, func(j int) *unstructured.Unstructured { return o.n.Requests[j].Object }
-	for _, j := range o.Flag {
-		if o.try(r.note(ctx, state, obj(j), annotations{nhcv1.OldRequestAnnotation: nhcv1.OldRequestFlag})) {
-			o.flagged = append(o.flagged, j)
+	for j := range o.Requests {
+		obj, decided := o.n.Requests[j].Object, &o.Requests[j]
+		if len(decided.Note) > 0 {
+			err := r.annotate(ctx, obj, decided.Note)
+			_, notifies := decided.Note[nhcv1.TimedOutAnnotation]
+			switch forbidden := apierrors.IsForbidden(err); {
+			case notifies && decided.GiveUp:
+				o.notNotified = errors.Join(o.notNotified, err)
+			case notifies && forbidden:
+				o.unpatchable = append(o.unpatchable, j)
+			}
+			if state.facts.Single() && apierrors.IsForbidden(err) || o.try(err) {
+				o.noted = append(o.noted, j)
+			}
 		}
-	}
-	for _, j := range o.Resume {
-		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: nil}))
-	}
-	for _, j := range o.Delay {
-		o.try(r.note(ctx, state, obj(j), annotations{nhcv1.HealthyDelayAnnotation: stamp(now)}))
-	}
-	for _, j := range o.Stop {
-		err := r.annotate(ctx, obj(j), annotations{nhcv1.TimedOutAnnotation: stamp(now)})
-		if apierrors.IsForbidden(err) {
-			o.unpatchable = append(o.unpatchable, j)
-		}
-		if !state.facts.Single() || !apierrors.IsForbidden(err) {
-			o.try(err)
-		}
-	}
-	for _, j := range o.End {
-		if o.try(r.Requests.Delete(ctx, obj(j))) {
-			r.memory.written.Of(obj(j).GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj(j)))
+		if decided.End && o.try(r.Requests.Delete(ctx, obj)) {
+			r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Forget(client.ObjectKeyFromObject(obj))
 			o.ended = append(o.ended, j)
 		}
 	}
+}
+
+// flagged reports whether a request was counted as old.
+func (o *outcome) flagged(j int) bool {
+	return o.Requests[j].Note[nhcv1.OldRequestAnnotation] != nil && slices.Contains(o.noted, j)
 }
 
 // try notes an error, and reports whether there was none. That somebody else was faster is none.
@@ -166,40 +170,10 @@ func (o *outcome) try(err error) bool {
 	return err == nil
 }
 
-// giveUp notifies the remediators to stop, if they have to be: by annotation first, in the status afterwards, so that a crash loses
-// nothing.
-func (r *Reconciler) giveUp(ctx context.Context, state *observed, o *outcome) bool {
-	o.gaveUp = true
-	for _, j := range o.GiveUp {
-		if !o.Notify {
-			continue
-		}
-		if err := r.annotate(ctx, o.n.Requests[j].Object, annotations{nhcv1.TimedOutAnnotation: stamp(state.facts.Now)}); !o.try(err) {
-			o.gaveUp, o.notNotified = false, err
-		}
-	}
-	return o.gaveUp
-}
+// +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
 
-// annotations are what annotations of a request are to be, by their keys; nil removes one.
-type annotations map[string]any
-
-// moment is how annotations hold one.
-func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
-
-// note annotates a request with what is known without it as well: that it was counted as old is remembered, and since when its node is
-// healthy is in the check's status. So it does not matter that roles of remediators from before there were escalations do not grant to
-// patch. With an escalation it does: there a remediator has to be notified.
-func (r *Reconciler) note(ctx context.Context, state *observed, req *unstructured.Unstructured, set annotations) error {
-	err := r.annotate(ctx, req, set)
-	if state.facts.Single() && apierrors.IsForbidden(err) {
-		return nil
-	}
-	return err
-}
-
-// annotate sets and removes annotations of a request. The rest of the request is its remediator's.
-func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set annotations) error {
+// annotate sets and removes annotations of a node, or of a request, whose rest is its remediator's.
+func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructured, set map[string]any) error {
 	keys := strings.Join(slices.Sorted(maps.Keys(set)), ", ")
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": set}})
 	if err != nil {
@@ -218,17 +192,6 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 	}
 	if obj.GetUID() == req.GetUID() {
 		r.memory.written.Of(obj.GroupVersionKind().GroupKind()).Note(obj)
-	}
-	return nil
-}
-
-// +kubebuilder:rbac:groups=core,resources=nodes,verbs=patch
-
-func (r *Reconciler) unconfirm(ctx context.Context, node string) error {
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:null}}}`, nhcv1.ConfirmedHealthyAnnotation)
-	err := r.Client.Patch(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: node}}, client.RawPatch(types.MergePatchType, []byte(patch)))
-	if client.IgnoreNotFound(err) != nil {
-		return fmt.Errorf("remove annotation %s from node %s: %w", nhcv1.ConfirmedHealthyAnnotation, node, err)
 	}
 	return nil
 }
@@ -352,7 +315,6 @@ func (r *Reconciler) lease(ctx context.Context, state *observed, o *outcome) (*c
 		return r.take(ctx, state, o)
 	case DropLease:
 		return nil, r.giveBack(ctx, o.n.Lease.Lease)
-	case KeepLease:
 	}
 	return nil, nil
 }

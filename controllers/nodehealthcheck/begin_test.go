@@ -325,7 +325,9 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 
 func TestACacheThatIsStaleBlocksNoCheckOfOtherKinds(t *testing.T) {
 	one, two := check("one"), check("two")
-	one.Spec.Selector.MatchLabels = map[string]string{"kubernetes.io/hostname": "a"}
+	one.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
+		{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"a", "m1"}},
+	}
 	two.Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{
 		{Key: "kubernetes.io/hostname", Operator: metav1.LabelSelectorOpIn, Values: []string{"b", "m0"}},
 	}
@@ -338,12 +340,13 @@ func TestACacheThatIsStaleBlocksNoCheckOfOtherKinds(t *testing.T) {
 	catchUp := k.lagging("Reboot")
 	k.turn("a", corev1.ConditionUnknown)
 	k.turn("b", corev1.ConditionUnknown)
-	k.bad("m0")
+	k.bad("m1")
 	k.reconciles("one")
-	k.wants("what no cache shows is made", "Reboot/a")
+	k.wants("what no cache shows is made", "Reboot/a", "Reboot/m1")
+	k.bad("m0")
 	k.reconciles("two")
-	k.wants("another check goes on, but for the control plane", "Pray/b", "Reboot/a")
+	k.wants("another check goes on, but for the control plane", "Pray/b", "Reboot/a", "Reboot/m1")
 	catchUp()
 	k.reconciles("two")
-	k.wants("which it can see now", "Pray/b", "Pray/m0", "Reboot/a")
+	k.wants("where one member is remediated", "Pray/b", "Reboot/a", "Reboot/m1")
 }

@@ -130,7 +130,7 @@ func (r *Reconciler) Serve(does bool) {
 	}
 }
 
-// Reconcile makes one reconcile of the check called req: observe, decide, apply, tell.
+// Reconcile makes one reconcile of the check called req: observe, decide, apply.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	name, now := req.Name, r.Clock.Now()
 	if r.idle.Load() {
@@ -157,8 +157,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	plan := Decide(state.facts)
-	done := r.apply(ctx, state, &plan)
-	return r.tell(ctx, state, &plan, done)
+	return r.apply(ctx, state, &plan), nil
 }
 
 func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCheck, error) {
@@ -174,8 +173,13 @@ func (r *Reconciler) read(ctx context.Context, name string) (*nhcv1.NodeHealthCh
 // facts are what is known before anything is read: the check, the memory of reconciles, and the life of the process.
 func (r *Reconciler) facts(check *nhcv1.NodeHealthCheck, now time.Time) Facts {
 	facts := FactsOf(check, now)
-	facts.Resync, facts.Grace, facts.Outages = r.Resync, r.Grace, r.Contact.past()
-	facts.ClockAhead = r.Contact.clockAhead()
+	facts.Resync, facts.Grace = r.Resync, r.Grace
+	if r.Contact != nil {
+		facts.Outages = r.Contact.past()
+		if r.Contact.Ahead != nil {
+			facts.ClockAhead = r.Contact.Ahead()
+		}
+	}
 	facts.Memory, facts.Since = r.memory.of(check.Name).decided, now
 	if began := r.memory.began.Load(); began != nil {
 		facts.Since = *began
@@ -223,77 +227,54 @@ func (r *Reconciler) lag(check string) ctrl.Result {
 	return enqueue.At(now.Add(r.memory.stale.Next(client.ObjectKey{Name: check})), now)
 }
 
-type applied struct {
-	outcomes []outcome
-	trouble  []error // what failed besides
-	// status is the check as it was saved; nil if it was not.
-	status *nhcv1.NodeHealthCheck
-	err    error // of that
-}
-
-// apply carries out what is decided about all nodes, and writes the status of the check.
-func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) applied {
-	done := applied{outcomes: r.carryOut(ctx, state, plan)}
+// apply carries out what is decided about all nodes, writes the status of the check, exports metrics, remembers what was decided and done,
+// and sends events about what was saved; it says when to reconcile again.
+func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctrl.Result {
+	outcomes := r.carryOut(ctx, state, plan)
 	for _, n := range state.nodes {
 		for _, obj := range n.Orphaned {
-			if obj.GetDeletionTimestamp() != nil {
-				continue
-			}
-			if err := r.Requests.Delete(ctx, obj); err != nil {
-				done.trouble = append(done.trouble, err)
+			if obj.GetDeletionTimestamp() == nil {
+				state.facts.Trouble = append(state.facts.Trouble, r.Requests.Delete(ctx, obj))
 			}
 		}
 	}
-	next := statusAfter(state, plan, done.outcomes)
-	if done.err = r.record(ctx, state, next); done.err == nil {
-		done.status = next
-	}
-	return done
-}
-
-// tell exports metrics, remembers what was decided and done, and sends events about what was saved; it says when to reconcile again.
-func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
+	next := statusAfter(state, plan, outcomes)
+	saved := r.record(ctx, state, next)
 	last := r.memory.of(state.check.Name)
-	last.unread, last.decided = time.Time{}, remembers(state, plan, done.outcomes)
+	last.unread, last.decided = time.Time{}, remembers(state, plan, outcomes)
 	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
-	r.measure(state, plan, done.outcomes)
-	told := r.nodeEvents(state, plan, done.outcomes)
-	if done.status != nil {
-		told = slices.Concat(unhealthyEvents(state, done.outcomes), told,
-			r.disabledEvents(state.check, done.status), ineffectiveEvents(state.check, done.status), stormEvents(plan.Storm.Turn))
+	r.measure(state, plan, outcomes)
+	told := r.nodeEvents(state, plan, outcomes)
+	if saved == nil {
+		told = slices.Concat(unhealthyEvents(state, outcomes), told,
+			r.disabledEvents(state.check, next), ineffectiveEvents(state.check, next), stormEvents(plan.Storm.Turn))
 	}
 	r.send(ctx, state, told)
-	return r.next(ctx, state, plan, done)
+	return r.next(ctx, state, plan, outcomes, saved)
 }
 
 // next says when to reconcile again. What failed is logged and not returned, so that it delays the deadlines of no other node.
-func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied) (ctrl.Result, error) {
-	errs, retry := slices.Concat(state.facts.Trouble, done.trouble), apierrors.IsConflict(done.err)
-	if done.err != nil && !retry {
-		errs = append(errs, done.err)
+func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, outcomes []outcome, saved error) ctrl.Result {
+	errs, retry, at := slices.Clone(state.facts.Trouble), apierrors.IsConflict(saved), plan.Recheck
+	if !retry {
+		errs = append(errs, saved)
 	}
-	at := plan.Recheck
-	for k := range done.outcomes {
-		o := &done.outcomes[k]
-		if o.err != nil {
-			errs = append(errs, o.err)
-		}
-		retry = retry || o.again
+	for k := range outcomes {
+		errs, retry = append(errs, outcomes[k].err), retry || outcomes[k].again
 	}
 	if r.Resync > 0 {
 		at = health.Earliest(at, state.facts.Now.Add(r.Resync))
 	}
-	last := r.memory.of(state.check.Name)
-	last.failed++
-	if len(errs) > 0 || retry {
-		at = health.Earliest(at, state.facts.Now.Add(enqueue.Backoff(last.failed)))
-	} else {
+	failed, last := errors.Join(errs...), r.memory.of(state.check.Name)
+	if failed == nil && !retry {
 		last.failed = 0
+		return enqueue.At(at, r.Clock.Now())
 	}
-	if err := errors.Join(errs...); err != nil {
-		log.FromContext(ctx).Error(err, "Reconcile failed, retrying")
+	if failed != nil {
+		log.FromContext(ctx).Error(failed, "Reconcile failed, retrying")
 	}
-	return enqueue.At(at, r.Clock.Now()), nil
+	last.failed++
+	return enqueue.At(health.Earliest(at, state.facts.Now.Add(enqueue.Backoff(last.failed))), r.Clock.Now())
 }
 
 // memory is what reconciles remember of each other besides what goes into their decisions.
@@ -329,7 +310,7 @@ func remembers(state *observed, plan *Plan, outcomes []outcome) Memory {
 		for j := range o.n.Requests {
 			id := o.n.Requests[j].ID()
 			known := memory.Requests[id]
-			known.Flagged = known.Flagged || slices.Contains(o.flagged, j)
+			known.Flagged = known.Flagged || o.flagged(j)
 			known.Unpatchable = known.Unpatchable || slices.Contains(o.unpatchable, j)
 			memory.Requests[id] = known
 		}

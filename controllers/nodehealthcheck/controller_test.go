@@ -120,9 +120,9 @@ func TestWhenACheckIsReconciledAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := &Reconciler{Clock: clocktesting.NewFakePassiveClock(epoch), Resync: tc.resync}
 			w := &observed{check: &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nhc"}}, facts: Facts{Now: epoch, Trouble: tc.trouble}}
-			done := applied{outcomes: tc.outcomes, err: tc.record}
-			if result, err := r.next(t.Context(), w, &Plan{Recheck: tc.recheck}, done); err != nil || result.RequeueAfter != tc.want {
-				t.Errorf("after %s, %v; want after %s", result.RequeueAfter, err, tc.want)
+			result := r.next(t.Context(), w, &Plan{Recheck: tc.recheck}, tc.outcomes, tc.record)
+			if result.RequeueAfter != tc.want {
+				t.Errorf("after %s, want after %s", result.RequeueAfter, tc.want)
 			}
 		})
 	}
@@ -137,8 +137,8 @@ func TestTriesGetRarerUntilOneSucceeds(t *testing.T) {
 		if tries > 0 {
 			w.facts.Trouble, want = []error{errors.New("no")}, enqueue.Backoff(tries)
 		}
-		if result, err := r.next(t.Context(), w, &Plan{}, applied{}); err != nil || result.RequeueAfter != want {
-			t.Errorf("reconcile %d: after %s, %v; want after %s", i, result.RequeueAfter, err, want)
+		if result := r.next(t.Context(), w, &Plan{}, nil, nil); result.RequeueAfter != want {
+			t.Errorf("reconcile %d: after %s, want after %s", i, result.RequeueAfter, want)
 		}
 	}
 }
@@ -174,14 +174,14 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			clock := clocktesting.NewFakePassiveClock(epoch)
-			contact, server := &Contact{Clock: clock}, &answers{status: http.StatusOK}
-			transport := contact.Around(server)
+			server := &answers{status: http.StatusOK}
+			contact := &Contact{Clock: clock, Next: server}
 			ask := func() {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost", http.NoBody)
 				if err != nil {
 					t.Fatal(err)
 				}
-				if resp, err := transport.RoundTrip(req); err == nil {
+				if resp, err := contact.RoundTrip(req); err == nil {
 					_ = resp.Body.Close()
 				}
 			}

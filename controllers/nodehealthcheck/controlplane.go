@@ -37,17 +37,12 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 		c.Unread, c.Searching = OrphansUnsearched, orphans == searching
 		return
 	}
-	if state.lagging { // nothing may enqueue the check when it is shown
-		c.Unread, c.Searching = WritesUnread, true
-		state.recheck(state.facts.Now.Add(time.Second))
-		return
-	}
 	namespaces, err := r.readAll(ctx, state)
 	if err == nil {
 		err = r.observeMembers(ctx, state, namespaces)
 	}
 	if err != nil {
-		c.Unread = err.Error()
+		c.Unread, c.Members = err.Error(), nil
 		state.facts.Trouble = append(state.facts.Trouble, fmt.Errorf("read the control plane: %w", err))
 		return
 	}
@@ -63,7 +58,7 @@ func (r *Reconciler) observeControlPlane(ctx context.Context, state *observed) {
 // observeServers reads when the API servers renewed their identity leases. Where that cannot be read the nodes decide alone.
 func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 	c := state.facts.ControlPlane
-	if controlplane.Majority(c.Members(state.facts.Now)) == 0 {
+	if controlplane.Majority(len(c.Members)) == 0 {
 		return
 	}
 	renewed, err := workload.APIServers(ctx, r.Live)
@@ -71,7 +66,10 @@ func (r *Reconciler) observeServers(ctx context.Context, state *observed) {
 		log.FromContext(ctx).Info("Cannot read the leases of API servers; their nodes alone say which are alive", "reason", err.Error())
 		return
 	}
-	c.Renewed = renewed
+	signs := controlplane.Servers(renewed, state.facts.Now)
+	for i := range c.Members {
+		c.Members[i].APIServer = signs[c.Members[i].Name]
+	}
 }
 
 // readAll makes sure that the requests of all checks were read, not only those of the kinds that this check names: another one, or one that
@@ -98,23 +96,20 @@ func (r *Reconciler) readAll(ctx context.Context, state *observed) (map[string]b
 	return namespaces, nil
 }
 
-// memberRequest is obj as a request about a member of the control plane, named name unless it is about the Machine of one; nil if it is
-// about none.
-func memberRequest(
+// memberOf is the member of the control plane that obj is about, called name unless it is about the Machine of one; empty if it is none.
+func memberOf(
 	obj *unstructured.Unstructured, name string, machines map[types.UID]*clusterv1.Machine, there map[string]*corev1.Node,
-) *MemberRequest {
+) string {
 	_, member := obj.GetLabels()[nhcv1.ControlPlaneLabel]
 	for _, owner := range remediationrequest.OwningMachines(obj) {
 		if machine := machines[owner.UID]; machine != nil && machine.Namespace == obj.GetNamespace() && machine.Status.NodeRef.Name != "" {
 			name, member = machine.Status.NodeRef.Name, true
 		}
 	}
-	name = namedAfter(obj, name, there)
-	node := there[name]
-	if !member && !controlplane.IsMember(node) || name == "" { // a remediator may have taken the label off
-		return nil
+	if name = namedAfter(obj, name, there); !member && !controlplane.IsMember(there[name]) { // a remediator may have taken the label off
+		return ""
 	}
-	return &MemberRequest{Request: Request{Object: obj}, Name: name, Node: node}
+	return name
 }
 
 // observeMembers finds out which members of the control plane are being remediated, replaced or joining, and by what: requests of any
@@ -133,7 +128,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 		node := &list.Items[i]
 		there[node.Name] = node
 		if controlplane.IsMember(node) {
-			c.Nodes = append(c.Nodes, state.member(node))
+			c.Members = append(c.Members, state.member(node))
 		}
 	}
 	machines, err := r.memberMachines(ctx, state)
@@ -142,16 +137,15 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 	}
 	var errs []error
 	add := func(obj *unstructured.Unstructured, name string, gone time.Time) {
-		request := memberRequest(obj, name, machines, there)
-		if request == nil {
+		if name = memberOf(obj, name, machines, there); name == "" {
 			return
 		}
-		request.Gone = gone
-		if request.Node == nil && obj.GetDeletionTimestamp() != nil {
+		node, request := there[name], Request{Object: obj}
+		if node == nil && obj.GetDeletionTimestamp() != nil {
 			there, err := r.ownerThere(ctx, obj)
 			request.MachineThere, errs = there, append(errs, err)
 		}
-		c.Requests = append(c.Requests, *request)
+		c.addRequest(&request, name, node, gone, state.facts.Now)
 	}
 	for _, obj := range state.others {
 		add(obj, nodeMeantBy(obj, templates), obj.GetCreationTimestamp().Time)
@@ -212,30 +206,13 @@ func (r *Reconciler) confirmTurn(ctx context.Context, state *observed) (doubt st
 		}
 		for i := range list.Items {
 			request := &list.Items[i]
-			seen := state.byName[keyOf(kind.GroupKind(), request.Namespace, request.Name)]
+			seen := state.byName[objectKey{kind.GroupKind(), request.Namespace, request.Name}]
 			if seen == nil || seen.GetUID() != request.UID {
 				return "there is " + kind.Kind + " " + client.ObjectKeyFromObject(request).String() + " for a node of the control plane", nil
 			}
 		}
 	}
 	return "", nil
-}
-
-// owningMachine reads the Machine of Cluster API that owns obj, shared with the cache: read only. It is nil if none does, or that one is
-// gone.
-func (r *Reconciler) owningMachine(ctx context.Context, obj *unstructured.Unstructured) (*clusterv1.Machine, error) {
-	owners, m := remediationrequest.OwningMachines(obj), &clusterv1.Machine{}
-	if len(owners) == 0 {
-		return nil, nil
-	}
-	err := r.Management.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: owners[0].Name}, m, client.UnsafeDisableDeepCopy)
-	switch {
-	case client.IgnoreNotFound(err) != nil:
-		return nil, fmt.Errorf("read machine %s of %s %s: %w", owners[0].Name, obj.GetKind(), obj.GetName(), err)
-	case m.UID != owners[0].UID: // also if it is gone
-		return nil, nil
-	}
-	return m, nil
 }
 
 // observeMachines finds the Machines of the nodes that may be remediated, and the requests that have the names which theirs would have.
@@ -254,15 +231,11 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) {
 			state.facts.Trouble = append(state.facts.Trouble, err)
 			n.Machine.Unread = true
 		}
-		state.describeNames(n)
-	}
-}
-
-func (state *observed) describeNames(n *Node) {
-	n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
-	for j := range state.facts.Templates {
-		if t := &state.facts.Templates[j]; t.Object != nil {
-			n.Named[j] = state.byName[keyOf(t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n))]
+		n.Named = make([]*unstructured.Unstructured, len(state.facts.Templates))
+		for j := range state.facts.Templates {
+			if t := &state.facts.Templates[j]; t.Object != nil {
+				n.Named[j] = state.byName[objectKey{t.Request.GroupKind(), t.Namespace, nameFor(state.check, t, n)}]
+			}
 		}
 	}
 }
@@ -278,10 +251,17 @@ func (r *Reconciler) observeOwners(ctx context.Context, state *observed, n *Node
 	}
 }
 
-// ownerThere reports whether the Machine that owns a request is there, and stays.
+// ownerThere reports whether the Machine of Cluster API that owns a request is there, and stays.
 func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructured) (bool, error) {
-	obj, err := r.owningMachine(ctx, req)
-	return obj != nil && obj.DeletionTimestamp.IsZero(), err
+	owners, machine := remediationrequest.OwningMachines(req), &clusterv1.Machine{}
+	if len(owners) == 0 {
+		return false, nil
+	}
+	key := client.ObjectKey{Namespace: req.GetNamespace(), Name: owners[0].Name}
+	if err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+		return false, fmt.Errorf("read machine %s of %s %s: %w", key.Name, req.GetKind(), req.GetName(), err)
+	}
+	return machine.UID == owners[0].UID && machine.DeletionTimestamp.IsZero(), nil // one that is gone has no UID
 }
 
 // observeMachine finds the Machine that a node names in its annotations, its Cluster and its MachineHealthCheck. Names can be the same in
@@ -332,7 +312,7 @@ func (r *Reconciler) serviced(ctx context.Context, m *Machine, now time.Time) bo
 	return host != nil && host.Serviced
 }
 
-// memberMachines reads the control plane's Machines, and returns them by UID.
+// memberMachines adds the control plane's Machines, and returns them by UID.
 func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[types.UID]*clusterv1.Machine, error) {
 	known := slices.IndexFunc(state.facts.Nodes, func(n Node) bool { return n.Machine.There() })
 	if known < 0 {
@@ -344,9 +324,9 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[t
 		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
-	state.facts.ControlPlane.Machines = list.Items
 	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))
 	for i := range list.Items {
+		state.facts.ControlPlane.addMachine(&list.Items[i])
 		members[list.Items[i].UID] = &list.Items[i]
 	}
 	return members, nil

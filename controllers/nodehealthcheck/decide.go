@@ -9,7 +9,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -46,7 +45,11 @@ func Decide(f Facts) Plan {
 			p.Order = append(p.Order, i)
 		}
 	}
-	slices.SortStableFunc(p.Order, d.comesFirst)
+	// Those come first for which something starts, and of these those that have been due for longest.
+	slices.SortStableFunc(p.Order, func(i, j int) int {
+		a, b := &p.Decisions[i], &p.Decisions[j]
+		return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(f.Now).Compare(b.Verdict.OverdueSince(f.Now)))
+	})
 	return p
 }
 
@@ -54,7 +57,6 @@ type decider struct {
 	f     *Facts
 	p     *Plan
 	steps []escalation.Step
-	plane controlplane.Plane
 	// settledAt is until when kubelets have had no time to report, zero if they have had; awaitsKubelets that a node may be unhealthy for
 	// that.
 	settled        time.Time
@@ -77,9 +79,6 @@ func (d *decider) members() {
 	if c == nil {
 		return
 	}
-	if c.Unread == "" {
-		d.plane = c.plane(d.f.Now)
-	}
 	if due := d.dueMembers(); len(due) > 0 {
 		d.now.first, d.now.etcd = d.queue(due)
 		d.ahead.first, d.ahead.etcd = d.now.first, d.now.etcd
@@ -91,17 +90,11 @@ func (d *decider) members() {
 	}
 }
 
-// comesFirst puts those first for which something starts, and of these those that have been due for longest.
-func (d *decider) comesFirst(i, j int) int {
-	a, b := &d.p.Decisions[i], &d.p.Decisions[j]
-	return cmp.Or(cmp.Compare(min(b.Start, 0), min(a.Start, 0)), a.Verdict.OverdueSince(d.f.Now).Compare(b.Verdict.OverdueSince(d.f.Now)))
-}
-
 // acts reports whether anything is done about the node, or reported.
 func (d *Decision) acts() bool {
-	requests := len(d.End) + len(d.Flag) + len(d.Delay) + len(d.Resume) + len(d.Stop) + len(d.Adopt) + len(d.GiveUp)
+	requests := slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End || r.Adopt || r.GiveUp || len(r.Note) > 0 })
 	reported := d.Verdict.State == health.Unhealthy && d.Blocker().Text != ""
-	return requests > 0 || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
+	return requests || d.Starts() || d.Lease != KeepLease || d.Unconfirm || reported
 }
 
 func (d *decider) population() {
@@ -291,9 +284,7 @@ func Release(f Facts, uninstalling bool) Plan {
 		c, clings := d.caseOf(i, &d.now), true
 		c.Start, c.Would = -1, -1
 		for j := range c.n.Requests {
-			if c.n.Requests[j].Deleting().IsZero() {
-				c.End = append(c.End, j)
-			}
+			c.Requests[j].End = c.n.Requests[j].Deleting().IsZero()
 			clings = clings && c.n.Requests[j].Clings(f.Now)
 		}
 		if len(c.n.Requests) == 0 || uninstalling && clings {

@@ -371,7 +371,11 @@ func seen(name string, ready bool) controlplane.Member {
 	return m
 }
 
-// reboots is a request for a node of the control plane, which is there and not ready.
-func reboots(name string) MemberRequest {
-	return MemberRequest{Request: Request{Object: requestOf("Reboot", name, name)}, Name: name, Node: &corev1.Node{}}
+// reboots are requests for nodes of the control plane, which are there and not ready.
+func reboots(names ...string) func(*ControlPlane) {
+	return func(c *ControlPlane) {
+		for _, name := range names {
+			c.addRequest(&Request{Object: requestOf("Reboot", name, name)}, name, &corev1.Node{}, time.Time{}, epoch)
+		}
+	}
 }

@@ -190,8 +190,9 @@ func TestTheStepAfterOneThatCannotBeRequested(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			for i, want := range tc.want {
-				if d := &p.Decisions[i]; d.Start != want || len(d.GiveUp) > 0 {
-					t.Errorf("node %d: step %d starts, want %d; %v are given up", i, d.Start, want, d.GiveUp)
+				d := &p.Decisions[i]
+				if given := which(d, func(r RequestState) bool { return r.GiveUp }); d.Start != want || len(given) > 0 {
+					t.Errorf("node %d: step %d starts, want %d; %v are given up", i, d.Start, want, given)
 				}
 			}
 		})
@@ -237,11 +238,11 @@ func TestTheStepAfterAShortRecovery(t *testing.T) {
 			at(tc.healthy, again())
 			d := at(tc.healthy+5*time.Minute, again())
 			counted := f.Nodes[0].Gone
-			if d.Start != tc.want || len(counted) != tc.counted {
-				t.Errorf("step %d starts, want %d; %v; %d requests count", d.Start, tc.want, reasons(d.Blockers), len(counted))
+			if kept := len(f.Memory.Recoveries); d.Start != tc.want || len(counted) != tc.counted || kept != tc.counted {
+				t.Errorf("step %d starts, want %d; %v; %d requests count, %d is remembered", d.Start, tc.want, reasons(d.Blockers), len(counted), kept)
 			}
-			if at(tc.healthy+5*time.Minute+time.Second, again(deleted(counted...))); len(f.Nodes[0].Gone) != tc.counted {
-				t.Errorf("once the status lists them %d requests count", len(f.Nodes[0].Gone))
+			if at(tc.healthy+5*time.Minute+time.Second, again(deleted(counted...))); len(f.Nodes[0].Gone) != tc.counted || len(f.Memory.Recoveries) > 0 {
+				t.Errorf("once the status lists them %d requests count, %d are remembered", len(f.Nodes[0].Gone), len(f.Memory.Recoveries))
 			}
 		})
 	}

@@ -109,12 +109,10 @@ func someFacts(t *rapid.T) Facts {
 			n.Lease = leaseFor(rapid.SampledFrom([]string{us, "NMO", ""}).Draw(t, "holder"), 10*time.Minute, some(900), some(900))
 		}
 		if n.ControlPlane() {
-			plane.Nodes = append(plane.Nodes, seen(n.Name, n.Object.Status.Conditions[0].Status == good))
+			plane.Members = append(plane.Members, seen(n.Name, n.Object.Status.Conditions[0].Status == good))
 		}
 		if controlPlane && len(n.Requests) > 0 {
-			request := reboots(n.Name)
-			request.Node, request.Gone = n.Object, epoch
-			plane.Requests = append(plane.Requests, request)
+			plane.addRequest(&Request{Object: requestOf("Reboot", n.Name, n.Name)}, n.Name, n.Object, epoch, epoch)
 		}
 		f.Nodes = append(f.Nodes, n)
 	}
@@ -237,7 +235,7 @@ func TestWhatHasBegunEndsWhenTheNodeIsHealthy(t *testing.T) {
 			}
 			for j := range n.Requests {
 				waits := f.healthyDelay() > 0 && !n.confirmed() && d.Delayed
-				if n.Requests[j].Deleting().IsZero() && !slices.Contains(d.End, j) && !waits {
+				if n.Requests[j].Deleting().IsZero() && !d.Requests[j].End && !waits {
 					t.Fatalf("the request %d of %+v stays", j, n)
 				}
 			}

@@ -18,7 +18,7 @@ func plane(silentMember string, changes ...func(*ControlPlane)) func(*Facts) {
 	return func(f *Facts) {
 		f.ControlPlane = &ControlPlane{}
 		for _, name := range "abcde" {
-			f.ControlPlane.Nodes = append(f.ControlPlane.Nodes, seen(string(name), !strings.ContainsRune(silentMember, name)))
+			f.ControlPlane.Members = append(f.ControlPlane.Members, seen(string(name), !strings.ContainsRune(silentMember, name)))
 		}
 		for _, change := range changes {
 			change(f.ControlPlane)
@@ -37,7 +37,7 @@ func etcd(guarded string) func(*ControlPlane) {
 }
 
 func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
-	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread = why } }
+	unread := func(why string) func(*ControlPlane) { return func(c *ControlPlane) { c.Unread, c.Members = why, nil } }
 	searching := func(c *ControlPlane) { c.Unread, c.Searching = OrphansUnsearched, true }
 	refused := func(name string, ago time.Duration) func(*Facts) {
 		return func(f *Facts) {
@@ -50,7 +50,6 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 	due := func(minutes int, changes ...func(*Node)) Node {
 		return lost(append(changes, ofPlane, since(time.Duration(minutes+5)*time.Minute))...)
 	}
-	request := reboots("e")
 	for name, tc := range map[string]struct {
 		given Facts
 		want  string // what blocks each node; a node that is not blocked starts
@@ -60,15 +59,15 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 		"a silent one before one that is alive":                      {of(due(10), due(20)).with(plane("a")), "; NotFirstInQueue a"},
 		"one that is alive, too, while the others are the majority":  {of(due(10), due(20)).with(plane("")), "NotFirstInQueue b; "},
 		"none while another one is being remediated": {
-			of(due(10), due(20)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			of(due(10), due(20)).with(plane("ab", reboots("e"))),
 			"AnotherBeingRemediated e, NotFirstInQueue b; AnotherBeingRemediated e",
 		},
 		"the first one knows that too": {
-			of(due(20), due(10)).with(plane("ab", func(c *ControlPlane) { c.Requests = []MemberRequest{request} })),
+			of(due(20), due(10)).with(plane("ab", reboots("e"))),
 			"AnotherBeingRemediated e; AnotherBeingRemediated e, NotFirstInQueue a",
 		},
 		"none that is not a member": {of(due(20), due(10), lost(ofPlane, func(n *Node) { n.Selected = true })).with(func(f *Facts) {
-			f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{seen("b", false), seen("c", false)}}
+			f.ControlPlane = &ControlPlane{Members: []controlplane.Member{seen("b", false), seen("c", false)}}
 		}), "ControlPlaneNotSeen, NotFirstInQueue b; ; NotFirstInQueue b"},
 		"none while the control plane is not read, and the longest says why": {
 			of(due(10), due(20)).with(plane("a", unread("a timeout"))), "ControlPlaneUnread, NotFirstInQueue b; ControlPlaneUnread",
@@ -144,9 +143,10 @@ func TestANodeThatWaitsForTheControlPlaneIsLookedAtAgain(t *testing.T) {
 
 // The rule itself has its table in package controlplane.
 func TestWhoMayBeDisrupted(t *testing.T) {
-	gone := reboots("m9")
-	gone.Node, gone.Gone = nil, epoch
-	machine := func(name, node string, replaced time.Time, remediated bool) ControlPlane {
+	gone := func(c *ControlPlane) {
+		c.addRequest(&Request{Object: requestOf("Reboot", "m9", "m9")}, "m9", nil, epoch, epoch)
+	}
+	machine := func(name, node string, replaced time.Time, remediated bool) func(*ControlPlane) {
 		m := clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 		m.Status.NodeRef.Name = node
 		if !replaced.IsZero() {
@@ -155,24 +155,24 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		if remediated {
 			m.Status.Conditions = []metav1.Condition{{Type: clusterv1.MachineExternallyRemediatedCondition, Status: metav1.ConditionFalse}}
 		}
-		return ControlPlane{Machines: []clusterv1.Machine{m}}
+		return func(c *ControlPlane) { c.addMachine(&m) }
 	}
 	for name, tc := range map[string]struct {
 		ready string // of which members the node is ready, in the order of their names: m0, m1, ...
-		of    ControlPlane
+		of    func(*ControlPlane)
 		want  string // what blocks m0
 	}{
-		"one of two while the other one is being remediated": {"nn", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)"},
-		"one that is ready while another one is down":        {"yny", ControlPlane{}, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
+		"one of two while the other one is being remediated": {"nn", reboots("m1"), "m1 is being remediated (Reboot remediators/m1)"},
+		"one that is ready while another one is down":        {"yny", nil, "without it 1 of 3 control-plane nodes are healthy, and 2 are needed"},
 		"W3: one of five while another one is being remediated": {
-			"nyyyy", ControlPlane{Requests: []MemberRequest{reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
+			"nyyyy", reboots("m1"), "m1 is being remediated (Reboot remediators/m1)",
 		},
-		"the one that is being remediated already": {"nyy", ControlPlane{Requests: []MemberRequest{reboots("m0")}}, ""},
+		"the one that is being remediated already": {"nyy", reboots("m0"), ""},
 		"W3: one that is being remediated already, as another one is": {
-			"nnyyy", ControlPlane{Requests: []MemberRequest{reboots("m0"), reboots("m1")}}, "m1 is being remediated (Reboot remediators/m1)",
+			"nnyyy", reboots("m0", "m1"), "m1 is being remediated (Reboot remediators/m1)",
 		},
 		"one while a node that is gone is away": {
-			"nyy", ControlPlane{Requests: []MemberRequest{gone}}, "m9 is being remediated (Reboot remediators/m9)",
+			"nyy", gone, "m9 is being remediated (Reboot remediators/m9)",
 		},
 		"one while another one's Machine is remediated": {
 			"nyy", machine("m1", "m1", time.Time{}, true), "m1 is being remediated (Machine ns/m1)",
@@ -186,15 +186,19 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 		},
 		"one that is ready when the third has a node": {"yyy", machine("m2", "", time.Time{}, false), ""},
 		"while it is not known": {
-			"nyy", ControlPlane{Unread: "a time-out"}, "the control plane could not be read: a time-out",
+			"nyy", func(c *ControlPlane) { c.Unread = "a time-out" }, "the control plane could not be read: a time-out",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
+			controlPlane := &ControlPlane{}
 			for i := len(tc.ready) - 1; i >= 0; i-- { // m0 is not the first one that is read
-				tc.of.Nodes = append(tc.of.Nodes, seen(fmt.Sprintf("m%d", i), tc.ready[i] == 'y'))
+				controlPlane.Members = append(controlPlane.Members, seen(fmt.Sprintf("m%d", i), tc.ready[i] == 'y'))
 			}
-			facts := &Facts{Now: epoch, ControlPlane: &tc.of, Nodes: []Node{{Name: "m0"}}}
-			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}, plane: tc.of.plane(epoch)}
+			if tc.of != nil {
+				tc.of(controlPlane)
+			}
+			facts := &Facts{Now: epoch, ControlPlane: controlPlane, Nodes: []Node{{Name: "m0"}}}
+			d := &decider{f: facts, p: &Plan{Decisions: make([]Decision, 1)}}
 			c := d.caseOf(0, &view{})
 			var got string
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {

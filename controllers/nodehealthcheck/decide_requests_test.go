@@ -88,21 +88,51 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 		"a request that has succeeded ends with its node":                                 {of(gone(asked(kept, succeeded(escalation.Yes)))), done{End: one, Stop: one, Start: -1}},
 		"so does one that has failed":                                                     {of(gone(asked(kept, failed))), done{End: one, Stop: one, Start: -1}},
 		"its remediator is notified once":                                                 {of(gone(asked(kept, failed, notified))), done{End: one, Start: -1}},
-		"one that a remediator keeps ends with its patience":                              {of(gone(asked(kept), statusLists(epoch.Add(-nodeAway)))), done{End: one, Stop: one, Start: -1}},
-		"one that deletes the node ends with the time of its step":                        {of(gone(asked(startedBefore(5*time.Minute), deletesNode(escalation.Yes)))).with(steps(reboot(0))), done{End: one, Start: -1}},
-		"the lease of a healthy node is given back":                                       {of(healthy(ours)), done{Lease: DropLease, Start: -1}},
-		"of one that is gone after its last request":                                      {of(gone(ours)), done{Lease: DropLease, Start: -1}},
-		"the lease is kept until then":                                                    {of(gone(asked(deleting(0)), ours)), done{Start: -1}},
+		"by whatever value of the annotation": {of(gone(asked(kept, failed, func(r *Request) {
+			r.Object.SetAnnotations(map[string]string{nhcv1.TimedOutAnnotation: "true"})
+		}))), done{End: one, Start: -1}},
+		"a step whose remediator was told so by another client is given up, too": {of(lost(asked(func(r *Request) {
+			notes := r.Object.GetAnnotations()
+			notes[nhcv1.TimedOutAnnotation] = "true"
+			r.Object.SetAnnotations(notes)
+		}))).with(steps(reboot(0), reboot(0))), done{Start: 1, Lease: TakeLease}},
+		"one that a remediator keeps ends with its patience":       {of(gone(asked(kept), statusLists(epoch.Add(-nodeAway)))), done{End: one, Stop: one, Start: -1}},
+		"one that deletes the node ends with the time of its step": {of(gone(asked(startedBefore(5*time.Minute), deletesNode(escalation.Yes)))).with(steps(reboot(0))), done{End: one, Start: -1}},
+		"the lease of a healthy node is given back":                {of(healthy(ours)), done{Lease: DropLease, Start: -1}},
+		"of one that is gone after its last request":               {of(gone(ours)), done{Lease: DropLease, Start: -1}},
+		"the lease is kept until then":                             {of(gone(asked(deleting(0)), ours)), done{Start: -1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
 			d := &p.Decisions[0]
-			got := done{d.End, d.Flag, d.Delay, d.Resume, d.Stop, d.Adopt, d.GiveUp, d.Delayed, d.Unconfirm, d.Lease, d.Start}
+			noted := func(annotation string, removed bool) []int {
+				return which(d, func(r RequestState) bool {
+					value, noted := r.Note[annotation]
+					return noted && (value == nil) == removed && !r.GiveUp
+				})
+			}
+			got := done{
+				which(d, func(r RequestState) bool { return r.End }), noted(nhcv1.OldRequestAnnotation, false),
+				noted(nhcv1.HealthyDelayAnnotation, false), noted(nhcv1.HealthyDelayAnnotation, true), noted(nhcv1.TimedOutAnnotation, false),
+				which(d, func(r RequestState) bool { return r.Adopt }), which(d, func(r RequestState) bool { return r.GiveUp }),
+				d.Delayed, d.Unconfirm, d.Lease, d.Start,
+			}
 			if diff := cmp.Diff(tc.want, got, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("done (-want +got):\n%s", diff)
 			}
 		})
 	}
+}
+
+// which are the places of the requests about which that is decided.
+func which(d *Decision, decided func(RequestState) bool) []int {
+	var places []int
+	for j := range d.Requests {
+		if decided(d.Requests[j]) {
+			places = append(places, j)
+		}
+	}
+	return places
 }
 
 // ladder are templates named A, B and so on, with a timeout of five minutes each.

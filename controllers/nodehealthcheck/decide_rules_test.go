@@ -30,7 +30,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 	unreadable := func(i int) func(*Facts) { return func(f *Facts) { f.Templates[i].Object = nil } }
 	two := steps(reboot(0), reboot(0))
 	five := func(f *Facts) {
-		f.ControlPlane = &ControlPlane{Nodes: []controlplane.Member{
+		f.ControlPlane = &ControlPlane{Members: []controlplane.Member{
 			seen("a", false), seen("b", true), seen("c", true), seen("d", true), seen("e", true),
 		}}
 	}
@@ -105,7 +105,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		},
 		"a control plane that was not read":       {of(lost(ofPlane)), []Reason{"ControlPlaneNotSeen"}},
 		"nothing but that of the control plane":   {of(lost(ofPlane)).with(five), nil},
-		"another node of the control plane first": {of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Nodes[1].Node = controlplane.Silent }), []Reason{"NotFirstInQueue"}},
+		"another node of the control plane first": {of(lost(ofPlane), lost(ofPlane, since(time.Hour))).with(five, func(f *Facts) { f.ControlPlane.Members[1].Node = controlplane.Silent }), []Reason{"NotFirstInQueue"}},
 		"etcd": {
 			of(lost(ofPlane)).with(five, func(f *Facts) {
 				f.ControlPlane.Etcd = Etcd{There: true, Budgets: 1, Guards: map[string]string{"a": "guard"}}

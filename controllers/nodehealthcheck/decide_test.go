@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -24,10 +25,11 @@ func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
 
 // What is done about a node is carried out only if the node is in the order.
 func TestWhateverIsDoneAboutANodeIsCarriedOut(t *testing.T) {
-	one := []int{0}
+	about := func(state RequestState) Decision { return Decision{Requests: []RequestState{{}, state}} }
 	for name, d := range map[string]Decision{
-		"end": {End: one}, "flag": {Flag: one}, "delay": {Delay: one}, "resume": {Resume: one}, "stop": {Stop: one}, "adopt": {Adopt: one},
-		"give up": {GiveUp: one}, "lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": {},
+		"end": about(RequestState{End: true}), "note": about(RequestState{Note: map[string]any{"a": nil}}),
+		"adopt": about(RequestState{Adopt: true}), "give up": about(RequestState{GiveUp: true}),
+		"lease": {Lease: DropLease}, "confirmation": {Unconfirm: true}, "nothing": about(RequestState{}),
 	} {
 		if d.Start = -1; d.acts() == (name == "nothing") {
 			t.Errorf("%s: acts %t", name, d.acts())
@@ -183,7 +185,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
 			p := Release(f, tc.uninstalling)
 			d := &p.Decisions[0]
-			if diff := cmp.Diff(tc.want, released{d.End, d.Lease}); diff != "" {
+			if diff := cmp.Diff(tc.want, released{which(d, func(r RequestState) bool { return r.End }), d.Lease}, cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("released (-want +got):\n%s", diff)
 			}
 			if d.Starts() || d.Would >= 0 {

@@ -52,7 +52,7 @@ func (c *Case) escalated() []escalation.Request {
 		if r := &c.n.Requests[j]; r.Step >= 0 {
 			processing, since := escalation.Says(r.Object, nhcv1.ProcessingCondition)
 			requests = append(requests, escalation.Request{
-				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: !r.notified().IsZero(), Deleting: !r.Deleting().IsZero(),
+				Step: r.Step, Started: c.Requests[j].Counted, GivenUp: r.GivenUp(), Notified: r.notified(), Deleting: !r.Deleting().IsZero(),
 				Succeeded: r.succeeded(), Processing: processing, ProcessingSince: since,
 			})
 		}
@@ -90,17 +90,6 @@ func (c *Case) escalate() (gaveUp, answer escalation.Decision) {
 	return answer, c.escalationOf(c.n, requests)
 }
 
-// requestsOn are the requests on a step; only those whose remediator does not know yet that they were given up, if it has to be notified.
-func (n *Node) requestsOn(step int, notify bool) []int {
-	var on []int
-	for j := range n.Requests {
-		if r := &n.Requests[j]; r.Step == step && (!notify || r.notified().IsZero()) {
-			on = append(on, j)
-		}
-	}
-	return on
-}
-
 // expires is when the time of the step is over that is waited for, and what happens then.
 func (c *Case) expires(answer escalation.Decision) rule.Step {
 	if answer.Do != escalation.Wait || answer.Recheck.IsZero() {
@@ -123,7 +112,7 @@ func (c *Case) would() (int, Reason) {
 		return -1, NoTemplate
 	case !c.n.Selected && !c.n.Remediated():
 		return -1, NotSelected
-	case c.Verdict.State == health.Healthy, len(c.End) > 0: // the next failure begins with the first step
+	case c.Verdict.State == health.Healthy, c.ends(): // the next failure begins with the first step
 		return 0, ""
 	}
 	_, next := c.escalate()
@@ -142,20 +131,17 @@ func (c *Case) would() (int, Reason) {
 
 // Action is what is done about a node next, as a clause, once nothing blocks it and nothing is waited for.
 func (d *Decision) Action(f *Facts) string {
-	if d.Would >= 0 {
+	switch {
+	case d.Would >= 0:
 		return "makes a " + f.Templates[d.Would].String()
+	case d.Nothing == NoneFollows:
+		return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
 	}
-	switch d.Nothing {
-	case NodeGone:
-		return "does nothing: the node is gone"
-	case NoTemplate:
-		return "does nothing: the check names no template"
-	case NotSelected:
-		return "does nothing: the check does not select the node any more"
-	case NoTemplateLeft:
-		return "does nothing more: no template is left to try"
-	}
-	return "does nothing more: no template follows " + f.Templates[len(f.Templates)-1].String()
+	return map[Reason]string{
+		NodeGone: "does nothing: the node is gone", NoTemplate: "does nothing: the check names no template",
+		NotSelected:    "does nothing: the check does not select the node any more",
+		NoTemplateLeft: "does nothing more: no template is left to try",
+	}[d.Nothing]
 }
 
 // resumed ends a healthy delay: the node is not healthy.
@@ -163,26 +149,25 @@ func (c *Case) resumed() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
 		if _, marked := r.Object.GetAnnotations()[nhcv1.HealthyDelayAnnotation]; marked && r.Deleting().IsZero() {
-			c.Resume = append(c.Resume, j)
+			c.Requests[j].note(nhcv1.HealthyDelayAnnotation, nil)
 		}
 	}
 }
 
-// repeats are the requests of a single remediation that had succeeded when the node, which the status says was healthy then, failed again.
-// No step follows that could help, so they end and the node begins anew.
+// ends reports whether a request of the node is over.
+func (d *Decision) ends() bool {
+	return slices.ContainsFunc(d.Requests, func(r RequestState) bool { return r.End })
+}
+
+// repeats reports whether a request is one of a single remediation that had succeeded when the node, which the status says was healthy
+// then, failed again. No step follows that could help, so it ends and the node begins anew.
 //
 // That a condition has turned says nothing of that: a node that boots is False, Unknown and False again, and what is remediated once more
 // because of it loses its power in the middle of the boot, without end. (NodeHealthCheck issue 274.)
-func (d *Decision) repeats(f *Facts, n *Node) []int {
-	var again []int
-	for j := range n.Requests {
-		r := &n.Requests[j]
-		had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
-		if had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy {
-			again = append(again, j)
-		}
-	}
-	return again
+func (d *Decision) repeats(f *Facts, n *Node, j int) bool {
+	r := &n.Requests[j]
+	had := n.delayed() && r.succeeded() == escalation.Yes && r.Deleting().IsZero()
+	return had && f.Single() && n.Exists() && d.Verdict.State != health.Healthy
 }
 
 // refusedFor is how long a node whose request was refused lets the others go first: as long as what goes on failing is tried again.
@@ -239,18 +224,14 @@ func (c *Case) refused() (request escalation.Request, refused bool) {
 // other nodes too, one node of the check may at a time: a webhook that is down must not have all nodes replaced at once.
 func (c *Case) mayGoOn(refusal Refusal) bool {
 	kind := c.f.Templates[refusal.Step].Request.GroupKind()
-	for i := range c.f.Nodes {
-		other := c.f.Nodes[i].Name
-		if i == c.i {
-			continue
-		}
-		if c.wentOn(i, kind) {
-			return false
-		}
-		theirs := c.p.Memory.Refusals[other]
+	goesFirst := func(i int) bool {
+		theirs, other := c.p.Memory.Refusals[c.f.Nodes[i].Name], c.f.Nodes[i].Name
 		fails := !theirs.First.IsZero() && theirs.Unanswered && theirs.lately(c.f.Now) && theirs.Step < len(c.steps) &&
 			c.f.Templates[theirs.Step].Request.GroupKind() == kind
-		if fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0 {
+		return fails && cmp.Or(theirs.First.Compare(refusal.First), cmp.Compare(other, c.n.Name)) < 0
+	}
+	for i := range c.f.Nodes {
+		if i != c.i && (c.wentOn(i, kind) || goesFirst(i)) {
 			return false
 		}
 	}
@@ -309,23 +290,17 @@ func (d *decider) recallRecovery(i int) {
 		recovery.Last, recovery.Short = d.f.Now, false
 	case verdict.State == health.Healthy:
 		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
-	case verdict.State != health.Unknown:
-		keep = keep && recovery.ends(n, verdict, d.f.Now)
+	case verdict.State != health.Unknown && keep: // it is to be remembered until the status lists the requests of the node
+		enough := shortRecovery
+		for _, finding := range verdict.Findings {
+			enough = min(enough, finding.Limit)
+		}
+		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough))
+		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
 	}
 	if keep {
 		d.p.Memory.Recoveries[n.ID()] = recovery
 	}
-}
-
-// ends notes that the node fails again, and reports whether that has to be remembered: the recovery was short, and the status does not list
-// the requests of the node yet.
-func (recovery *Recovery) ends(n *Node, verdict *health.Verdict, now time.Time) bool {
-	enough := shortRecovery
-	for _, finding := range verdict.Findings {
-		enough = min(enough, finding.Limit)
-	}
-	recovery.Short = recovery.Short || now.Before(recovery.Last.Add(enough))
-	return recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, now))
 }
 
 // recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.
@@ -351,19 +326,16 @@ func (d *decider) recovery(i int) Recovery {
 
 // giveBack adds the requests to those of n that are gone, with the time that each had left. It is false if the status lists them already.
 func (recovery *Recovery) giveBack(n *Node, now time.Time) bool {
-	listed := func(entry Listed) bool {
-		return slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == entry.Resource.UID })
-	}
-	if slices.ContainsFunc(recovery.Requests, listed) {
-		return false
-	}
-	added := false
+	var back []Listed
 	for _, entry := range recovery.Requests {
-		there := slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == entry.Resource.UID })
-		if !there {
+		switch uid := entry.Resource.UID; {
+		case slices.ContainsFunc(n.Gone, func(gone Listed) bool { return gone.Resource.UID == uid }):
+			return false
+		case !slices.ContainsFunc(n.Requests, func(r Request) bool { return r.Object.GetUID() == uid }):
 			entry.Started = metav1.NewTime(entry.Started.Add(now.Sub(recovery.First)))
-			n.Gone, added = append(n.Gone, entry), true
+			back = append(back, entry)
 		}
 	}
-	return added
+	n.Gone = append(n.Gone, back...)
+	return back != nil
 }

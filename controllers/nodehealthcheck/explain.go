@@ -34,7 +34,6 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 		c.Mode, c.ModeMessage = explain.None, why
 	case nhcv1.PhasePaused:
 		c.Mode, c.ModeMessage = explain.Paused, why
-	case nhcv1.PhaseEnabled, nhcv1.PhaseRemediating:
 	}
 	for _, trouble := range f.Trouble {
 		if !slices.Contains(c.ReadErrors, trouble.Error()) {
@@ -140,7 +139,7 @@ func nodeNext(f *Facts, n *Node, d *Decision, target *explain.Target) explain.St
 			Text: "annotate the node with " + nhcv1.ConfirmedHealthyAnnotation + " to confirm that it is healthy"}
 	case d.Answer.NothingFollows():
 		return explain.Step{Reason: string(NoneFollows), Text: "delete its requests to have the remediation tried again", Manual: true}
-	case len(d.End) > 0:
+	case d.ends():
 		return explain.Step{Reason: explain.RequestsDeleted, Text: "kubemend deletes its requests"}
 	case d.Missing && !n.Remediated():
 		return explain.Step{At: d.MissedSince.Add(controlplane.ReplacementPatience), Reason: explain.NodeStaysAway, Text: "it counts no more"}
@@ -180,21 +179,15 @@ func unblocked(next explain.Step, target *explain.Target) explain.Step {
 		if next.At.IsZero() && !target.InFlight {
 			return explain.Ended(&first)
 		}
-		return meanwhile(next, first)
+		if next.At.IsZero() {
+			return explain.Step{Reason: first.Reason, Text: explain.Resumes(&first)}
+		}
+		return explain.Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + explain.Resumes(&first)}
 	}
 	if len(target.Blockers) == 1 {
 		over.Text += ", and kubemend " + target.Action.Message
 	}
 	return over
-}
-
-// meanwhile is what happens while b, which time does not end, blocks a remediation.
-func meanwhile(next explain.Step, b explain.Blocker) explain.Step {
-	text := explain.Resumes(&b)
-	if next.At.IsZero() {
-		return explain.Step{Reason: b.Reason, Text: text}
-	}
-	return explain.Step{At: next.At, Reason: next.Reason, Text: next.Text + "; " + text}
 }
 
 // TerminatingText is why nothing is done about a node that another controller ends, in medik8s' words.
@@ -210,7 +203,7 @@ func (p *Plan) Report(f *Facts, i int) string {
 		}
 	}
 	add(EscalationText(f, d.GaveUp))
-	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && len(d.End) == 0 {
+	if (len(n.Requests)+len(n.Gone) > 0 || d.GaveUp.Reason != "" || d.Answer.Reason == escalation.NotMade) && !d.ends() {
 		add(EscalationText(f, d.Answer))
 	}
 	add(d.fateOfRequests(f, n))
@@ -230,11 +223,11 @@ func (d *Decision) fateOfRequests(f *Facts, n *Node) string {
 	switch {
 	case len(n.Unseen) > 0:
 		return "What has become of its requests cannot be read"
-	case len(d.End) > 0 && !n.Exists():
+	case d.ends() && !n.Exists():
 		return "The node is gone, its requests are deleted"
-	case len(d.End) > 0 && d.Verdict.State == health.Unhealthy:
+	case d.ends() && d.Verdict.State == health.Unhealthy:
 		return "The remediation has succeeded, and the node has become unhealthy once more: its request is deleted, and it begins anew"
-	case len(d.End) > 0:
+	case d.ends():
 		return "The node is healthy, its requests are deleted"
 	case d.Delayed && f.healthyDelay() < 0:
 		return "The node is healthy, its requests are kept until a person confirms that"

@@ -178,12 +178,7 @@ type Decision struct {
 	GaveUp, Answer escalation.Decision
 
 	Requests []RequestState // of Node.Requests
-	// What is done about requests, by their places in Node.Requests: End those that are over, Flag (as old), Delay (the healthy delay
-	// begins), Resume (it was begun in vain), Stop (the node is gone, and the remediator has to be notified), Adopt (a new failure begins
-	// with what is left of the last one) and GiveUp (they have had their chance, and Notify says that their remediator has to be notified).
-	End, Flag, Delay, Resume, Stop, Adopt, GiveUp []int
-	Notify                                        bool
-	Delayed                                       bool // the healthy delay goes on
+	Delayed  bool           // the healthy delay goes on
 	// Unconfirm says that the confirmation of a person that the node is healthy has served its purpose.
 	Unconfirm bool
 	Lease     LeaseAction
@@ -201,12 +196,23 @@ func (d *Decision) Starts() bool { return d.Start >= 0 }
 // Blocker is the first blocker that there is to report; the zero Blocker if there is none.
 func (d *Decision) Blocker() Blocker { return headOf(d.Blockers) }
 
-// RequestState is what is decided of a request besides what is done about it.
+// RequestState is what is decided of a request.
 type RequestState struct {
 	// Counted is from when on the time of its step counts: its creation, or later if a new failure begins with it.
 	Counted time.Time
 	// Over says that it is being deleted because the node was healthy, or gone, since, and that nothing is done about the node since then.
 	Over bool
+	// Note are the annotations that it is to get, nil for one that is to go. End says that it is over, Adopt that a new failure begins with
+	// it, which is left of the last one, GiveUp that it has had its chance.
+	Note               map[string]any
+	End, Adopt, GiveUp bool
+}
+
+func (s *RequestState) note(annotation string, value any) {
+	if s.Note == nil {
+		s.Note = map[string]any{}
+	}
+	s.Note[annotation] = value
 }
 
 // Former reports whether the request was made before the node was healthy, or gone, the last time.

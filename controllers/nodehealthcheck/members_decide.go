@@ -21,28 +21,13 @@ type ControlPlane struct {
 	// Unread is why the control plane could not be read, in words; empty if it was. Searching says that it will be in a moment.
 	Unread    string
 	Searching bool
-
-	Nodes    []controlplane.Member // in the order in which they were read, with what they say of themselves
-	Machines []clusterv1.Machine
-	Requests []MemberRequest
-	// Renewed is when the API server on each node renewed its identity lease last; nil if that was not read.
-	Renewed map[string]time.Time
+	// Members are what their nodes, Machines, requests of whatever check, and API servers say of them; none if it is unread.
+	Members []controlplane.Member
 	Etcd    Etcd
 }
 
-// Why the control plane is unread, besides errors.
-const (
-	OrphansUnsearched = "orphaned requests could not be searched for"
-	WritesUnread      = "requests that were made a moment ago are not shown yet"
-)
-
-// MemberRequest is a remediation request, of whatever check, for a node of the control plane.
-type MemberRequest struct {
-	Request
-	Name string
-	Node *corev1.Node // nil if it is gone
-	Gone time.Time    // since when it is gone, as far as that is known
-}
+// OrphansUnsearched is why the control plane is unread, besides errors.
+const OrphansUnsearched = "orphaned requests could not be searched for"
 
 // Etcd is what is known of OpenShift's etcd. The zero value is a cluster without it.
 type Etcd struct {
@@ -71,58 +56,41 @@ func (e Etcd) against(node string) Reason {
 	return ""
 }
 
-// Members is how many members the control plane has.
-func (c *ControlPlane) Members(now time.Time) int { return len(c.plane(now).Members) }
-
-// members are a control plane that is being put together.
-type members struct{ controlplane.Plane }
-
 // find is the index of the member of a name; -1 if there is none.
-func (m *members) find(name string) int {
-	return slices.IndexFunc(m.Members, func(member controlplane.Member) bool { return member.Name == name })
+func (c *ControlPlane) find(name string) int {
+	return slices.IndexFunc(c.Members, func(member controlplane.Member) bool { return member.Name == name })
 }
 
 // join is the member of a name, which joins if there is none yet.
-func (m *members) join(name string) *controlplane.Member {
-	if m.find(name) < 0 {
-		m.Members = append(m.Members, controlplane.Member{Name: name, Joining: true})
+func (c *ControlPlane) join(name string) *controlplane.Member {
+	if c.find(name) < 0 {
+		c.Members = append(c.Members, controlplane.Member{Name: name, Joining: true})
 	}
-	return &m.Members[m.find(name)]
+	return &c.Members[c.find(name)]
 }
 
 // addMachine adds what a Machine of the control plane says of its member.
-func (m *members) addMachine(machine *clusterv1.Machine) {
+func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 	node, who, since := machine.Status.NodeRef.Name, "Machine "+machine.Namespace+"/"+machine.Name, replacedSince(machine)
-	switch found := m.find(node); {
+	switch found := c.find(node); {
 	case node == "": // nodes are named after their Machines as a rule, and may be there before these know
-		m.join(machine.Name)
+		c.join(machine.Name)
 	case !since.IsZero() && found >= 0:
-		m.Members[found].ReplacedBy, m.Members[found].ReplacedSince = who, since
+		c.Members[found].ReplacedBy, c.Members[found].ReplacedSince = who, since
 	case since.IsZero() && BeingRemediated(machine):
-		m.join(node).Remediation = who
+		c.join(node).Remediation = who
 	}
 }
 
-// plane is the control plane as its rule sees it. Its API server answers, or there would be no facts.
-func (c *ControlPlane) plane(now time.Time) controlplane.Plane {
-	plane := members{controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(c.Nodes)}}
-	for i := range c.Machines {
-		plane.addMachine(&c.Machines[i])
+// addRequest adds what a request, of whatever check, says of the member called name: node, or, if that is nil, one that is gone since then.
+func (c *ControlPlane) addRequest(r *Request, name string, node *corev1.Node, gone, now time.Time) {
+	switch {
+	case node != nil && !(Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+		c.join(name).Remediation = r.Ref().String()
+	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
+		member := c.join(name)
+		member.ReplacedBy, member.ReplacedSince = r.Ref().String(), gone
 	}
-	for i := range c.Requests {
-		switch r := &c.Requests[i]; {
-		case r.Node != nil && !(Ready(r.Node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
-			plane.join(r.Name).Remediation = r.Ref().String()
-		case r.Node == nil && plane.find(r.Name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
-			member := plane.join(r.Name)
-			member.ReplacedBy, member.ReplacedSince = r.Ref().String(), r.Gone
-		}
-	}
-	signs := controlplane.Servers(c.Renewed, now)
-	for i := range plane.Members {
-		plane.Members[i].APIServer = signs[plane.Members[i].Name]
-	}
-	return plane.Plane
 }
 
 // replacedSince is since when machine is being deleted, or its owner was asked to replace it; zero if neither.
@@ -159,9 +127,10 @@ func idleFor(deleting time.Time, d time.Duration, now time.Time) bool {
 	return !deleting.IsZero() && !now.Before(deleting.Add(d))
 }
 
-// cleared is the control plane with the nodes that are due, as if nothing were done to them.
+// cleared is the control plane with the nodes that are due, as if nothing were done to them. Its API server answers, or there would be no
+// facts.
 func (d *decider) cleared(due ...int) controlplane.Plane {
-	plane := controlplane.Plane{API: d.plane.API, Members: slices.Clone(d.plane.Members)}
+	plane := controlplane.Plane{API: controlplane.Answers, Members: slices.Clone(d.f.ControlPlane.Members)}
 	for j := range plane.Members {
 		for _, i := range due {
 			if d.f.Nodes[i].Name == plane.Members[j].Name {

@@ -40,10 +40,10 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 	for members, want := range map[int]controlplane.Sign{1: controlplane.Unknown, 3: controlplane.Alive} {
 		w := &observed{facts: Facts{Now: epoch, ControlPlane: &ControlPlane{}}}
 		for _, name := range []string{"a", "b", "c"}[:members] {
-			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
+			w.facts.ControlPlane.Members = append(w.facts.ControlPlane.Members, controlplane.Member{Name: name})
 		}
 		k.r.observeServers(t.Context(), w)
-		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {
+		if got := w.facts.ControlPlane.Members[0].APIServer; got != want {
 			t.Errorf("of %d members the first one is %v, want %v", members, got, want)
 		}
 	}

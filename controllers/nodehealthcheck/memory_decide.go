@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -186,7 +187,7 @@ func (c *Case) gone() {
 			continue
 		}
 		c.stops(j)
-		c.End = append(c.End, j)
+		c.Requests[j].End = true
 	}
 	if kept {
 		c.leased()
@@ -197,21 +198,25 @@ func (c *Case) gone() {
 
 // stops notifies the remediator of a request that keeps it: Self Node Remediation releases requests about a Node that is gone only then.
 func (c *Case) stops(j int) {
-	if r := &c.n.Requests[j]; r.Kept() && r.notified().IsZero() && !c.f.Memory.Requests[r.ID()].Unpatchable {
-		c.Stop = append(c.Stop, j)
+	if r := &c.n.Requests[j]; r.Kept() && !r.notified() && !c.f.Memory.Requests[r.ID()].Unpatchable {
+		c.Requests[j].note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 	}
 }
 
 // awaited is until when a request is kept whose node is gone; zero if not at all. Kept are those whose remediator says that the node is
 // meant to go, until it has answered; those about a Machine that is still there: its remediator may have taken the node away, to have it
-// come back; and for a while those that a remediator has its finalizer on.
+// come back; both for the timeout of the step, or until they have the age that no request should have; and for a while those that a
+// remediator has its finalizer on.
 func (c *Case) awaited(j int) time.Time {
 	r := &c.n.Requests[j]
 	switch {
 	case r.succeeded() == escalation.Yes || r.succeeded() == escalation.No:
 		return time.Time{}
 	case r.deletesNode() || r.MachineThere:
-		return c.patience(j)
+		if step := r.Step; step >= 0 && c.f.Templates[step].timeout() > 0 {
+			return c.Requests[j].Counted.Add(c.f.Templates[step].timeout())
+		}
+		return r.Started().Add(tooOld)
 	case r.Kept():
 		return c.n.GoneSince(c.f.Now).Add(nodeAway)
 	}
@@ -220,13 +225,3 @@ func (c *Case) awaited(j int) time.Time {
 
 // tooOld is the age at which a request is counted. (Seed 002.)
 const tooOld = 48 * time.Hour
-
-// patience is until when a remediator is waited for that has taken its node away for good: its timeout, or the age that no request should
-// have.
-func (c *Case) patience(j int) time.Time {
-	r := &c.n.Requests[j]
-	if r.Step >= 0 && c.f.Templates[r.Step].timeout() > 0 {
-		return c.Requests[j].Counted.Add(c.f.Templates[r.Step].timeout())
-	}
-	return r.Started().Add(tooOld)
-}

@@ -215,15 +215,19 @@ func (r *Request) Kept() bool { return len(r.Object.GetFinalizers()) > 0 }
 // Clings reports whether a remediator holds on to the request for longer than is waited for.
 func (r *Request) Clings(now time.Time) bool { return idleFor(r.Deleting(), ClingingFor, now) }
 
-// notified is when the remediator of the request was notified that it was given up; zero if it was not.
-func (r *Request) notified() time.Time { return r.annotated(nhcv1.TimedOutAnnotation) }
+// notified reports whether the remediator of the request was notified that it was given up. Remediators go by the annotation, whatever its
+// value.
+func (r *Request) notified() bool {
+	_, noted := r.Object.GetAnnotations()[nhcv1.TimedOutAnnotation]
+	return noted
+}
 
 // GivenUp is when the request was given up, as its status entry or its annotation says; zero if it was not.
 func (r *Request) GivenUp() time.Time {
 	if r.Listed != nil && r.Listed.TimedOut != nil {
 		return r.Listed.TimedOut.Time
 	}
-	return r.notified()
+	return r.annotated(nhcv1.TimedOutAnnotation)
 }
 
 // annotated is the moment that an annotation of the request holds; zero if there is none, or one that is none.

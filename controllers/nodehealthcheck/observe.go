@@ -21,7 +21,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/explain"
 )
@@ -40,8 +39,6 @@ type observed struct {
 	// unreadable are kinds of requests that could not be read. What is known of theirs stays as it is.
 	read, unreadable map[schema.GroupKind]bool
 	leases           map[string]*coordinationv1.Lease // by name
-	// lagging says that what was written of a kind that is not the check's own is not shown yet.
-	lagging bool
 	// released says that the check is gone, and that the requests of all kinds may be its.
 	released bool
 }
@@ -95,13 +92,7 @@ func (state *observed) awaits(kind schema.GroupVersionKind, ready bool) {
 // Templates that come later are watched; their kinds are not.
 const readRetry = 15 * time.Second
 
-func (state *observed) retry() {
-	state.facts.Retry = health.Earliest(state.facts.Retry, state.facts.Now.Add(readRetry))
-}
-
-func (state *observed) recheck(at time.Time) {
-	state.facts.Recheck = health.Earliest(state.facts.Recheck, at)
-}
+func (state *observed) retry() { state.facts.Retry = state.facts.Now.Add(readRetry) }
 
 // observeNodes reads the nodes that the check selects, or has not done with. A selector that cannot be parsed selects nothing.
 func (r *Reconciler) observeNodes(ctx context.Context, state *observed) error {
@@ -274,19 +265,6 @@ func (r *Reconciler) observeUpgrade(ctx context.Context, state *observed) {
 			state.facts.Upgrade.Progressing = versions[i].GetName()
 		}
 	}
-}
-
-// openshiftOwner is the Machine of OpenShift that n names, as the owner of a request.
-func (r *Reconciler) openshiftOwner(ctx context.Context, n *Node) (*metav1.OwnerReference, error) {
-	ref := n.OpenShift()
-	key, obj := client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, &metav1.PartialObjectMetadata{}
-	obj.SetGroupVersionKind(OpenShiftMachines)
-	if err := r.Live.Get(ctx, key, obj); err != nil {
-		return nil, fmt.Errorf("read Machine %s of node %s: %w", key, n.Name, err)
-	}
-	return &metav1.OwnerReference{
-		APIVersion: OpenShiftMachines.GroupVersion().String(), Kind: OpenShiftMachines.Kind, Name: key.Name, UID: obj.UID,
-	}, nil
 }
 
 // EtcdNamespace is where OpenShift runs etcd.

@@ -21,7 +21,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/flags"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -117,47 +116,28 @@ const shortOutage = 10 * time.Second
 // Contact knows when the API server was out of reach by what becomes of the requests that are made anyhow, such as watches.
 type Contact struct {
 	Clock clock.PassiveClock
-	// Server is the API server whose clock is held against that of this process. It may be nil.
-	Server *clockerror.Server
-	// Announced is what a reader knows instead of Server: by how much the manager says that its clock is ahead.
-	Announced time.Duration
+	// Next makes the requests.
+	Next http.RoundTripper
+	// Ahead is how far the manager's clock is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s. It may be nil.
+	Ahead func() time.Duration
 
 	mu      sync.Mutex
 	lost    time.Time // since when nothing is answered; zero while there is contact
 	outages []Outage
 }
 
-// clockAhead is how far the clock of this process is ahead of the API server's; less than 0 if it is behind, 0 up to 30 s.
-func (c *Contact) clockAhead() time.Duration {
-	switch {
-	case c == nil:
-		return 0
-	case c.Server == nil:
-		return c.Announced
-	}
-	return c.Server.Ahead()
-}
-
 const mostOutages = 20
 
-// Around returns a transport that makes its requests by next, and notes what becomes of them.
-func (c *Contact) Around(next http.RoundTripper) http.RoundTripper { return noted{c, next} }
-
-type noted struct {
-	*Contact
-	next http.RoundTripper
-}
-
-// RoundTrip makes a request.
-func (n noted) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := n.next.RoundTrip(req)
+// RoundTrip makes a request, and notes what becomes of it.
+func (c *Contact) RoundTrip(req *http.Request) (*http.Response, error) {
+	resp, err := c.Next.RoundTrip(req)
 	switch {
 	case errors.Is(err, context.Canceled): // by ourselves
 	case err != nil:
-		n.note(false)
+		c.note(false)
 	default:
 		away := []int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout} // says who stands before it
-		n.note(!slices.Contains(away, resp.StatusCode))
+		c.note(!slices.Contains(away, resp.StatusCode))
 	}
 	return resp, err
 }
@@ -178,9 +158,6 @@ func (c *Contact) note(answered bool) {
 }
 
 func (c *Contact) past() []Outage {
-	if c == nil {
-		return nil
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return slices.Clone(c.outages)

@@ -47,11 +47,6 @@ type reported struct {
 	at   time.Time
 }
 
-// again reports whether text is to be reported at now.
-func (t reported) again(text string, now time.Time) bool {
-	return t.text != text || !now.Before(t.at.Add(reportAgain))
-}
-
 const reportAgain = time.Hour
 
 func (n *reports) add(about *Node, e recorder.Event) {
@@ -61,18 +56,21 @@ func (n *reports) add(about *Node, e recorder.Event) {
 	n.events = append(n.events, e)
 }
 
-// once reports a text that is about what goes on, known by key, unless that was reported lately.
-func (n *reports) once(key, text string, report func()) {
+// once reports whether a text that is about what goes on, known by key, is to be reported: it was not lately.
+func (n *reports) once(key, text string) bool {
 	last := n.before[key]
-	if last.again(text, n.now) {
+	again := last.text != text || !n.now.Before(last.at.Add(reportAgain))
+	if again {
 		last = reported{text, n.now}
-		report()
 	}
 	n.ongoing[key] = last
+	return again
 }
 
 func (n *reports) eventOnce(key string, about *Node, e recorder.Event) {
-	n.once(key, e.Text, func() { n.add(about, e) })
+	if n.once(key, e.Text) {
+		n.add(about, e)
+	}
 }
 
 // unhealthyEvents are the events about nodes that were found to be unhealthy. They are sent when the status was saved, by which it is known
@@ -81,7 +79,7 @@ func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {
 		o := &outcomes[i]
-		if o.n.Remediated() && !o.begun(o.n) && len(o.Adopt) == 0 {
+		if o.n.Remediated() && !o.begun(o.n) && !o.Requests[0].Adopt {
 			continue // that it was healthy is kept in the status until something begins
 		}
 		listed := o.n.Listed
@@ -102,10 +100,8 @@ func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome)
 	n := &reports{now: state.facts.Now, before: last.reported, ongoing: map[string]reported{}}
 	for i := range state.facts.Nodes {
 		about, d := &state.facts.Nodes[i], &plan.Decisions[i]
-		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 {
-			n.once(about.Name+"/terminating", "terminating", func() {
-				r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+TerminatingText, "NodeName", about.Name)
-			})
+		if d.Left && len(d.Verdict.Due(state.facts.Now)) > 0 && n.once(about.Name+"/terminating", "terminating") {
+			r.Log.WithName("MHCChecker").Info("ignoring unhealthy Node, "+TerminatingText, "NodeName", about.Name)
 		}
 		if _, empty := about.Excluded(); empty && d.Verdict.State == health.Unhealthy {
 			n.eventOnce(about.Name+"/label", about, recorder.Warning(nhcv1.EventInvalidNodeLabel, "Grant",
@@ -116,8 +112,10 @@ func (r *Reconciler) nodeEvents(state *observed, plan *Plan, outcomes []outcome)
 	for _, i := range plan.Order {
 		n.outcome(state, &outcomes[i])
 	}
-	if blocker := plan.Blocker(); blocker.Reason != "" && blocker.Reason != CheckDisabled && plan.Population.Waiting > 0 {
-		n.once("", string(blocker.Reason), func() { n.events = append(n.events, blockedEvent(blocker)) })
+	blocker := plan.Blocker()
+	reports := blocker.Reason != "" && blocker.Reason != CheckDisabled && plan.Population.Waiting > 0
+	if reports && n.once("", string(blocker.Reason)) {
+		n.events = append(n.events, blockedEvent(blocker))
 	}
 	last.reported = n.ongoing
 	return n.events
@@ -193,16 +191,12 @@ func ineffectiveEvents(check, next *nhcv1.NodeHealthCheck) []recorder.Event {
 }
 
 func stormEvents(turn budget.StormTurn) []recorder.Event {
-	event, turned := map[budget.StormTurn]recorder.Event{
-		budget.StormBegan: recorder.Warning(nhcv1.EventStormStarted, "Grant",
-			"Storm recovery mode activated - delaying remediation until threshold is reached"),
-		budget.StormCooling: recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay"),
-		budget.StormEnded:   recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed"),
+	return map[budget.StormTurn][]recorder.Event{
+		budget.StormBegan: {recorder.Warning(nhcv1.EventStormStarted, "Grant",
+			"Storm recovery mode activated - delaying remediation until threshold is reached")},
+		budget.StormCooling: {recorder.Warning(nhcv1.EventStormCooldown, "Grant", "Storm recovery mode will exit after cooldown delay")},
+		budget.StormEnded:   {recorder.Normal(nhcv1.EventStormEnded, "Grant", "Storm recovery mode deactivated - normal remediation resumed")},
 	}[turn]
-	if !turned {
-		return nil
-	}
-	return []recorder.Event{event}
 }
 
 // blockedEvent is about what keeps all nodes from being remediated. What people want is no warning.
@@ -297,8 +291,10 @@ func (r *Reconciler) measure(state *observed, plan *Plan, outcomes []outcome) {
 }
 
 func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
-	for _, j := range o.flagged {
-		oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
+	for j := range o.n.Requests {
+		if o.flagged(j) {
+			oldRequests.WithLabelValues(o.n.Name, o.n.Requests[j].Object.GetNamespace()).Inc()
+		}
 	}
 	if o.made == nil {
 		return
@@ -311,9 +307,9 @@ func (r *Reconciler) measureOutcome(state *observed, o *outcome) {
 
 // measureRequests compares the requests that there are with those that there were.
 func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
-	ongoingNow := map[types.UID]ongoing{}
-	remediated := map[string]bool{}
-	results := make(map[string]string, len(outcomes))
+	name, last := state.check.Name, r.memory.of(state.check.Name)
+	ongoingNow, remediated, results := map[types.UID]ongoing{}, map[string]bool{}, map[string]string{}
+	var first time.Time
 	for i := range outcomes {
 		o := &outcomes[i]
 		results[o.n.Name] = o.result()
@@ -325,18 +321,14 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 			requests = append(requests, o.made)
 		}
 		for _, request := range requests {
-			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), request.GetCreationTimestamp().Time}
-			remediated[o.n.Name] = true
+			since := request.GetCreationTimestamp().Time
+			ongoingNow[request.GetUID()] = ongoing{o.n.Name, request.GetNamespace(), request.GetKind(), since}
+			ongoingRemediation.WithLabelValues(o.n.Name, request.GetNamespace(), request.GetKind()).Set(1)
+			remediated[o.n.Name], first = true, health.Earliest(first, since)
 		}
 	}
-	var first time.Time
-	for _, o := range ongoingNow {
-		ongoingRemediation.WithLabelValues(o.node, o.namespace, o.kind).Set(1)
-		first = health.Earliest(first, o.since)
-	}
-	oldestRequest.WithLabelValues(state.check.Name).Set(unix(first))
-	last := r.memory.of(state.check.Name)
-	over := map[string]bool{}
+	oldestRequest.WithLabelValues(name).Set(unix(first))
+	inFlight.WithLabelValues(name).Set(float64(len(remediated)))
 	for uid, request := range last.begun {
 		if _, still := ongoingNow[uid]; still {
 			continue
@@ -344,15 +336,12 @@ func (r *Reconciler) measureRequests(state *observed, outcomes []outcome) {
 		ongoingRemediation.WithLabelValues(request.node, request.namespace, request.kind).Set(0)
 		lasted := state.facts.Now.Sub(request.since)
 		unhealthyDuration.WithLabelValues(request.node, request.namespace, request.kind).Observe(lasted.Seconds())
-		over[request.node] = over[request.node] || !remediated[request.node]
-	}
-	last.begun = ongoingNow
-	inFlight.WithLabelValues(state.check.Name).Set(float64(len(remediated)))
-	for node, ended := range over {
-		if ended {
-			finished.WithLabelValues(state.check.Name, cmp.Or(results[node], replacedResult)).Inc()
+		if !remediated[request.node] {
+			remediated[request.node] = true // of several requests the first one tells
+			finished.WithLabelValues(name, cmp.Or(results[request.node], replacedResult)).Inc()
 		}
 	}
+	last.begun = ongoingNow
 }
 
 func (o *outcome) result() string {

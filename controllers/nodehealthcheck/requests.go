@@ -3,7 +3,6 @@ package nodehealthcheck
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -45,7 +44,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error
 }
 
 // listAll shows each request of the kinds in use to sort. A kind of which a write of this process is not shown yet fails the reconcile if
-// it is the check's own. Of others it matters to the control plane alone, of which one node is disrupted at a time, by whatever check.
+// it is the check's own. Of others it matters to the control plane alone, whose requests confirmTurn reads past the cache.
 func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*unstructured.Unstructured)) error {
 	for _, kind := range r.requestKinds() {
 		own := slices.ContainsFunc(kindsOf(state.check), func(k schema.GroupVersionKind) bool { return k.GroupKind() == kind.GroupKind() })
@@ -59,14 +58,13 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 		}
 		state.read[kind.GroupKind()] = true
 		if own && r.Kinds.Polled(kind) { // nothing enqueues the check when one changes
-			state.recheck(state.facts.Now.Add(readRetry))
+			state.facts.Recheck = state.facts.Now.Add(readRetry)
 		}
-		switch err := r.upToDate(ctx, kind, list); {
-		case errors.Is(err, consistency.ErrStale) && !own && !state.released:
-			state.lagging = true
-		case err != nil:
-			state.awaits(kind, false)
-			return err
+		if own || state.released {
+			if err := r.upToDate(ctx, kind, list); err != nil {
+				state.awaits(kind, false)
+				return err
+			}
 		}
 		for i := range list {
 			sort(&list[i])
@@ -82,12 +80,8 @@ func (r *Reconciler) listAll(ctx context.Context, state *observed, sort func(*un
 
 // objectKey is what no two objects have in common at the same time.
 type objectKey struct {
-	kind schema.GroupKind
-	name types.NamespacedName
-}
-
-func keyOf(kind schema.GroupKind, namespace, name string) objectKey {
-	return objectKey{kind, types.NamespacedName{Namespace: namespace, Name: name}}
+	kind            schema.GroupKind
+	namespace, name string
 }
 
 // list returns the objects of a kind, shared with the cache: read only. Those of a kind that may not be watched come from the API server.
@@ -172,7 +166,7 @@ func remediations(check *nhcv1.NodeHealthCheck) iter.Seq2[*nhcv1.UnhealthyNode, 
 // the check's templates: a name alone may be that of a Machine of any other cluster.
 func (state *observed) sort(obj *unstructured.Unstructured) {
 	kind, entry, name := obj.GroupVersionKind(), state.listed[obj.GetUID()], nodeOfObject(obj)
-	state.byName[keyOf(kind.GroupKind(), obj.GetNamespace(), obj.GetName())] = obj
+	state.byName[objectKey{kind.GroupKind(), obj.GetNamespace(), obj.GetName()}] = obj
 	if entry != nil {
 		entry.seen = true
 	}

@@ -73,11 +73,12 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 		return nil
 	}
 	entry.ConditionsHealthyTimestamp = o.healthySince(state) // also of one that is gone: one that comes back begins at the first step, too
-	kept := o.repeats(&state.facts, o.n)                     // also what could not be deleted while the node was healthy
-	if o.n.Exists() {
-		kept = append(kept, o.End...)
+	delayed := o.Delayed
+	for j := range o.n.Requests { // also what could not be deleted while the node was healthy
+		ends := o.repeats(&state.facts, o.n, j) || o.n.Exists() && o.Requests[j].End
+		delayed = delayed || ends && !slices.Contains(o.ended, j)
 	}
-	if o.Delayed || slices.ContainsFunc(kept, func(j int) bool { return !slices.Contains(o.ended, j) }) {
+	if delayed {
 		entry.HealthyDelayed = ptr.To(true)
 	}
 	return entry
@@ -89,7 +90,7 @@ func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State
 // again keeps it as long as nothing was begun about it, while requests of the last time are there.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
-	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || len(o.Adopt) > 0) {
+	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {
 		return nil
 	}
 	switch {
@@ -133,10 +134,10 @@ func remediationOf(state *observed, o *outcome, j int) nhcv1.Remediation {
 	if remediation.TemplateName == "" && r.Step >= 0 {
 		remediation.TemplateName = state.facts.Templates[r.Step].Name
 	}
-	if decided.Former(r) && (!decided.Over || slices.Contains(o.Adopt, j)) {
+	if decided.Former(r) && (!decided.Over || decided.Adopt) {
 		remediation.Started = metav1.NewTime(decided.Counted.Truncate(time.Second))
 	}
-	if remediation.TimedOut == nil && o.gaveUp && slices.Contains(o.GiveUp, j) {
+	if remediation.TimedOut == nil && o.gaveUp && decided.GiveUp {
 		remediation.TimedOut = ptr.To(metav1.NewTime(state.facts.Now.Truncate(time.Second)))
 	}
 	return remediation
@@ -160,43 +161,38 @@ func (r *Reconciler) record(ctx context.Context, state *observed, next *nhcv1.No
 // Conditions are the conditions of the check after a reconcile. While kinds are awaited nothing is decided, and p may be empty.
 func Conditions(f *Facts, p *Plan) []metav1.Condition {
 	conditions, now := slices.Clone(f.Check.Status.Conditions), metav1.NewTime(f.Now.Truncate(time.Second))
-	set := func(cond metav1.Condition) {
-		cond.LastTransitionTime = now
+	set := func(kind string, is bool, reason, message string) {
+		cond := metav1.Condition{Type: kind, Status: metav1.ConditionFalse, Reason: reason, Message: message, LastTransitionTime: now}
+		if is {
+			cond.Status = metav1.ConditionTrue
+		}
 		meta.SetStatusCondition(&conditions, cond)
 	}
+	allowed, message := nhcv1.AllowedReason, ""
+	switch {
+	case len(f.Awaited) > 0:
+		allowed, message = nhcv1.KindUnreadReason, KindsAwaited(f)
+	case len(p.Blockers) > 0:
+		allowed, message = string(p.Blockers[0].Reason), p.Blockers[0].Text
+	}
 	if len(f.Awaited) == 0 {
-		unread := slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil })
-		switch {
-		case p.Disabled.Is():
-			set(metav1.Condition{
-				Type: nhcv1.DisabledCondition, Status: metav1.ConditionTrue, Reason: p.Disabled.Reason, Message: p.Disabled.Message,
-			})
-		case !unread: // else it is not known
-			set(metav1.Condition{
-				Type: nhcv1.DisabledCondition, Status: metav1.ConditionFalse, Reason: nhcv1.EnabledReason, Message: EnabledMessage,
-			})
+		if p.Disabled.Is() {
+			set(nhcv1.DisabledCondition, true, p.Disabled.Reason, p.Disabled.Message)
+		} else if !slices.ContainsFunc(f.Templates, func(t Template) bool { return t.Object == nil }) { // else it is not known
+			set(nhcv1.DisabledCondition, false, nhcv1.EnabledReason, EnabledMessage)
 		}
-		for _, cond := range stormConditions(f, p) {
-			set(cond)
-		}
+		setStorm(f, p, set)
 		if reason, message := ineffective(f, p); reason != "" && !p.Disabled.Is() {
-			set(metav1.Condition{Type: mendv1.Effective, Status: metav1.ConditionFalse, Reason: reason, Message: message})
+			set(mendv1.Effective, false, reason, message)
 		} else {
 			meta.RemoveStatusCondition(&conditions, mendv1.Effective)
 		}
 	}
-	allowed := metav1.Condition{Type: nhcv1.RemediationAllowedCondition, Status: metav1.ConditionTrue, Reason: nhcv1.AllowedReason}
-	switch {
-	case len(f.Awaited) > 0:
-		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, nhcv1.KindUnreadReason, KindsAwaited(f)
-	case len(p.Blockers) > 0:
-		allowed.Status, allowed.Reason, allowed.Message = metav1.ConditionFalse, string(p.Blockers[0].Reason), p.Blockers[0].Text
-	}
-	before := meta.FindStatusCondition(conditions, allowed.Type)
-	awaitsNow := before != nil && allowed.Reason == nhcv1.KubeletsAwaitedReason && before.Reason != allowed.Reason
-	set(allowed)
-	if awaitsNow { // kubelets are awaited since now, though another reason made the condition False before
-		before.LastTransitionTime = now
+	before := conditionOf(f.Check, nhcv1.RemediationAllowedCondition)
+	set(nhcv1.RemediationAllowedCondition, allowed == nhcv1.AllowedReason, allowed, message)
+	if before != nil && before.Reason != allowed && allowed == nhcv1.KubeletsAwaitedReason {
+		// Kubelets are awaited since now, though another reason made the condition False before.
+		meta.FindStatusCondition(conditions, nhcv1.RemediationAllowedCondition).LastTransitionTime = now
 	}
 	return conditions
 }
@@ -227,8 +223,8 @@ func ineffective(f *Facts, p *Plan) (reason, message string) {
 // EnabledMessage is what a check says that is not disabled.
 const EnabledMessage = "No issues found, NodeHealthCheck is enabled."
 
-// stormConditions are the two conditions of the storm that turn. The storm is remembered by them.
-func stormConditions(f *Facts, p *Plan) []metav1.Condition {
+// setStorm sets those of the two conditions of the storm that turn. The storm is remembered by them.
+func setStorm(f *Facts, p *Plan, set func(kind string, is bool, reason, message string)) {
 	storm, cooldown := "", "Cooldown cleared - storm threshold triggered"
 	switch p.Storm.Turn {
 	case budget.StormBegan:
@@ -237,22 +233,14 @@ func stormConditions(f *Facts, p *Plan) []metav1.Condition {
 		cooldown = "Storm cooldown delay started - waiting before resuming normal remediation"
 	case budget.StormEnded:
 		storm, cooldown = "Storm mode is deactivated, remediation can occur normally", "Storm cooldown completed"
-	case budget.StormUnchanged:
 	}
-	statusOf := map[bool]metav1.ConditionStatus{true: metav1.ConditionTrue, false: metav1.ConditionFalse}
 	began, cools := p.Storm.Turn == budget.StormBegan, !p.Storm.CoolingSince.IsZero()
-	var turned []metav1.Condition
 	if began || f.Storm.Active != p.Storm.Active {
-		turned = append(turned, metav1.Condition{
-			Type: nhcv1.StormActiveCondition, Status: statusOf[p.Storm.Active], Reason: nhcv1.ThresholdReason, Message: storm,
-		})
+		set(nhcv1.StormActiveCondition, p.Storm.Active, nhcv1.ThresholdReason, storm)
 	}
 	if began || f.Storm.CoolingSince.IsZero() == cools {
-		turned = append(turned, metav1.Condition{
-			Type: nhcv1.StormCooldownActiveCondition, Status: statusOf[cools], Reason: nhcv1.ThresholdReason, Message: cooldown,
-		})
+		set(nhcv1.StormCooldownActiveCondition, cools, nhcv1.ThresholdReason, cooldown)
 	}
-	return turned
 }
 
 // KindsAwaited says what a check waits for before anything is decided.

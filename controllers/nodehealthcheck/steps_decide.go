@@ -16,20 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// idle reports whether there is nothing about n that something may have to be done about, if it is healthy.
-func (n *Node) idle() bool {
-	return n.Exists() && !n.Remediated() && !n.confirmed() && n.Lease == nil && len(n.Gone)+len(n.Orphaned) == 0
-}
-
 func (d *decider) decide(i int) {
-	decision := &d.p.Decisions[i]
-	decision.Start = -1
-	if decision.Verdict.State == health.Healthy && d.f.Nodes[i].idle() {
-		decision.Blockers, decision.Recheck = notUnhealthy, decision.Verdict.Recheck
-		decision.Would, decision.Nothing = d.caseOf(i, &d.now).would()
-		return
-	}
 	c := d.caseOf(i, &d.now)
+	c.Start = -1
 	c.flag()
 	switch state := c.Verdict.State; {
 	case len(c.n.Unseen) > 0:
@@ -45,7 +34,9 @@ func (d *decider) decide(i int) {
 		c.leased()
 	}
 	if c.is(health.Unhealthy) {
-		c.End = append(c.End, c.repeats(c.f, c.n)...)
+		for j := range c.Requests {
+			c.Requests[j].End = c.repeats(c.f, c.n, j)
+		}
 		c.unhealthy()
 	} else {
 		c.block()
@@ -74,14 +65,12 @@ func (c *Case) block() {
 	c.Blockers = c.ask(asked)
 }
 
-var notUnhealthy = []Blocker{{Reason: NotUnhealthy}}
-
 func (c *Case) flag() {
 	for j := range c.n.Requests {
 		r := &c.n.Requests[j]
 		flagged := r.Object.GetAnnotations()[nhcv1.OldRequestAnnotation] != "" || c.f.Memory.Requests[r.ID()].Flagged
 		if old := r.Started().Add(tooOld); !flagged && c.f.Now.After(old) {
-			c.Flag = append(c.Flag, j)
+			c.Requests[j].note(nhcv1.OldRequestAnnotation, nhcv1.OldRequestFlag)
 		} else if !flagged {
 			c.lookAgain(old.Add(time.Second))
 		}
@@ -124,25 +113,24 @@ func (c *Case) healthy() {
 		switch {
 		case !r.Deleting().IsZero():
 		case c.n.confirmed() || wait == 0:
-			c.End = append(c.End, j)
+			c.Requests[j].End = true
 		case wait < 0:
 			c.Delayed = true
-		case begun.IsZero():
-			c.Delay, c.Delayed = append(c.Delay, j), true
-			c.happens(delayEnds(now.Add(wait)))
-		case now.Before(begun.Add(wait)):
-			c.Delayed = true
-			c.happens(delayEnds(begun.Add(wait)))
+		case begun.IsZero() || now.Before(begun.Add(wait)):
+			if c.Delayed = true; begun.IsZero() {
+				c.Requests[j].note(nhcv1.HealthyDelayAnnotation, stamp(now))
+				begun = now
+			}
+			c.happens(rule.Step{At: begun.Add(wait), Reason: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"})
 		default:
-			c.End = append(c.End, j)
+			c.Requests[j].End = true
 		}
 	}
 	c.leased()
 }
 
-func delayEnds(at time.Time) rule.Step {
-	return rule.Step{At: at, Reason: DelayEnds, Text: "the healthy delay is over, and its requests are deleted"}
-}
+// stamp is how annotations hold a moment.
+func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
 // leased keeps the lease while there are requests, or one is about to be made again; when no step is left only for a while, so that others
 // may try.
@@ -246,13 +234,14 @@ func (c *Case) unhealthy() {
 		return
 	}
 	c.GaveUp, c.Answer = gaveUp, answer
-	for j := range c.Requests { // what is left of the last time is what the failure begins with
-		if c.Requests[j].Over {
-			c.Adopt = append(c.Adopt, j)
+	for j := range c.Requests {
+		r, state := &c.n.Requests[j], &c.Requests[j]
+		state.Adopt = state.Over // what is left of the last time is what the failure begins with
+		// If remediators have to be notified, those who were know that their requests were given up.
+		state.GiveUp = gaveUp.Do == escalation.GiveUp && r.Step == gaveUp.Step && (!gaveUp.Notify || !r.notified())
+		if state.GiveUp && gaveUp.Notify {
+			state.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
 		}
-	}
-	if gaveUp.Do == escalation.GiveUp {
-		c.GiveUp, c.Notify = c.n.requestsOn(gaveUp.Step, gaveUp.Notify), gaveUp.Notify
 	}
 	c.happens(c.expires(answer))
 	switch {

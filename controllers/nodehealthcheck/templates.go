@@ -168,7 +168,7 @@ func (r *Reconciler) readTemplate(ctx context.Context, state *observed, t *Templ
 	from := client.Reader(r.Client)
 	if live {
 		from = r.Live
-		state.recheck(state.facts.Now.Add(readRetry))
+		state.facts.Recheck = state.facts.Now.Add(readRetry)
 	}
 	obj := &unstructured.Unstructured{}
 	obj.SetGroupVersionKind(t.GroupVersionKind())
@@ -244,20 +244,23 @@ func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
 }
 
-// machineOwner is the Machine behind the node, if it can own a request; nil if none can.
+// machineOwner is the Machine behind the node, of Cluster API or of OpenShift, if it can own a request; nil if none can.
 func (r *Reconciler) machineOwner(ctx context.Context, t *Template, n *Node) (*metav1.OwnerReference, error) {
-	switch {
-	case t.OwnedByMachine(n):
+	if t.OwnedByMachine(n) {
 		return &metav1.OwnerReference{
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: n.Machine.Object.Name, UID: n.Machine.Object.UID,
 		}, nil
-	case t.OwnedByOpenShift(n):
-		owner, err := r.openshiftOwner(ctx, n)
-		// Where a request is about nothing else, that it is not there is an error.
-		if remediationrequest.Missing(err) && !OfMachines(t.Request) {
-			return nil, nil
-		}
-		return owner, err
+	} else if !t.OwnedByOpenShift(n) {
+		return nil, nil
 	}
-	return nil, nil
+	ref, machine := n.OpenShift(), &metav1.PartialObjectMetadata{}
+	machine.SetGroupVersionKind(OpenShiftMachines)
+	switch err := r.Live.Get(ctx, client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, machine); {
+	case remediationrequest.Missing(err) && !OfMachines(t.Request): // a request that is about nothing else needs it
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("read Machine %s/%s of node %s: %w", ref.Namespace, ref.Name, n.Name, err)
+	}
+	version, kind := OpenShiftMachines.ToAPIVersionAndKind()
+	return &metav1.OwnerReference{APIVersion: version, Kind: kind, Name: ref.Name, UID: machine.UID}, nil
 }

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -184,10 +185,7 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 }
 
 func nodeOfObject(obj client.Object) string {
-	if name := obj.GetAnnotations()[nhcv1.NodeNameAnnotation]; name != "" {
-		return name
-	}
-	return obj.GetName()
+	return cmp.Or(obj.GetAnnotations()[nhcv1.NodeNameAnnotation], obj.GetName())
 }
 
 func selectsNode(check *nhcv1.NodeHealthCheck, node labels.Set) bool {

@@ -76,7 +76,7 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
-		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Announced: a.Managers.clockAhead()},
+		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
 	}
 }
 

@@ -9,13 +9,20 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	kerrors "k8s.io/apimachinery/pkg/util/errors"
+	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 // +kubebuilder:webhook:name=vnodehealthcheck.kb.io,path=/validate-remediation-medik8s-io-v1alpha1-nodehealthcheck,mutating=false,failurePolicy=fail,sideEffects=None,groups=remediation.medik8s.io,resources=nodehealthchecks,versions=v1alpha1,verbs=create;update,admissionReviewVersions=v1
@@ -59,7 +66,7 @@ var _ admission.Validator[*nhcv1.NodeHealthCheck] = NodeHealthCheck{}
 
 // ValidateCreate implements admission.Validator.
 func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
-	return v.validate(ctx, check, change{selector: true, template: true, steps: true})
+	return v.validate(ctx, nil, check)
 }
 
 // ValidateUpdate implements admission.Validator. It judges only what changes, so that a check that is not allowed any more can be paused.
@@ -67,7 +74,7 @@ func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.N
 	if equality.Semantic.DeepEqual(old.Spec, check.Spec) {
 		return nil, nil
 	}
-	return v.validate(ctx, check, changeOf(&old.Spec, &check.Spec))
+	return v.validate(ctx, &old.Spec, check)
 }
 
 // ValidateDelete implements admission.Validator.
@@ -81,13 +88,11 @@ func (v NodeHealthCheck) ValidateDelete(ctx context.Context, check *nhcv1.NodeHe
 	return nil, refusal(err)
 }
 
-func (v NodeHealthCheck) validate(ctx context.Context, check *nhcv1.NodeHealthCheck, c change) (admission.Warnings, error) {
-	if c != (change{}) {
-		ctx, cancel := context.WithTimeout(ctx, patience)
-		defer cancel()
-		if err := refusal(v.refusals(ctx, check, c)...); err != nil {
-			return nil, err
-		}
+func (v NodeHealthCheck) validate(
+	ctx context.Context, old *nhcv1.NodeHealthCheckSpec, check *nhcv1.NodeHealthCheck,
+) (admission.Warnings, error) {
+	if err := refusal(v.refusals(ctx, old, check)...); err != nil {
+		return nil, err
 	}
 	return warnings(&check.Spec), nil
 }
@@ -123,4 +128,183 @@ func refusal(reasons ...error) error {
 		}
 	}
 	return kerrors.Flatten(kerrors.NewAggregate(errs))
+}
+
+// What is refused, in the words of medik8s.
+const (
+	selectorProhibited = "selector update prohibited due to running remediation"
+	templateProhibited = "remediation template update prohibited due to running remediation"
+	stepsProhibited    = "escalating remediations update prohibited due to running remediation"
+	deletionProhibited = "deletion prohibited due to running remediation"
+	invalidSelector    = "Invalid selector: %v"
+	duplicateKind      = "Using multiple templates of same kind is not supported for this template: duplicate template kind: %s"
+	wrongTopology      = "Unsupported control plane topology"
+)
+
+// refused is an error in the words of medik8s, which begin with a capital.
+type refused string
+
+func (r refused) Error() string { return string(r) }
+
+// inOrder sorts steps as they are taken. Where they stand in the list means nothing.
+func inOrder(steps []nhcv1.EscalatingRemediation) []nhcv1.EscalatingRemediation {
+	return slices.SortedStableFunc(slices.Values(steps), func(a, b nhcv1.EscalatingRemediation) int { return a.Order - b.Order })
+}
+
+// refusals are the reasons for which a write is refused, and what could not be found out, each of which says what to do. Old is nil if the
+// check is made. Only three fields depend on other objects: changes of all others are judged by the schema alone.
+func (v NodeHealthCheck) refusals(ctx context.Context, old *nhcv1.NodeHealthCheckSpec, check *nhcv1.NodeHealthCheck) []error {
+	spec, same := &check.Spec, equality.Semantic.DeepEqual
+	selector := old == nil || !same(old.Selector, spec.Selector)
+	template := old == nil || !same(old.RemediationTemplate, spec.RemediationTemplate)
+	steps := old == nil || !same(inOrder(old.EscalatingRemediations), inOrder(spec.EscalatingRemediations))
+	if !selector && !template && !steps {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	var errs []error
+	if selector {
+		if _, err := metav1.LabelSelectorAsSelector(&spec.Selector); err != nil {
+			errs = append(errs, refused(fmt.Sprintf(invalidSelector, err)))
+		}
+	}
+	if steps {
+		errs = append(errs, v.repeated(ctx, spec.EscalatingRemediations)...)
+	}
+	errs = append(errs, v.topology(ctx))
+	running, err := v.remediating(ctx, &check.Status)
+	if running == "" {
+		return append(errs, err)
+	}
+	for _, prohibited := range []struct {
+		changed bool
+		reason  string
+	}{{selector, selectorProhibited}, {template, templateProhibited}, {steps, stepsProhibited}} {
+		if prohibited.changed {
+			errs = append(errs, errors.New(prohibited.reason+": "+running))
+		}
+	}
+	return errs
+}
+
+// remediating names one of the requests that the status lists, with its node, which still exists; empty if none does. The status alone is
+// no evidence: a request may have gone with its node, or by somebody else's hand, and the status would then be out of date until the next
+// reconcile. (reference W8)
+//
+// A request that is being deleted exists: its remediator is at work until the last finalizer is gone. One that exists says enough, whatever
+// could not be asked.
+func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHealthCheckStatus) (string, error) {
+	type place struct {
+		kind      schema.GroupVersionKind
+		namespace string
+	}
+	lists := map[place][]remediationrequest.Metadata{} // one call for all requests of a kind in a namespace
+	var errs []error
+	for _, node := range status.UnhealthyNodes {
+		for _, remediation := range node.Remediations {
+			ref := remediation.Resource
+			at := place{ref.GroupVersionKind(), ref.Namespace}
+			if at.kind.Kind == "" || at.kind.Version == "" || ref.Name == "" {
+				continue // there can be no such request
+			}
+			if _, listed := lists[at]; !listed {
+				requests, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
+				if err != nil {
+					errs = append(errs, fmt.Errorf("cannot find out whether a remediation is running: %w; try again when kubemend can list %s (%s)",
+						err, at.kind.Kind, at.kind.GroupVersion()))
+				}
+				lists[at] = requests
+			}
+			runs := func(request remediationrequest.Metadata) bool { return v.runs(ctx, &request, &ref, node.Name) }
+			if slices.ContainsFunc(lists[at], runs) {
+				return fmt.Sprintf("%s (%s %s)", node.Name, ref.Kind, nameOf(&ref)), nil
+			}
+		}
+	}
+	return "", kerrors.NewAggregate(errs)
+}
+
+// runs reports whether request is the one that ref names, and its remediator is waited for. A reference without a UID names whatever has
+// its name. If the node is gone, and the remediator has kept the request for longer than is waited for, that may last for ever, and must
+// not keep a check as it is for ever.
+func (v NodeHealthCheck) runs(ctx context.Context, request *remediationrequest.Metadata, ref *corev1.ObjectReference, node string) bool {
+	if ref.UID == "" && request.Name != ref.Name || ref.UID != "" && request.UID != ref.UID {
+		return false
+	}
+	now := clock.RealClock{}.Now() // the webhook is asked now
+	if request.DeletionTimestamp == nil || now.Sub(request.DeletionTimestamp.Time) < remediationrequest.ClingingFor {
+		return true
+	}
+	return !apierrors.IsNotFound(v.Live.Get(ctx, client.ObjectKey{Name: node}, &corev1.Node{}))
+}
+
+func nameOf(ref *corev1.ObjectReference) string {
+	if ref.Namespace == "" {
+		return ref.Name
+	}
+	return ref.Namespace + "/" + ref.Name
+}
+
+// repeated refuses kinds that several steps use, unless all templates of the kind say that their remediator copes with several.
+func (v NodeHealthCheck) repeated(ctx context.Context, steps []nhcv1.EscalatingRemediation) []error {
+	worksAlone := func(template remediationrequest.Metadata) bool {
+		_, copes := template.Annotations[nhcv1.MultipleTemplatesAnnotation]
+		return !copes
+	}
+	var errs []error
+	seen := map[schema.GroupKind][]schema.GroupVersionKind{}
+	for i := range steps {
+		kind := steps[i].RemediationTemplate.GroupVersionKind()
+		seen[kind.GroupKind()] = append(seen[kind.GroupKind()], kind)
+		if len(seen[kind.GroupKind()]) != 2 {
+			continue
+		}
+		kind = seen[kind.GroupKind()][0]
+		templates, err := v.list(ctx, kind)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("cannot find out whether several templates of kind %s may be used: %w; "+
+				"try again when kubemend can list %s (%s), or use one template of each kind", kind.Kind, err, kind.Kind, kind.GroupVersion()))
+		case len(templates) == 0 || slices.ContainsFunc(templates, worksAlone):
+			errs = append(errs, refused(fmt.Sprintf(duplicateKind, kind.Kind)))
+		}
+	}
+	return errs
+}
+
+// topologies are the control planes of OpenShift whose nodes may be remediated. (medik8s, reference 1.4.)
+var topologies = []string{"HighlyAvailable", "SingleReplica", "HighlyAvailableArbiter", "External"}
+
+// openshift is the object that describes a cluster of OpenShift; elsewhere there is no such kind.
+var openshift = schema.GroupVersionKind{Group: "config.openshift.io", Version: "v1", Kind: "Infrastructure"}
+
+func (v NodeHealthCheck) topology(ctx context.Context) error {
+	infrastructure := &unstructured.Unstructured{}
+	infrastructure.SetGroupVersionKind(openshift)
+	if err := v.Live.Get(ctx, client.ObjectKey{Name: "cluster"}, infrastructure); remediationrequest.Missing(err) {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("cannot find out the topology of the control plane: %w; "+
+			"try again when kubemend can get Infrastructure cluster (%s)", err, openshift.GroupVersion())
+	}
+	topology, _, err := unstructured.NestedString(infrastructure.Object, "status", "controlPlaneTopology")
+	if err != nil {
+		return fmt.Errorf("read Infrastructure cluster: %w", err)
+	}
+	if !slices.Contains(topologies, topology) {
+		return refused(wrongTopology)
+	}
+	return nil
+}
+
+func (v NodeHealthCheck) list(
+	ctx context.Context, kind schema.GroupVersionKind, options ...client.ListOption,
+) ([]remediationrequest.Metadata, error) {
+	found := &metav1.PartialObjectMetadataList{}
+	found.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	if err := v.Live.List(ctx, found, options...); err != nil && !remediationrequest.Missing(err) {
+		return nil, fmt.Errorf("list %s: %w", kind.Kind, err)
+	}
+	return found.Items, nil
 }
