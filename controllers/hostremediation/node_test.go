@@ -155,7 +155,7 @@ func (i indexing) IndexField(_ context.Context, obj client.Object, field string,
 func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
 	k := fixtureOf(t, remembers(`{"state":"Booting","host":"h","node":"node"}`))
 	builder := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithObjects(k.remediation())
-	if err := k.r.addIndexes(t.Context(), indexing{builder}); err != nil {
+	if err := k.r.addIndex(t.Context(), indexing{builder}); err != nil {
 		t.Fatal(err)
 	}
 	k.r.Client = builder.Build()
