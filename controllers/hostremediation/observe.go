@@ -241,7 +241,7 @@ func (obs *observed) pause() string {
 // asked reports whether the remediation asks for a power cycle.
 func asked(rem remediation.Object) bool {
 	s := rem.Strategy()
-	return s != nil && s.Reboots
+	return s != nil && s.Type == infrav1.RebootRemediationStrategy
 }
 
 // observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its
@@ -363,10 +363,15 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 }
 
 // policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. bootSeconds are by the last boot of its host.
-func policyOf(s *remediation.Strategy, bootSeconds int64) powercycle.Policy {
+// Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
+func policyOf(s *mendv1.HostRemediationStrategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
-		s = &remediation.Strategy{Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second}
+		s = &mendv1.HostRemediationStrategy{}
 	}
-	boot := time.Duration(cmp.Or(bootSeconds, mendv1.DefaultBootTimeoutSeconds)) * time.Second
-	return powercycle.PolicyOf(s.Retries, s.Timeout, cmp.Or(s.Boot, boot))
+	seconds := func(n int64) time.Duration { return time.Duration(min(n, mendv1.MaxTimeoutSeconds)) * time.Second }
+	return powercycle.PolicyOf(
+		int(min(ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), mendv1.MaxRetryLimit)),
+		seconds(cmp.Or(int64(s.TimeoutSeconds), infrav1.DefaultTimeoutSeconds)),
+		seconds(cmp.Or(int64(s.BootTimeoutSeconds), bootSeconds, mendv1.DefaultBootTimeoutSeconds)),
+	)
 }

@@ -190,7 +190,7 @@ const bootsWithin = 5 * time.Second
 // done once and remembered; if the records cannot be read, or there are none, it is the default.
 func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
 	strategy := obs.rem.Strategy()
-	known := strategy == nil || strategy.Boot > 0 || obs.record.BootSeconds > 0
+	known := strategy == nil || strategy.BootTimeoutSeconds > 0 || obs.record.BootSeconds > 0
 	if known || r.Records == nil || obs.found.Host == nil || obs.record.State.Final() {
 		return
 	}

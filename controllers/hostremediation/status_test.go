@@ -137,7 +137,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Stopped:         {infrav1.PhaseFailed, time.Time{}},
 	} {
 		w := &observed{policy: policy, record: remediation.Record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
-		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
+		got := statusOf(w, powercycle.Step{Do: powercycle.Wait}, "")
 		if got.Phase != want.phase || got.Deadline == nil != want.deadline.IsZero() || got.Deadline != nil && !got.Deadline.Time.Equal(want.deadline) {
 			t.Errorf("%s: phase %q until %v, want %q until %s", state, got.Phase, got.Deadline, want.phase, want.deadline)
 		}
