@@ -86,7 +86,7 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 		}
 		seen[rule.Reason] = true
 	}
-	for _, step := range Steps() {
+	for _, step := range allSteps() {
 		text := step.Message()
 		if text == "" || text == string(step.Reason) {
 			t.Errorf("%+v has no message", step)
