@@ -78,12 +78,10 @@ func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
 		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
 			obs.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
-		r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) {
-			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-				r.Nodes.Unwatch(former.Cluster, former.Node)
-			}
-			k.watched = fence.Place{Cluster: cluster, Node: name}
-		})
+		if former := obs.kept.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
+			r.Nodes.Unwatch(former.Cluster, former.Node)
+		}
+		obs.kept.watched = fence.Place{Cluster: cluster, Node: name}
 	}
 }
 

@@ -178,7 +178,7 @@ func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T)
 	k := fixtureOf(t)
 	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
 	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
-		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
+		w := &observed{kept: &kept{}, rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
 		if got := k.r.factsOf(w).Disproved; got != want {
 			t.Errorf("host %d: %t", belongs, got)
 		}

@@ -50,7 +50,7 @@ type observed struct {
 	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
-	kept   kept
+	kept   *kept
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
 	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before

@@ -72,12 +72,6 @@ func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
 	}
 	var err error
 	obs.existing, err = r.Installed.In(ctx, reader, obs.rem.GetNamespace())
-	later := func(rem remediation.OfKind) bool { // the answer to a write of the remediation was lost
-		return rem.GetUID() == obs.rem.GetUID() && consistency.Older(obs.rem.GetResourceVersion(), rem.GetResourceVersion())
-	}
-	if obs.confirms && slices.ContainsFunc(obs.existing.All, later) {
-		err = consistency.ErrStale
-	}
 	if err == nil {
 		obs.queue.SameMachine = queuedOf(obs.existing, obs.machine, obs.rem)
 		if obs.inPlane() {

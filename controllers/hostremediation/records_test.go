@@ -230,7 +230,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(6 * time.Minute)}}
-	w := &observed{now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
+	w := &observed{kept: &kept{}, now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
 	w.rem.SetNamespace("ns")
 	w.rem.SetLabels(map[string]string{clusterv1.WatchLabel: "east"})
 	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "cluster-uid"}}

@@ -206,6 +206,19 @@ func TestAPausedMachineIsHeardOf(t *testing.T) {
 }
 
 // infra-operator#286: instance HA holds a host off for moments; an owner switches one off for its repair.
+// A host that is held off counts under the limits of its check, whatever keeps its operator from acting on it.
+func TestARemediationThatHoldsItsHostOffHasItsPlaceWhileItWaits(t *testing.T) {
+	k := fixtureOf(t)
+	k.expects(powersOff)
+	k.pass()
+	k.host.Status.ErrorType = bmov1alpha1.RegistrationError
+	k.pass()
+	rem := k.remediation()
+	if got, waits := stands(rem)[2], rem.Annotations[mendv1.WaitsForAnnotation]; got != "HostNotReady" || waits != "" {
+		t.Errorf("it stands at %s, and waits for %q without a place", got, waits)
+	}
+}
+
 func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 	const iha = "reboot.metal3.io/iha"
 	waits := map[string]struct {
