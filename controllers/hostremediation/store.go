@@ -209,7 +209,7 @@ func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
 	if err != nil {
 		return err
 	}
-	if seen.Presence == fence.Unseen {
+	if seen.Presence == powercycle.NodeUnseen {
 		return fmt.Errorf("disown node %q of cluster %s: %w", obs.nodeName(), cluster, seen.Cause)
 	}
 	if seen.Ours {
