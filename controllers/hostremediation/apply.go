@@ -153,7 +153,7 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 	case powercycle.Unfence:
 		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
 		defer end()
-		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
+		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, obs.machine, obs.now)
 	case powercycle.Withdraw: // first of all an owner must not replace a machine that is healthy
@@ -197,7 +197,7 @@ func (r *Reconciler) fence(ctx context.Context, obs *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 }
 
 // unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was
@@ -215,10 +215,10 @@ func (r *Reconciler) unchanged(ctx context.Context, obs *observed) error {
 }
 
 // signs is the remediation as it signs a node.
-func (obs *observed) signs() fence.Owner {
+func (r *Reconciler) signs(obs *observed) fence.Owner {
 	by := obs.record.By(obs.rem)
 	owner := fence.Owner{
-		UID: by.UID, Unsigned: obs.record.TakenOver && obs.kind.SignsNothing(),
+		UID: by.UID, Unsigned: obs.record.TakenOver && r.Kind.SignsNothing(),
 		Fences: obs.record.State == powercycle.MovingWorkload, Found: obs.record.Pods,
 		Long: !obs.record.FencedAt.IsZero() && !obs.now.Before(obs.record.FencedAt.Add(obs.policy.Move)),
 	}

@@ -63,28 +63,11 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 	}
 	if spec.Target.Node != nil {
 		spec.Target.Node.UID = string(obs.record.NodeUID)
-		records.OnNode(&spec.Target, obs.lastNode())
+		records.OnNode(&spec.Target, obs.lastNode)
 	}
 	records.OnHost(&spec.Target, obs.found.Host)
 	describeHealth(spec, obs)
 	return record
-}
-
-// lastNode is the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is nil if it was
-// not seen.
-func (obs *observed) lastNode() *corev1.Node {
-	seen := append(make([]*observation, 0, 1+len(obs.taken)), &obs.observation)
-	for i := range obs.taken {
-		seen = append(seen, &obs.taken[len(obs.taken)-1-i].observation)
-	}
-	for _, o := range seen {
-		for _, node := range []*corev1.Node{o.node, o.seen.Node} {
-			if node != nil && node.UID != "" {
-				return node
-			}
-		}
-	}
-	return nil
 }
 
 // describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its

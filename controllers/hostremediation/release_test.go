@@ -230,8 +230,8 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.expects(powersOff, fences)
 	k.reaches(powercycle.MovingWorkload)
 	policy := policyOf(nil, 0)
-	w := &observed{kept: &kept{}, now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
-	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
+	w := &observed{kept: &kept{}, now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), record: remediation.Remembered(k.remediation())}
+	if by := k.r.signs(w); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
 	}
 }

@@ -176,7 +176,7 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 // moves, which would keep clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other
 // controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
-	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
+	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if found, err := r.read(ctx, key, obs); err != nil || !found {
 		return ctrl.Result{}, err
 	}
