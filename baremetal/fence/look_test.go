@@ -174,7 +174,9 @@ func TestLook(t *testing.T) {
 	}{
 		"a machine that never had a node": {fakeCluster: &fakeCluster{down: true}, want: Seen{Presence: powercycle.NodeAbsent, Drained: true}},
 		"a cluster without a connection":  {fakeCluster: &fakeCluster{down: true}, name: "n", want: Seen{Presence: powercycle.NodeUnseen}},
-		"a node that is gone":             {fakeCluster: clusterOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: powercycle.NodeAbsent, Drained: true}},
+		"a node that is gone": {
+			fakeCluster: clusterOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: powercycle.NodeAbsent, Drained: true},
+		},
 		"a node that is gone before its pods and volumes": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, pod("p"), attachment("v", "n", true), pod("q", ownedBy("apps/v1", "DaemonSet"))), name: "n",
 			want: Seen{Presence: powercycle.NodeAbsent, Left: []string{"Pod ns/p"}, Count: 1},
@@ -204,7 +206,9 @@ func TestLook(t *testing.T) {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
 			want: Seen{Presence: powercycle.NodePresent},
 		},
-		"a node that has just registered": {fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: powercycle.NodePresent}},
+		"a node that has just registered": {
+			fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: powercycle.NodePresent},
+		},
 		"a node that is not fenced is not drained either, and what is there is not asked for": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: powercycle.NodePresent},
 		},
@@ -243,7 +247,8 @@ func TestLook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (seen.Node != nil) != (seen.Presence == powercycle.NodePresent) || (seen.Cause != nil) != (seen.Presence == powercycle.NodeUnseen) {
+			present, unseen := seen.Presence == powercycle.NodePresent, seen.Presence == powercycle.NodeUnseen
+			if (seen.Node != nil) != present || (seen.Cause != nil) != unseen {
 				t.Errorf("presence %d, node %v, cause %v", seen.Presence, seen.Node, seen.Cause)
 			}
 			seen.Node, seen.Cause = nil, nil

@@ -74,13 +74,13 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 // numbers.
 func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		spec.UnhealthySince = known(ready.LastTransitionTime)
+		spec.UnhealthySince = moment(ready.LastTransitionTime.Time)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
 		})
 	}
 	if c := conditions.Get(obs.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
-		spec.Due = known(c.LastTransitionTime)
+		spec.Due = moment(c.LastTransitionTime.Time)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: c.Type, Status: string(c.Status), Since: spec.Due, Message: cmp.Or(c.Message, c.Reason),
 		})
@@ -94,14 +94,6 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if spec.Due != nil && spec.UnhealthySince != nil && spec.Due.Before(spec.UnhealthySince) {
 		spec.UnhealthySince = nil // it has turned since
 	}
-}
-
-// known is at; nil if it is zero.
-func known(at metav1.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
 }
 
 // requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no

@@ -130,13 +130,13 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 
 // setConditions brings the conditions of rem up to date. f are the facts after step.
 func setConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
+	changed := outcome(m.State, f.HasPowerAnnotations, step, message)
 	for i := range milestones {
 		if c, changes := milestone(i, m, f.NoPowerOff, f.KeptOff, step, message); changes {
-			c.LastTransitionTime = metav1.NewTime(now)
-			conditions.Set(rem, c)
+			changed = append(changed, c)
 		}
 	}
-	for _, c := range outcome(m.State, f.HasPowerAnnotations, step, message) {
+	for _, c := range changed {
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(rem, c)
 	}

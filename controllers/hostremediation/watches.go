@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -254,7 +255,8 @@ func machineChanges() predicate.Predicate {
 		return before.UID != after.UID || annotations.HasPaused(before) != annotations.HasPaused(after) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
 			slices.ContainsFunc(decisive, func(cond string) bool {
-				return remediation.ConditionOf(before, cond) != remediation.ConditionOf(after, cond)
+				return conditions.IsTrue(before, cond) != conditions.IsTrue(after, cond) ||
+					conditions.IsFalse(before, cond) != conditions.IsFalse(after, cond)
 			})
 	}}
 }

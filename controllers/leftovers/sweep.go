@@ -11,11 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -317,9 +317,8 @@ func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Mac
 	return machine, nil
 }
 
-// mayHaveRecovered reports whether a condition shows that a machine is healthy. A health check that still judges it may have another
-// verdict.
+// mayHaveRecovered reports whether a condition shows that a machine is healthy. A check that still judges it may find otherwise.
 func mayHaveRecovered(machine *clusterv1.Machine) bool {
-	return remediation.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionTrue ||
-		remediation.ConditionOf(machine, clusterv1.MachineNodeHealthyCondition) == metav1.ConditionTrue
+	return conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
+		conditions.IsTrue(machine, clusterv1.MachineNodeHealthyCondition)
 }
