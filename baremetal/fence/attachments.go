@@ -20,19 +20,14 @@ import (
 // byNode is the index of attachments by the node they are of. The API server cannot select them by it.
 const byNode = "kubemend.io/node"
 
-// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume's name or handle, whether that is
-// attached, and whether it is to be detached.
+// SlimAttachment is the transform of caches of VolumeAttachments: it keeps the name, the node, the volume's name, whether that is attached,
+// and whether it is to be detached.
 func SlimAttachment(obj any) (any, error) {
 	a, ok := obj.(*storagev1.VolumeAttachment)
 	if !ok {
 		return obj, nil
 	}
 	source := storagev1.VolumeAttachmentSource{PersistentVolumeName: a.Spec.Source.PersistentVolumeName}
-	if inline := a.Spec.Source.InlineVolumeSpec; inline != nil && inline.CSI != nil {
-		source.InlineVolumeSpec = &corev1.PersistentVolumeSpec{PersistentVolumeSource: corev1.PersistentVolumeSource{
-			CSI: &corev1.CSIPersistentVolumeSource{VolumeHandle: inline.CSI.VolumeHandle},
-		}}
-	}
 	return &storagev1.VolumeAttachment{
 		ObjectMeta: metav1.ObjectMeta{Name: a.Name, UID: a.UID, ResourceVersion: a.ResourceVersion, DeletionTimestamp: a.DeletionTimestamp},
 		Spec:       storagev1.VolumeAttachmentSpec{NodeName: a.Spec.NodeName, Source: source},
@@ -98,79 +93,52 @@ func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.Vo
 	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
 		return true, false, nil
 	}
-	volume, known, err := volumeOf(ctx, live, a)
+	claim, known, err := claimOf(ctx, live, a)
+	ofClaim := func(pod *corev1.Pod) bool { return hasClaim(pod, claim) }
 	switch {
 	case err != nil || !known:
 		return true, false, err
-	case slices.ContainsFunc(p.staying, volume.isOf):
+	case slices.ContainsFunc(p.staying, ofClaim):
 		return false, false, nil
 	case !long:
 		return true, false, nil
-	case volume == attachedVolume{}:
+	case claim == client.ObjectKey{}:
 		return false, true, nil
 	}
 	awaited := false
 	whole, err := eachPod(ctx, live, func(pod *corev1.Pod) {
-		awaited = awaited || pod.Status.Phase == corev1.PodPending && volume.isOf(pod)
-	}, client.InNamespace(volume.claim.Namespace))
+		awaited = awaited || pod.Status.Phase == corev1.PodPending && ofClaim(pod)
+	}, client.InNamespace(claim.Namespace))
 	awaited = awaited || !whole // in doubt
 	return awaited, !awaited, err
 }
 
-// attachedVolume is what tells which pods have a volume that is attached: the claim that it is bound to, or the handle of one that a pod
-// names itself, in all namespaces. It is zero of a volume that is gone, or that no claim is bound to.
-type attachedVolume struct {
-	claim  client.ObjectKey
-	inline string
-}
-
-// volumeOf returns the volume of an attachment; false if that is not known, or must not be read.
-func volumeOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (volume attachedVolume, known bool, err error) {
-	name, inline := a.Spec.Source.PersistentVolumeName, a.Spec.Source.InlineVolumeSpec
-	switch {
-	case name == nil && inline != nil && inline.CSI != nil:
-		return attachedVolume{inline: inline.CSI.VolumeHandle}, inline.CSI.VolumeHandle != "", nil
-	case name == nil:
-		return attachedVolume{}, false, nil
+// claimOf returns the claim that the volume of an attachment is bound to; none if the volume is gone, or no claim is bound to it. It
+// returns false if that is not known, or must not be read. A volume that a pod names itself is not known: of these kinds only those of
+// clouds are attached, and none of them to a bare-metal host.
+func claimOf(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment) (claim client.ObjectKey, known bool, err error) {
+	name := a.Spec.Source.PersistentVolumeName
+	if name == nil {
+		return claim, false, nil
 	}
 	found := &corev1.PersistentVolume{}
 	switch err := live.Get(ctx, client.ObjectKey{Name: *name}, found); {
 	case apierrors.IsForbidden(err), meta.IsNoMatchError(err):
-		return attachedVolume{}, false, nil
+		return claim, false, nil
 	case client.IgnoreNotFound(err) != nil:
-		return attachedVolume{}, false, fmt.Errorf("read volume %s: %w", *name, err)
+		return claim, false, fmt.Errorf("read volume %s: %w", *name, err)
 	}
 	if ref := found.Spec.ClaimRef; ref != nil {
-		volume.claim = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
+		claim = client.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}
 	}
-	return volume, true, nil
+	return claim, true, nil
 }
 
-// isOf reports whether pod has v.
-func (v attachedVolume) isOf(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
-		id := ""
-		switch {
-		case volume.PersistentVolumeClaim != nil:
-			return v.claim == client.ObjectKey{Namespace: pod.Namespace, Name: volume.PersistentVolumeClaim.ClaimName}
-		case volume.Ephemeral != nil:
-			return v.claim == client.ObjectKey{Namespace: pod.Namespace, Name: pod.Name + "-" + volume.Name}
-		case volume.AWSElasticBlockStore != nil:
-			id = volume.AWSElasticBlockStore.VolumeID
-		case volume.AzureDisk != nil:
-			id = volume.AzureDisk.DataDiskURI
-		case volume.Cinder != nil:
-			id = volume.Cinder.VolumeID
-		case volume.GCEPersistentDisk != nil:
-			id = volume.GCEPersistentDisk.PDName
-		case volume.PortworxVolume != nil:
-			id = volume.PortworxVolume.VolumeID
-		case volume.VsphereVolume != nil:
-			id = volume.VsphereVolume.VolumePath
-		}
-		// A handle is the ID that the pod has, but for GCE, where it is a path that ends in it, and for AWS, where the ID may be a path
-		// that ends in it. (csi-translation-lib, TranslateInTreeInlineVolumeToCSI.)
-		return id != "" && v.inline != "" && (id == v.inline || strings.HasSuffix(v.inline, "/"+id) || strings.HasSuffix(id, "/"+v.inline))
+// hasClaim reports whether pod has the volume of a claim.
+func hasClaim(pod *corev1.Pod, claim client.ObjectKey) bool {
+	return pod.Namespace == claim.Namespace && slices.ContainsFunc(pod.Spec.Volumes, func(volume corev1.Volume) bool {
+		return volume.PersistentVolumeClaim != nil && volume.PersistentVolumeClaim.ClaimName == claim.Name ||
+			volume.Ephemeral != nil && pod.Name+"-"+volume.Name == claim.Name
 	})
 }
 

@@ -299,7 +299,7 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 		t.Fatal(err)
 	}
 	is := now(t, w.client)
-	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || OutOfService(is) {
+	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || len(is.Spec.Taints) != 1 {
 		t.Errorf("it has %v %v %v", is.Annotations, is.Labels, is.Spec.Taints)
 	}
 }

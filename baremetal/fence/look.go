@@ -21,28 +21,16 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-)
-
-// Presence is what there is of a node.
-type Presence int
-
-const (
-	// Unseen may be there: the workload cluster could not be asked. It is the zero value, so that nothing is ever concluded from a read
-	// that failed.
-	Unseen Presence = iota
-	// Absent is not there: the workload cluster itself said so, or the machine never had a node.
-	Absent
-	// Present is there.
-	Present
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // Seen is a node as it was read.
 type Seen struct {
-	Presence Presence
-	// Cause is why a node is Unseen. It is for the log: its text is another one each time.
+	Presence powercycle.Node
+	// Cause is why a node is unseen. It is for the log: its text is another one each time.
 	Cause error
 
-	// Node is what the API server returned; nil unless Present. All below is read from it, and zero if there is none, but for Drained.
+	// Node is what the API server returned; nil unless it is present. All below is read from it, and zero if there is none, but for Drained.
 	Node *corev1.Node
 	// Deleting says that the node is being deleted and is kept by a finalizer.
 	Deleting bool
@@ -60,7 +48,7 @@ type Seen struct {
 	// Mark is the mark that the node bears, whosesoever it is.
 	Mark types.UID
 
-	// Drained says that the node is Fenced, or Absent, and nothing is left of it that would have to move: what ran on a node that was
+	// Drained says that the node is Fenced, or absent, and nothing is left of it that would have to move: what ran on a node that was
 	// deleted is collected some time after it. A node that is not fenced is not asked for what is there: that pods are gone means nothing
 	// while others may come.
 	Drained bool
@@ -74,15 +62,15 @@ type Seen struct {
 }
 
 // Waits reports whether something has to leave the node before it is Drained.
-func (s Seen) Waits() bool { return (s.Fenced || s.Presence == Absent) && !s.Drained }
+func (s Seen) Waits() bool { return (s.Fenced || s.Presence == powercycle.NodeAbsent) && !s.Drained }
 
 // Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
 //
-// A cluster that cannot be asked is no error: the node is Unseen. An error means that the cluster gave an answer that is of no use, such
-// as a refusal; the look that comes with it is of a node Unseen as well, so that a caller can carry on, and tell of the error.
+// A cluster that cannot be asked is no error: the node is unseen. An error means that the cluster gave an answer that is of no use, such
+// as a refusal; the look that comes with it is of a node unseen as well, so that a caller can carry on, and tell of the error.
 func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
-		return Seen{Presence: Absent, Drained: true}, nil
+		return Seen{Presence: powercycle.NodeAbsent, Drained: true}, nil
 	}
 	var seen Seen
 	live, err := n.clusters.GetUncachedClient(ctx, cluster)
@@ -112,11 +100,11 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	if client.IgnoreNotFound(err) != nil {
 		return Seen{}, err
 	}
-	seen := Seen{Presence: Absent}
+	seen := Seen{Presence: powercycle.NodeAbsent}
 	if err == nil {
 		seen = SeenOf(node, by)
 	}
-	if seen.Fenced || seen.Presence == Absent {
+	if seen.Fenced || seen.Presence == powercycle.NodeAbsent {
 		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
 			return Seen{}, err
 		}
@@ -125,7 +113,7 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 			seen.Pods = append([]types.UID{}, pods.uids...)
 		}
 	}
-	if seen.Presence == Absent {
+	if seen.Presence == powercycle.NodeAbsent {
 		return seen, nil
 	}
 	seen.Sign, err = lastSign(ctx, live, seen)
@@ -151,7 +139,7 @@ func lastSign(ctx context.Context, live client.Reader, seen Seen) (time.Time, er
 func SeenOf(node *corev1.Node, by Owner) Seen {
 	mark := types.UID(node.Annotations[FencedByAnnotation])
 	seen := Seen{
-		Presence: Present, Node: node, Deleting: !node.DeletionTimestamp.IsZero(),
+		Presence: powercycle.NodePresent, Node: node, Deleting: !node.DeletionTimestamp.IsZero(),
 		// A node that is being deleted, and that a finalizer keeps, is there for Kubernetes: without the taint no pod of it is deleted.
 		Fenced: outOfService(node) != nil,
 		Ours:   by.owns(mark) || by.inherits(node), Inherited: by.inherits(node), Mark: mark,
@@ -166,9 +154,6 @@ func SeenOf(node *corev1.Node, by Owner) Seen {
 	}
 	return seen
 }
-
-// OutOfService reports whether node has the taint by which its workload is made to move, whosesoever it is.
-func OutOfService(node *corev1.Node) bool { return outOfService(node) != nil }
 
 // outOfService returns the taint by which node is out of service; nil if there is none. Its value does not matter: Kubernetes goes
 // by the key, and pods are evicted by NoExecute alone.

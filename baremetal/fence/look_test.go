@@ -16,6 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 // lease is that of a node, as its kubelet has renewed it last.
@@ -170,24 +172,26 @@ func TestLook(t *testing.T) {
 		name        string
 		want        Seen
 	}{
-		"a machine that never had a node": {fakeCluster: &fakeCluster{down: true}, want: Seen{Presence: Absent, Drained: true}},
-		"a cluster without a connection":  {fakeCluster: &fakeCluster{down: true}, name: "n", want: Seen{Presence: Unseen}},
-		"a node that is gone":             {fakeCluster: clusterOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: Absent, Drained: true}},
+		"a machine that never had a node": {fakeCluster: &fakeCluster{down: true}, want: Seen{Presence: powercycle.NodeAbsent, Drained: true}},
+		"a cluster without a connection":  {fakeCluster: &fakeCluster{down: true}, name: "n", want: Seen{Presence: powercycle.NodeUnseen}},
+		"a node that is gone": {
+			fakeCluster: clusterOf(interceptor.Funcs{}), name: "n", want: Seen{Presence: powercycle.NodeAbsent, Drained: true},
+		},
 		"a node that is gone before its pods and volumes": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, pod("p"), attachment("v", "n", true), pod("q", ownedBy("apps/v1", "DaemonSet"))), name: "n",
-			want: Seen{Presence: Absent, Left: []string{"Pod ns/p"}, Count: 1},
+			want: Seen{Presence: powercycle.NodeAbsent, Left: []string{"Pod ns/p"}, Count: 1},
 		},
 		"a node that is gone before its volumes": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, attachment("v", "n", true)), name: "n",
-			want: Seen{Presence: Absent, Left: []string{"VolumeAttachment v"}, Count: 1},
+			want: Seen{Presence: powercycle.NodeAbsent, Left: []string{"VolumeAttachment v"}, Count: 1},
 		},
 		"a node that is healthy": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionTrue))), name: "n",
-			want: Seen{Presence: Present, Sign: since.Time},
+			want: Seen{Presence: powercycle.NodePresent, Sign: since.Time},
 		},
 		"a node whose kubelet has renewed its lease": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown)), lease("n", since.Add(time.Minute))), name: "n",
-			want: Seen{Presence: Present, Sign: since.Add(time.Minute)},
+			want: Seen{Presence: powercycle.NodePresent, Sign: since.Add(time.Minute)},
 		},
 		"a node whose lease must not be read": {
 			fakeCluster: clusterOf(interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
@@ -196,43 +200,45 @@ func TestLook(t *testing.T) {
 				}
 				return c.Get(ctx, key, into, opts...)
 			}}, node(ready(corev1.ConditionUnknown))), name: "n",
-			want: Seen{Presence: Present},
+			want: Seen{Presence: powercycle.NodePresent},
 		},
 		"a node that is silent": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(ready(corev1.ConditionUnknown))), name: "n",
-			want: Seen{Presence: Present},
+			want: Seen{Presence: powercycle.NodePresent},
 		},
-		"a node that has just registered": {fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: Present}},
+		"a node that has just registered": {
+			fakeCluster: clusterOf(interceptor.Funcs{}, node()), name: "n", want: Seen{Presence: powercycle.NodePresent},
+		},
 		"a node that is not fenced is not drained either, and what is there is not asked for": {
-			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: Present},
+			fakeCluster: clusterOf(interceptor.Funcs{}, node(), pod("p")), name: "n", want: Seen{Presence: powercycle.NodePresent},
 		},
 		"a node that we fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us"))), name: "n",
-			want: Seen{Presence: Present, Fenced: true, Ours: true, Mark: "us", Drained: true},
+			want: Seen{Presence: powercycle.NodePresent, Fenced: true, Ours: true, Mark: "us", Drained: true},
 		},
 		"N10: a node that we fenced before a move": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("us-before-the-move"))), name: "n",
-			want: Seen{Presence: Present, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
+			want: Seen{Presence: powercycle.NodePresent, Fenced: true, Ours: true, Inherited: true, Mark: "us-before-the-move", Drained: true},
 		},
 		"W14: a node that somebody else fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage)), name: "n",
-			want: Seen{Presence: Present, Fenced: true, Drained: true},
+			want: Seen{Presence: powercycle.NodePresent, Fenced: true, Drained: true},
 		},
 		"a node that another remediation fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(outage, marked("them"))), name: "n",
-			want: Seen{Presence: Present, Fenced: true, Mark: "them", Drained: true},
+			want: Seen{Presence: powercycle.NodePresent, Fenced: true, Mark: "them", Drained: true},
 		},
 		"a taint that evicts no pod is no fence": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(tainted(oosKey, "nodeshutdown", "NoSchedule"))), name: "n",
-			want: Seen{Presence: Present},
+			want: Seen{Presence: powercycle.NodePresent},
 		},
 		"our mark without a taint is ours, and no fence": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(marked("us"))), name: "n",
-			want: Seen{Presence: Present, Ours: true, Mark: "us"},
+			want: Seen{Presence: powercycle.NodePresent, Ours: true, Mark: "us"},
 		},
 		"a node that somebody else deletes, and that a finalizer keeps, is not fenced": {
 			fakeCluster: clusterOf(interceptor.Funcs{}, node(leaving), pod("p")), name: "n",
-			want: Seen{Presence: Present, Deleting: true},
+			want: Seen{Presence: powercycle.NodePresent, Deleting: true},
 		},
 	}
 	for name, tc := range cases {
@@ -241,7 +247,8 @@ func TestLook(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if (seen.Node != nil) != (seen.Presence == Present) || (seen.Cause != nil) != (seen.Presence == Unseen) {
+			present, unseen := seen.Presence == powercycle.NodePresent, seen.Presence == powercycle.NodeUnseen
+			if (seen.Node != nil) != present || (seen.Cause != nil) != unseen {
 				t.Errorf("presence %d, node %v, cause %v", seen.Presence, seen.Node, seen.Cause)
 			}
 			seen.Node, seen.Cause = nil, nil
@@ -285,7 +292,7 @@ func TestALookThatFailsConcludesNothing(t *testing.T) {
 					t.Errorf("the cause is lost: %v, %v", err, seen.Cause)
 				}
 				seen.Cause = nil
-				if diff := cmp.Diff(Seen{Presence: Unseen}, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
+				if diff := cmp.Diff(Seen{Presence: powercycle.NodeUnseen}, seen, cmpopts.IgnoreUnexported(Seen{})); diff != "" {
 					t.Errorf("Look() (-want +got):\n%s", diff)
 				}
 			})
@@ -345,7 +352,7 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 			if asked != mostPages || seen.Drained || (seen.Count > 0) != tc.left || len(seen.Left) > few {
 				t.Errorf("asked for %d pages, drained: %t, %d left: %v", asked, seen.Drained, seen.Count, seen.Left)
 			}
-			if !tc.left && (seen.Presence != Unseen || seen.Cause == nil) {
+			if !tc.left && (seen.Presence != powercycle.NodeUnseen || seen.Cause == nil) {
 				t.Errorf("it is %d, because of %v; want that it could not be seen", seen.Presence, seen.Cause)
 			}
 		})

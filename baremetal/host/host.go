@@ -7,11 +7,9 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -89,55 +87,20 @@ func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDe
 	}}
 }
 
-// MachineOf returns the machine that host says it belongs to: the owner of the Metal3Machine that its spec.consumerRef leads to, or else
-// the machine whose infrastructure that is, also where Metal3Machines must not be read. It returns nil if there is none. Whether the
-// machine says the same of the host is for Of to find out.
+// MachineOf returns the machine that host says it belongs to: the one whose infrastructure is the Metal3Machine that its spec.consumerRef
+// leads to. It returns nil if there is none. Whether the machine says the same of the host is for Of to find out.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	ref, err := h.consumer(ctx, From(host))
-	if err != nil || !spare.IsMetal3Machine(ref) || ref.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
+	between, err := h.consumer(ctx, From(host))
+	if err != nil || !spare.IsMetal3Machine(between) || between.Namespace != host.Namespace { // a Metal3Machine and its host share theirs
 		return nil, err
 	}
-	key := client.ObjectKey{Namespace: host.Namespace, Name: ref.Name}
-	between, err := h.metal3Machine(ctx, key)
-	if err != nil && !meta.IsNoMatchError(err) && !apierrors.IsForbidden(err) {
-		return nil, err
-	}
-	if between != nil {
-		if m, err := h.owner(ctx, between); err != nil || m != nil {
-			return m, err
-		}
-	}
-	return h.builtOn(ctx, key)
-}
-
-// owner returns the machine that owns a Metal3Machine, or nil.
-func (h *Hosts) owner(ctx context.Context, between *metav1.PartialObjectMetadata) (*clusterv1.Machine, error) {
-	for _, owner := range between.OwnerReferences {
-		if owner.Kind != "Machine" || schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group != clusterv1.GroupVersion.Group {
-			continue
-		}
-		m, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: between.Namespace, Name: owner.Name}
-		switch err := h.Client.Get(ctx, key, m); {
-		case apierrors.IsNotFound(err):
-			return nil, nil
-		case err != nil:
-			return nil, fmt.Errorf("read machine %s: %w", key, err)
-		case m.UID == owner.UID:
-			return m, nil
-		}
-	}
-	return nil, nil
-}
-
-// builtOn returns the machine whose infrastructure is the Metal3Machine called key, or nil.
-func (h *Hosts) builtOn(ctx context.Context, key client.ObjectKey) (*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	if err := h.Client.List(ctx, list, client.InNamespace(key.Namespace)); err != nil {
-		return nil, fmt.Errorf("list the machines in %s: %w", key.Namespace, err)
+	if err := h.Client.List(ctx, list, client.InNamespace(host.Namespace)); err != nil {
+		return nil, fmt.Errorf("list the machines in %s: %w", host.Namespace, err)
 	}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.InfrastructureRef
-		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == key.Name {
+		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == between.Name {
 			return &list.Items[i], nil
 		}
 	}

@@ -19,7 +19,7 @@ func ago(d time.Duration) time.Time { return noon.Add(-d) }
 func in(s State, changes ...func(*Facts)) Facts {
 	f := Facts{
 		Memory: Memory{State: s, Since: ago(time.Minute), Attempt: 1, Began: ago(time.Minute)},
-		Power:  Power{Wanted: true, PoweredOn: true, Provable: true}, Finalizer: true, First: true, Looked: true,
+		Power:  Power{Wanted: true, PoweredOn: true, Provable: true}, Finalizer: true, First: true, Node: NodePresent, Looked: true,
 	}
 	switch s {
 	case Pending:

@@ -39,9 +39,6 @@ func (s situation) lost() time.Time { return s.Missing.Add(s.Registering) }
 // unnamed is when a machine that never had a host is given up.
 func (s situation) unnamed() time.Time { return s.Missing.Add(s.Timeout) }
 
-// believed is when a receipt that was given is believed.
-func (s situation) believed() time.Time { return s.Receipt.Add(s.Doubt) }
-
 // needsReceipt says that only a receipt proves that the host is off.
 func (s situation) needsReceipt() bool { return s.WasOff && !s.PoweredOn }
 
@@ -158,9 +155,6 @@ func (s situation) patient() bool { return !s.past(s.stateDeadline()) }
 
 func (s situation) settledAt() time.Time { return s.Asked.Add(s.Settle) }
 
-// bootAt is when a host is rebooted without knowing the boot of its node.
-func (s situation) bootAt() time.Time { return s.Since.Add(s.Unreachable) }
-
 // ours says that there is something of ours on the node. It is remembered for when the node cannot be seen.
 func (s situation) ours() bool { return s.FencedByUs || s.Node == NodeUnseen && s.Fencing }
 
@@ -175,9 +169,14 @@ func timed(name string, until func(situation) time.Time, also func(situation) bo
 	return guard{name: name, until: until, holds: func(s situation) bool { return s.past(until(s)) && also(s) }}
 }
 
+// before is a guard that time alone ends.
+func before(name string, until func(situation) time.Time, also func(situation) bool) guard {
+	return guard{name: name, until: until, holds: func(s situation) bool { return !s.past(until(s)) && also(s) }}
+}
+
 // impatient is a guard that holds no longer once the patience with the current state is over: what it asks for may fail for ever.
 func impatient(name string, holds func(situation) bool) guard {
-	return guard{name: name, until: situation.stateDeadline, holds: func(s situation) bool { return s.patient() && holds(s) }}
+	return before(name, situation.stateDeadline, holds)
 }
 
 func anyhow(situation) bool { return true }
@@ -193,9 +192,8 @@ var (
 	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
 	stopped         = is("timed out by its check", func(s situation) bool { return s.Stop })
 
-	finishing = guard{name: "over, workload of a host that is off not moved", until: situation.deadline, holds: func(s situation) bool {
-		return s.over() && s.finishes() && !s.past(s.deadline())
-	}}
+	finishing = before("over, workload of a host that is off not moved", situation.deadline,
+		func(s situation) bool { return s.over() && s.finishes() })
 
 	leaving = is("kubemend is being removed", func(s situation) bool { return s.Teardown && !s.moving() })
 
@@ -229,13 +227,10 @@ var (
 	// One whose release was not stored has the mark of the attempt.
 	holdRemovedProven = is("host proven off, not kept powered off any more",
 		func(s situation) bool { return holdRemoved.holds(s) && (s.provenOff() || s.RebootAsked) })
-	notNoted  = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
-	seenOn    = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
-	unproven  = is("host's status older than the request", situation.stale).tells(StatusOutdated)
-	unsettled = guard{
-		name: "host was off when asked, not settled", until: situation.settledAt,
-		holds: func(s situation) bool { return s.WasOff && !s.past(s.settledAt()) },
-	}
+	notNoted   = is("not noted when asked", func(s situation) bool { return s.Asked.IsZero() })
+	seenOn     = is("host on after it was off", func(s situation) bool { return s.WasOff && s.PoweredOn && !s.stale() })
+	unproven   = is("host's status older than the request", situation.stale).tells(StatusOutdated)
+	unsettled  = before("host was off when asked, not settled", situation.settledAt, func(s situation) bool { return s.WasOff })
 	unprovable = is("host was off when asked, receipts not to be believed", func(s situation) bool {
 		return s.needsReceipt() && !s.Provable
 	}).tells(NoReceipts)
@@ -244,16 +239,20 @@ var (
 		situation.awaitsReceipt).tells(ReceiptLate)
 	receiptPending  = is("no receipt", situation.awaitsReceipt)
 	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
-	receiptNew      = guard{
-		name: "receipt in doubt", until: situation.believed,
-		holds: func(s situation) bool { return s.needsReceipt() && !s.past(s.believed()) },
-	}
-	receiptUnsound = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
+	receiptNew      = before("receipt in doubt", func(s situation) time.Time { return s.Receipt.Add(s.Doubt) }, situation.needsReceipt)
+	receiptUnsound  = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
 	servicedLong   = timed("host being serviced for too long", func(s situation) time.Time { return s.Since.Add(s.Servicing) },
 		func(s situation) bool { return s.Serviced })
+
+	// A check deletes its request as soon as the node is Ready that lives on: what that proves of the host is noted before the end.
+	overAlive = impatient("over, node shows life, fenced by us",
+		func(s situation) bool { return s.over() && s.livedOn() && !s.NewBoot && s.fencedHere() })
+	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
+	overWatched = before("over, node may live on", situation.watched,
+		func(s situation) bool { return s.over() && s.Lived && !s.NewBoot && s.Node == NodePresent })
 
 	alive       = is("node shows life", situation.livedOn)
 	aliveFenced = impatient("node shows life, fenced by us", func(s situation) bool { return s.livedOn() && s.fencedHere() })
@@ -266,12 +265,8 @@ var (
 		func(s situation) bool { return s.Disproved && !s.moving() })
 	bootedFenced = impatient("node under another boot, fenced by us", func(s situation) bool { return s.NewBoot && s.fencedHere() })
 	// One that has shown life under the fence is watched by whatever clock it has: it would be fenced again before its next sign else.
-	mayLive = guard{
-		name: "node not fenced, may live", until: situation.watched,
-		holds: func(s situation) bool {
-			return !s.Fenced && (s.Lived || s.Facts.Sign.After(s.Asked.Add(s.Skew))) && !s.past(s.watched())
-		},
-	}
+	mayLive = before("node not fenced, may live", situation.watched,
+		func(s situation) bool { return !s.Fenced && (s.Lived || s.Facts.Sign.After(s.Asked.Add(s.Skew))) })
 	up = is("node booted", func(s situation) bool { return s.Up }).tells(NodeBooted)
 
 	// Only what was begun by somebody else can hold a host off that this attempt has not touched.
@@ -282,20 +277,16 @@ var (
 	hasPowerAnnotations = is("host has power annotations of ours", func(s situation) bool { return s.HasPowerAnnotations })
 	notMarked           = is("host not marked unhealthy", func(s situation) bool { return s.Host == HostOurs && !s.HostMarked })
 
-	bootUnread = guard{name: "boot of the node not known yet", until: situation.bootAt, holds: func(s situation) bool {
-		return s.BootUnread && !s.RebootAsked && !s.past(s.bootAt())
-	}}
+	bootUnread = before("boot of the node not known yet", func(s situation) time.Time { return s.Since.Add(s.Unreachable) },
+		func(s situation) bool { return s.BootUnread && !s.RebootAsked })
 	rebootNotAsked = is("reboot not asked for", func(s situation) bool { return !s.RebootAsked })
 	rebootPending  = is("reboot not carried out", func(s situation) bool { return s.RebootPending })
 
-	looping = guard{
-		name: "host fails soon after each power cycle", until: func(s situation) time.Time { return s.LoopUntil },
-		holds: func(s situation) bool { return !s.past(s.LoopUntil) && !s.KeptOff && !s.HasPowerAnnotations },
-	}
-	loopUnknown = guard{
-		name: "power cycles of before not known", until: func(s situation) time.Time { return s.LoopUntil },
-		holds: func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 },
-	}.tells(RecordsUnread)
+	loopEnds = func(s situation) time.Time { return s.LoopUntil }
+	looping  = before("host fails soon after each power cycle", loopEnds,
+		func(s situation) bool { return !s.KeptOff && !s.HasPowerAnnotations })
+	loopUnknown = before("power cycles of before not known", loopEnds,
+		func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 }).tells(RecordsUnread)
 	notFirst               = is("not first in the queue", situation.queued)
 	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
@@ -338,10 +329,8 @@ var (
 		return s.Waited && !s.switchedOff() && !s.keptOff() && !(s.SetAside && s.Host == HostOurs)
 	})
 
-	bootsUnasked = guard{
-		name: "host switched on again by others", until: situation.bootDeadline,
-		holds: func(s situation) bool { return s.SwitchedOn && !s.powerFails() && !s.past(s.bootDeadline()) },
-	}
+	bootsUnasked = before("host switched on again by others", situation.bootDeadline,
+		func(s situation) bool { return s.SwitchedOn && !s.powerFails() })
 
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 

@@ -191,3 +191,77 @@ func (c *Cycle) loop() string {
 	return fmt.Sprintf("%d since %s, the next one at %s", c.Facts.Loop.Times, c.Facts.Loop.Since.UTC().Format(time.RFC3339),
 		c.Facts.LoopUntil.UTC().Format(time.RFC3339))
 }
+
+// Reason is why a step is taken, in one word. It is the reason of conditions and events; docs/reference/conditions.md explains each.
+type Reason string
+
+// Detail tells steps of one reason apart that mean something else. Most have none.
+type Detail string
+
+// The details of steps, which select the variants of the messages of rules.
+const (
+	// AsksPerson means that a person has to do something before the remediation goes on.
+	AsksPerson          Detail = "AsksPerson"
+	FenceUnseen         Detail = "FenceUnseen" // the node, which may be fenced, cannot be seen
+	FencedBefore        Detail = "FencedBefore"
+	HostRegistered      Detail = "HostRegistered" // anew, under the name of the host that was asked
+	KeptOffAlready      Detail = "KeptOffAlready"
+	NoReceipts          Detail = "NoReceipts"
+	NodeBooted          Detail = "NodeBooted"
+	NodeIsGone          Detail = "NodeIsGone"
+	NodeTwins           Detail = "NodeTwins"
+	ProofWrong          Detail = "ProofWrong"
+	ReceiptContradicted Detail = "ReceiptContradicted"
+	ReceiptLate         Detail = "ReceiptLate"
+	RecordsUnread       Detail = "RecordsUnread" // of the host, since the manager has just started
+	StatusOutdated      Detail = "StatusOutdated"
+	VolumesIdle         Detail = "VolumesIdle"
+	WorkloadLeaving     Detail = "WorkloadLeaving" // the node is fenced until then
+)
+
+// Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
+type Rule struct {
+	Reason Reason
+	// Message is what a step with the reason does, or waits for. The first of variants that fits the step is said in its place.
+	Message  string
+	variants []variant
+	// detail is what else is known about the cause, in brackets behind the message; nil if there is nothing.
+	detail func(*Cycle) string
+	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
+	Fix string
+	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node.
+	Blocks bool
+	// Passes says that a remediation which waits for it has no place under a limit of its check: it may take days, and is nobody's fault.
+	Passes bool
+	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
+	OnHost, OnMachine, Warns bool
+}
+
+// Cause is the step that led to the end of a remediation, or to the request for owner remediation, as far as it has to be explained later.
+type Cause struct {
+	Step `json:",inline"`
+	// Said is what was known about it then besides, which nothing tells later; empty if that is nothing.
+	Said string `json:"said,omitempty"`
+}
+
+// variant is a message for the steps of a reason that have this detail, this action, or are taken in one of these states.
+type variant struct {
+	detail  Detail
+	do      Action
+	from    []State
+	message string
+}
+
+func (v variant) fits(step Step) bool {
+	return (v.detail == "" || v.detail == step.Detail) && (v.do == "" || v.do == step.Do) &&
+		(v.from == nil || slices.Contains(v.from, step.From))
+}
+
+// RuleOf returns the rule of a reason. A reason that is not known has no words of its own.
+func RuleOf(reason Reason) Rule {
+	i := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Reason == reason })
+	if i < 0 {
+		return Rule{Reason: reason, Message: string(reason)}
+	}
+	return rules[i]
+}

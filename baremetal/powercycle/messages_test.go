@@ -71,7 +71,7 @@ func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
 			Text: "without it 1 of 3 control-plane nodes are healthy, and 2 are needed", Until: soon},
 		{Reason: controlplane.NotSeen}: {Text: "it is not known yet which members of the control plane are alive", Until: known},
 	} {
-		if got := (&Plane{Connected: known}).ahead(objection, noon); got != want {
+		if got := (&Queue{Connected: known}).behind(objection, noon); got != want {
 			t.Errorf("%+v: %+v, want %+v", objection, got, want)
 		}
 	}
@@ -86,7 +86,7 @@ func TestEveryStepOfAPowerCycleHasAMessage(t *testing.T) {
 		}
 		seen[rule.Reason] = true
 	}
-	for _, step := range Steps() {
+	for _, step := range allSteps() {
 		text := step.Message()
 		if text == "" || text == string(step.Reason) {
 			t.Errorf("%+v has no message", step)

@@ -149,12 +149,13 @@ const (
 type Node int
 
 const (
-	// NodePresent is there.
-	NodePresent Node = iota
-	// NodeUnseen may be there: the workload cluster cannot be asked.
-	NodeUnseen
-	// NodeAbsent is not there: it was deleted, or the machine never had one.
+	// NodeUnseen may be there: the workload cluster could not be asked. It is the zero value, so that nothing is ever concluded from a read
+	// that failed.
+	NodeUnseen Node = iota
+	// NodeAbsent is not there: the workload cluster itself said so, or the machine never had a node.
 	NodeAbsent
+	// NodePresent is there.
+	NodePresent
 )
 
 // Memory is what a remediation remembers of itself. It is stored before an action that is intended, and after any other (see

@@ -19,8 +19,11 @@ type Queue struct {
 	KeptOffFor string
 	// SameMachine are the other remediations of the machine.
 	SameMachine []Queued
-	// Plane is the control plane that the machine is a member of; nil if it is a worker.
-	Plane *Plane
+	// Plane is the control plane that the machine called Machine is a member of; nil if it is a worker. Connected is when it will be known
+	// whether its API answers; zero if it is.
+	Plane     *controlplane.Plane
+	Machine   string
+	Connected time.Time
 	// Unasked is why the queue could not be read; empty if it could.
 	Unasked string
 	// ManagerHere says that the manager runs on the host.
@@ -37,14 +40,6 @@ type Queued struct {
 	Unreadable bool
 	// Leaves says that it is being deleted, is paused or waits since its host fails again and again: it begins nothing now.
 	Leaves bool
-}
-
-// Plane is a control plane with what remediations do to its members.
-type Plane struct {
-	controlplane.Plane
-	Self string // the name of the machine that the remediation is of
-	// Connected is when it will be known whether the API answers; zero if it is.
-	Connected time.Time
 }
 
 // Disrupted is a member, of another machine, with what its remediations do to it or wait for. keptOff is its host if that is kept powered
@@ -101,8 +96,8 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	}
 	if q.Plane != nil {
 		var ahead []Ahead
-		for _, o := range q.plane().Against(q.Plane.Self, now) {
-			ahead = append(ahead, q.Plane.ahead(o, now))
+		for _, o := range q.plane().Against(q.Machine, now) {
+			ahead = append(ahead, q.behind(o, now))
 		}
 		if len(ahead) > 0 {
 			return ahead
@@ -115,8 +110,8 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	return nil
 }
 
-// ahead says why a member of a control plane, "it", has to wait.
-func (p *Plane) ahead(o controlplane.Objection, now time.Time) Ahead {
+// behind says why a member of a control plane, "it", has to wait.
+func (q *Queue) behind(o controlplane.Objection, now time.Time) Ahead {
 	ahead := Ahead{Until: o.Until}
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
@@ -127,7 +122,7 @@ func (p *Plane) ahead(o controlplane.Objection, now time.Time) Ahead {
 	case controlplane.NotFirst:
 		ahead.Text = o.Member + " is ahead in the queue"
 	case controlplane.NotSeen:
-		ahead.Text, ahead.Until = "it is not known yet which members of the control plane are alive", p.Connected
+		ahead.Text, ahead.Until = "it is not known yet which members of the control plane are alive", q.Connected
 	}
 	return ahead
 }
@@ -137,13 +132,13 @@ func (q *Queue) LeasesDecide(now time.Time) bool {
 	if q.Plane == nil || q.Plane.API != controlplane.Answers || controlplane.Majority(len(q.Plane.Members)) == 0 {
 		return false
 	}
-	return !q.plane().Busy(q.Plane.Self, now)
+	return !q.plane().Busy(q.Machine, now)
 }
 
 // plane is the control plane with what the remediation itself does to its member.
 func (q *Queue) plane() controlplane.Plane {
 	plane := controlplane.Plane{API: q.Plane.API, Members: slices.Clone(q.Plane.Members)}
-	i := slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == q.Plane.Self })
+	i := slices.IndexFunc(plane.Members, func(m controlplane.Member) bool { return m.Name == q.Machine })
 	if i < 0 {
 		return plane
 	}

@@ -63,7 +63,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		return func(q *Queue) {
 			own := memberAs("m")
 			own.Node = controlplane.Silent
-			q.Plane = &Plane{Self: "m", Plane: controlplane.Plane{API: controlplane.Answers, Members: append([]controlplane.Member{own}, others...)}}
+			q.Plane = &controlplane.Plane{API: controlplane.Answers, Members: append([]controlplane.Member{own}, others...)}
 		}
 	}
 	forbidden := func(by string) Ahead {
@@ -113,7 +113,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 		"nor if it is being deleted":                {plane(waiting(Memory{State: Pending}, func(r *Queued) { r.Leaves = true }), memberAs("c")), nil},
 		"nor if its host would not power off":       {plane(deaf, memberAs("c")), nil},
 	} {
-		q := Queue{Self: queuedAs("m", Memory{State: Pending})}
+		q := Queue{Machine: "m", Self: queuedAs("m", Memory{State: Pending})}
 		tc.is(&q)
 		if diff := cmp.Diff(tc.want, q.Ahead(noon)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -122,12 +122,12 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 }
 
 func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
-	plane := func(api controlplane.API, members ...controlplane.Member) *Plane {
-		return &Plane{Self: "m", Plane: controlplane.Plane{API: api, Members: append([]controlplane.Member{memberAs("m")}, members...)}}
+	plane := func(api controlplane.API, members ...controlplane.Member) *controlplane.Plane {
+		return &controlplane.Plane{API: api, Members: append([]controlplane.Member{memberAs("m")}, members...)}
 	}
 	busy := memberAs("b", queuedAs("r", begunAt(PoweringOff, noon)))
 	for name, tc := range map[string]struct {
-		plane *Plane
+		plane *controlplane.Plane
 		want  bool
 	}{
 		"not for a worker":                                 {nil, false},
@@ -136,7 +136,7 @@ func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
 		"not while the API does not answer":                {plane(controlplane.NoAnswer, memberAs("b"), memberAs("c")), false},
 		"not while another member keeps it waiting anyhow": {plane(controlplane.Answers, busy, memberAs("c")), false},
 	} {
-		q := Queue{Self: queuedAs("s", Memory{}), Plane: tc.plane}
+		q := Queue{Machine: "m", Self: queuedAs("s", Memory{}), Plane: tc.plane}
 		if got := q.LeasesDecide(noon); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}

@@ -1,23 +1,5 @@
 package powercycle
 
-// Rule is what is said and done about one reason: conditions, events, records and `kubectl mend` take their words from here.
-type Rule struct {
-	Reason Reason
-	// Message is what a step with the reason does, or waits for. The first of variants that fits the step is said in its place.
-	Message  string
-	variants []variant
-	// detail is what else is known about the cause, in brackets behind the message; nil if there is nothing.
-	detail func(*Cycle) string
-	// Fix is what a person has to do about it, or about a remediation that ended for it; empty if there is nothing to do.
-	Fix string
-	// Blocks says that a step waits for something else than the effect of what was asked of host, workload or node.
-	Blocks bool
-	// Passes says that a remediation which waits for it has no place under a limit of its check: it may take days, and is nobody's fault.
-	Passes bool
-	// OnHost and OnMachine say that an event is sent about these as well, Warns that it is a warning whatever the step does.
-	OnHost, OnMachine, Warns bool
-}
-
 const (
 	seeToTheBMC   = "see to the BMC: its address, credentials, network"
 	repairTheHost = "repair the host, then remove both unhealthy annotations"
@@ -28,18 +10,28 @@ const (
 )
 
 // rules are those of all reasons, in the order of a power cycle.
-var rules = []Rule{
-	{
-		Reason: NoOwnerReason, Message: "Nothing is done: metadata.ownerReferences names no Machine of cluster.x-k8s.io",
+var rules []Rule
+
+// says adds a rule to those of all reasons.
+func says(rule Rule) Reason {
+	rules = append(rules, rule)
+	return rule.Reason
+}
+
+// The reasons of steps. NoOwnerReason is that of a remediation that names no machine, NoStrategyReason that of one that asks for
+// nothing: nothing is decided on these.
+var (
+	NoOwnerReason = says(Rule{
+		Reason: "NoOwner", Message: "Nothing is done: metadata.ownerReferences names no Machine of cluster.x-k8s.io",
 		Fix: "add the owner reference",
-	},
-	{
-		Reason: NoStrategyReason, Message: "Nothing is done: spec.strategy.type is not Reboot",
+	})
+	NoStrategyReason = says(Rule{
+		Reason: "NoStrategy", Message: "Nothing is done: spec.strategy.type is not Reboot",
 		Fix: "set spec.strategy.type, also of the template",
-	},
-	{Reason: StateUnknownReason, Message: "The stored state is not known; beginning anew"},
-	{
-		Reason: PausedReason, Message: "The remediation is paused",
+	})
+	StateUnknownReason = says(Rule{Reason: "StateUnknown", Message: "The stored state is not known; beginning anew"})
+	PausedReason       = says(Rule{
+		Reason: "Paused", Message: "The remediation is paused",
 		variants: []variant{
 			{do: Release, message: "The remediation is paused; the host is released"},
 			{do: Unfence, message: "The remediation is paused; the fence is removed from the node"},
@@ -47,19 +39,19 @@ var rules = []Rule{
 		detail: func(c *Cycle) string { return c.Pause },
 		Fix:    "when it may go on, remove the annotation cluster.x-k8s.io/paused, or set spec.paused of the Cluster to false",
 		Blocks: true, Passes: true, OnHost: true,
-	},
+	})
 
-	{
-		Reason: WaitingInQueueReason, Message: "Waiting in its queue", detail: (*Cycle).queue,
+	WaitingInQueueReason = says(Rule{
+		Reason: "WaitingInQueue", Message: "Waiting in its queue", detail: (*Cycle).queue,
 		Blocks: true,
-	},
-	{
-		Reason: QueueTimedOutReason, Message: "It has waited in its queue for too long, and goes on waiting",
+	})
+	QueueTimedOutReason = says(Rule{
+		Reason: "QueueTimedOut", Message: "It has waited in its queue for too long, and goes on waiting",
 		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
 		Blocks: true, OnMachine: true,
-	},
-	{
-		Reason:  RemediationLoopReason,
+	})
+	RemediationLoopReason = says(Rule{
+		Reason:  "RemediationLoop",
 		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",
 		variants: []variant{{
 			detail:  RecordsUnread,
@@ -68,19 +60,19 @@ var rules = []Rule{
 		detail: (*Cycle).loop,
 		Fix:    "look at the host's hardware and console; to have it power-cycled now, run kubectl mend remediate host/NAME",
 		Blocks: true, Passes: true, OnHost: true, OnMachine: true,
-	},
-	{
-		Reason: ManagerRunsHereReason, Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,
+	})
+	ManagerRunsHereReason = says(Rule{
+		Reason: "ManagerRunsHere", Message: "kubemend itself runs on this host, and would be switched off with it", detail: (*Cycle).queue,
 		Fix:    "run two replicas, on two nodes, with --leader-elect",
 		Blocks: true,
-	},
-	{
-		Reason: AttemptBeganReason, Message: "An attempt has begun",
+	})
+	AttemptBeganReason = says(Rule{
+		Reason: "AttemptBegan", Message: "An attempt has begun",
 		variants: []variant{{do: Release, message: "An attempt has begun; the host is released from the last one first"}},
-	},
+	})
 
-	{
-		Reason: HostGoneReason, Message: "The host does not exist any more",
+	HostGoneReason = says(Rule{
+		Reason: "HostGone", Message: "The host does not exist any more",
 		variants: []variant{
 			{detail: AsksPerson, message: "The host of the machine has been gone for more than an hour; waiting for it to come back"},
 			{detail: HostRegistered,
@@ -90,25 +82,25 @@ var rules = []Rule{
 		},
 		detail: func(c *Cycle) string { return c.Mismatch }, Fix: "register the host again, or delete the Machine",
 		Blocks: true, OnMachine: true,
-	},
-	{
-		Reason: HostMismatchReason, Message: "The host does not belong to the machine any more",
+	})
+	HostMismatchReason = says(Rule{
+		Reason: "HostMismatch", Message: "The host does not belong to the machine any more",
 		variants: []variant{{from: []State{Pending, Preparing}, message: "The host does not belong to the machine"}},
 		detail:   func(c *Cycle) string { return c.Mismatch },
 		Fix:      "see spec.consumerRef of the host, and the annotation metal3.io/BareMetalHost of the Metal3Machine",
 		Blocks:   true, OnMachine: true,
-	},
-	{
-		Reason: HostSwitchedOffReason, Message: "The host is switched off by its owner; waiting until it is switched on again",
+	})
+	HostSwitchedOffReason = says(Rule{
+		Reason: "HostSwitchedOff", Message: "The host is switched off by its owner; waiting until it is switched on again",
 		variants: []variant{
 			{detail: AsksPerson, message: "The host has been switched off by its owner for long; waiting until it is switched on again"},
 			{do: Advance, message: "The host was switched off by its owner; the power cycle goes on when it is switched on again"},
 		},
 		Fix:    "set spec.online of the host to true when it is repaired, or delete the Machine",
 		Blocks: true, Passes: true, OnMachine: true,
-	},
-	{
-		Reason: HostKeptOffReason, Message: "Another client keeps the host powered off; waiting until it does not",
+	})
+	HostKeptOffReason = says(Rule{
+		Reason: "HostKeptOff", Message: "Another client keeps the host powered off; waiting until it does not",
 		variants: []variant{
 			{detail: AsksPerson, message: "Another client has kept the host powered off for long; waiting until it does not"},
 			{do: Advance, message: "Another client keeps the host powered off; the power cycle goes on when it does not"},
@@ -116,39 +108,41 @@ var rules = []Rule{
 		detail: func(c *Cycle) string { return "annotation " + c.Facts.KeptOffBy },
 		Fix:    "remove the annotation when the host is to be on again",
 		Blocks: true, Passes: true, OnMachine: true,
-	},
-	{Reason: HostReleasedByOthersReason, Message: "No other client keeps the host powered off, paused or detached any more"},
-	{
-		Reason: HostNotReadyReason, Message: "Waiting for the host to be in a state in which its power is managed",
+	})
+	HostReleasedByOthersReason = says(Rule{
+		Reason: "HostReleasedByOthers", Message: "No other client keeps the host powered off, paused or detached any more",
+	})
+	HostNotReadyReason = says(Rule{
+		Reason: "HostNotReady", Message: "Waiting for the host to be in a state in which its power is managed",
 		variants: []variant{
 			{detail: AsksPerson, message: "The power of the host has not been managed for too long"},
 			{do: Advance, message: "The power of the host is not managed now; the power cycle goes on when it is"},
 		},
 		detail: func(c *Cycle) string { return c.Facts.Unmanaged }, Fix: "unpause, attach or provision the host",
 		Blocks: true, Passes: true, OnHost: true, OnMachine: true,
-	},
-	{
-		Reason: HostServicedReason, Message: firmwareWritten,
+	})
+	HostServicedReason = says(Rule{
+		Reason: "HostServiced", Message: firmwareWritten,
 		variants: []variant{
 			{detail: AsksPerson, message: "The firmware of the host has been written for too long"},
 			{do: Release, message: firmwareWritten + "; the host is released, since it boots after that"},
 		},
 		Fix:    "wait for its end; if it hangs, see the BareMetalHost's error and its HostFirmwareSettings and HostFirmwareComponents",
 		Blocks: true, Passes: true, OnMachine: true,
-	},
-	{
-		Reason: OperatorSilentReason, Message: "The host was not seen on in time" + noFault,
+	})
+	OperatorSilentReason = says(Rule{
+		Reason: "OperatorSilent", Message: "The host was not seen on in time" + noFault,
 		variants: []variant{
 			{from: []State{PoweringOff}, message: "The host was not seen off in time" + noFault},
 			{from: []State{Rebooting}, message: "The host was not rebooted in time" + noFault},
 		},
 		Fix:    "see that the Bare Metal Operator and Ironic run, and why they do nothing about this host",
 		Blocks: true, OnHost: true, OnMachine: true,
-	},
-	{Reason: RecoveredReason, Message: "The machine became healthy; its host is not touched"},
+	})
+	RecoveredReason = says(Rule{Reason: "Recovered", Message: "The machine became healthy; its host is not touched"})
 
-	{
-		Reason: PowerOffRequestedReason, Message: "The host is asked to power off",
+	PowerOffRequestedReason = says(Rule{
+		Reason: "PowerOffRequested", Message: "The host is asked to power off",
 		variants: []variant{
 			{detail: KeptOffAlready, message: "The host is kept powered off already for this remediation; the attempt goes on from there"},
 			{
@@ -157,9 +151,9 @@ var rules = []Rule{
 			},
 		},
 		OnHost: true,
-	},
-	{
-		Reason: StepUndoneReason, Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
+	})
+	StepUndoneReason = says(Rule{
+		Reason: "StepUndone", Message: "Another client removed what kubemend wrote to the host; it is written again after a while",
 		variants: []variant{
 			{detail: AsksPerson, message: "Another client keeps removing what kubemend writes to host or node; it is written again after a while"},
 			{from: []State{MovingWorkload}, message: "Another client removed the fence from the node; it is fenced again after a while"},
@@ -172,35 +166,37 @@ var rules = []Rule{
 		},
 		Fix:    "find out who removes it, by metadata.managedFields and the audit log",
 		Blocks: true, OnMachine: true,
-	},
-	{
-		Reason: PowerOffFailedReason, Message: "The host could not be powered off so far", Fix: seeToTheBMC,
+	})
+	PowerOffFailedReason = says(Rule{
+		Reason: "PowerOffFailed", Message: "The host could not be powered off so far", Fix: seeToTheBMC,
 		Blocks: true,
-	},
-	{
-		Reason: PowerOffTimedOutReason, Message: "The host was not seen off in time", Fix: seeToTheBMC,
+	})
+	PowerOffTimedOutReason = says(Rule{
+		Reason: "PowerOffTimedOut", Message: "The host was not seen off in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen off in time; one more attempt has begun"}},
-	},
-	{
-		Reason: PoweringOffReason, Message: "Waiting for the host to be off",
+	})
+	PoweringOffReason = says(Rule{
+		Reason: "PoweringOff", Message: "Waiting for the host to be off",
 		variants: []variant{{detail: StatusOutdated, message: "The status of the host is older than the request to power off, " +
 			"as after a restore from a backup; waiting for its operator to read the hardware"}},
-	},
-	{
-		Reason: PowerSettlingReason, Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
+	})
+	PowerSettlingReason = says(Rule{
+		Reason: "PowerSettling", Message: "The host was off before it was asked; waiting until it cannot have been about to power on",
 		Blocks: true,
-	},
-	{Reason: ReceiptRequestedReason, Message: "The host was off before it was asked; its operator is asked to read the hardware"},
-	{
-		Reason: AwaitingReceiptReason, Message: "The host was off before it was asked; waiting for its operator to read the hardware",
+	})
+	ReceiptRequestedReason = says(Rule{
+		Reason: "ReceiptRequested", Message: "The host was off before it was asked; its operator is asked to read the hardware",
+	})
+	AwaitingReceiptReason = says(Rule{
+		Reason: "AwaitingReceipt", Message: "The host was off before it was asked; waiting for its operator to read the hardware",
 		Blocks: true,
-	},
-	{
-		Reason: ReceiptGivenReason, Message: "The operator of the host has read the hardware", Blocks: true,
+	})
+	ReceiptGivenReason = says(Rule{
+		Reason: "ReceiptGiven", Message: "The operator of the host has read the hardware", Blocks: true,
 		variants: []variant{{do: Wait, message: "The operator of the host has read the hardware; waiting for what may speak against it"}},
-	},
-	{
-		Reason: FencingImpossibleReason, Message: "The host could not be proven off in time; it is powered on, and its node is not fenced",
+	})
+	FencingImpossibleReason = says(Rule{
+		Reason: "FencingImpossible", Message: "The host could not be proven off in time; it is powered on, and its node is not fenced",
 		variants: []variant{
 			{
 				detail:  NoReceipts,
@@ -213,16 +209,18 @@ var rules = []Rule{
 		Fix: "see that the Bare Metal Operator and Ironic run and read this host's BMC; if you know that the host is off, put " +
 			"the taint node.kubernetes.io/out-of-service=nodeshutdown:NoExecute on its node by hand, and remove it afterwards",
 		Blocks: true, OnHost: true, OnMachine: true, Warns: true,
-	},
-	{Reason: PoweredOffReason, Message: "The host is off"},
-	{Reason: PoweredOnAgainReason, Message: "The host came on before the workload had moved", Fix: "find out who powers it on"},
-	{
-		Reason: HoldRemovedReason, Message: "The host is not kept powered off any more after it was proven off; it is powered on, and not " +
+	})
+	PoweredOffReason     = says(Rule{Reason: "PoweredOff", Message: "The host is off"})
+	PoweredOnAgainReason = says(Rule{
+		Reason: "PoweredOnAgain", Message: "The host came on before the workload had moved", Fix: "find out who powers it on",
+	})
+	HoldRemovedReason = says(Rule{
+		Reason: "HoldRemoved", Message: "The host is not kept powered off any more after it was proven off; it is powered on, and not " +
 			"off again in this attempt",
 		Fix: "find out who removed the annotation that kept it powered off",
-	},
-	{
-		Reason: SignOfLifeReason, Message: "The node shows life although its host showed off: the host is not proven off",
+	})
+	SignOfLifeReason = says(Rule{
+		Reason: "SignOfLife", Message: "The node shows life although its host showed off: the host is not proven off",
 		variants: []variant{{detail: ProofWrong, message: "The node went on to live after it was fenced, although its host showed off: " +
 			"the reported power of the host is wrong, and it is not power-cycled again"}},
 		detail: func(c *Cycle) string {
@@ -234,25 +232,26 @@ var rules = []Rule{
 		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
 			"look whether data of what ran on the node is damaged; then delete the remediation, and run kubectl mend reset host/NAME",
 		OnHost: true, OnMachine: true, Warns: true,
-	},
-	{
-		Reason: PowerOffDisprovedReason, Message: "After an earlier power-off of the host its node went on to live: what reads the power of the host " +
+	})
+	PowerOffDisprovedReason = says(Rule{
+		Reason: "PowerOffDisproved",
+		Message: "After an earlier power-off of the host its node went on to live: what reads the power of the host " +
 			"cannot be believed, and the host is not power-cycled until a person resets it",
 		Fix: "see that the host's BMC address is that of this very host, and that the BMC reads its power; " +
 			"then run kubectl mend reset host/NAME, or remove its annotation kubemend.io/power-off-disproved",
 		Blocks: true, OnHost: true, OnMachine: true,
-	},
+	})
 
-	{
-		Reason: FencedReason, Message: "The node is fenced, so that its workload can start elsewhere",
+	FencedReason = says(Rule{
+		Reason: "Fenced", Message: "The node is fenced, so that its workload can start elsewhere",
 		variants: []variant{{detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over"}},
-	},
-	{
-		Reason: WatchingForLifeReason, Message: "The node was heard of after its host was proven off; watching whether it is again",
+	})
+	WatchingForLifeReason = says(Rule{
+		Reason: "WatchingForLife", Message: "The node was heard of after its host was proven off; watching whether it is again",
 		Blocks: true,
-	},
-	{
-		Reason: NodeMismatchReason, Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
+	})
+	NodeMismatchReason = says(Rule{
+		Reason: "NodeMismatch", Message: "Another node has the name of the machine's node; it is not fenced, and the host is powered on",
 		variants: []variant{
 			{do: Advance, detail: NodeTwins, message: "Several nodes have the machine's provider ID; none is fenced, and the host is powered on"},
 			{detail: NodeTwins, message: "Several nodes have the machine's provider ID: it is not known which of them runs on the host"},
@@ -260,127 +259,127 @@ var rules = []Rule{
 		detail: func(c *Cycle) string { return c.Twin },
 		Fix:    "see which machine the node belongs to: its spec.providerID, and those of the Machines",
 		Blocks: true,
-	},
-	{
-		Reason: ClusterUnreachableReason, Message: "Waiting for the workload cluster to be reachable",
+	})
+	ClusterUnreachableReason = says(Rule{
+		Reason: "ClusterUnreachable", Message: "Waiting for the workload cluster to be reachable",
 		variants: []variant{
 			{do: Advance, message: "The workload cluster cannot be asked while this control-plane host is off; " +
 				"it is powered on, and its node was not fenced"},
 			{from: []State{Booting, RequestingOwner}, message: "The workload cluster cannot be asked whether the machine is healthy"},
 		},
 		detail: func(c *Cycle) string { return c.Unseen }, Fix: "see to its API server, unless this host is what it needs", Blocks: true,
-	},
-	{
-		Reason: WorkloadMovingReason, Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
+	})
+	WorkloadMovingReason = says(Rule{
+		Reason: "WorkloadMoving", Message: "Waiting for the workload to leave the node", detail: (*Cycle).LeftOnNode,
 		variants: []variant{{detail: NodeIsGone, message: "The node is gone; waiting for its workload to go as well"}},
 		Blocks:   true,
-	},
-	{
-		Reason: WorkloadStuckReason, Message: "The workload did not move in time; the host is powered on all the same", detail: (*Cycle).LeftOnNode,
+	})
+	WorkloadStuckReason = says(Rule{
+		Reason: "WorkloadStuck", Message: "The workload did not move in time; the host is powered on all the same", detail: (*Cycle).LeftOnNode,
 		variants: []variant{
 			{do: Unfence, message: "The workload did not move in time; the fence is removed from the node before its host is powered on"},
 		},
 		Fix: "check the finalizers of what is left, and the CSI driver's detach",
-	},
-	{Reason: NodeGoneReason, Message: "There is no node any more, and nothing is left of its workload"},
-	{
-		Reason: WorkloadMovedReason, Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
+	})
+	NodeGoneReason      = says(Rule{Reason: "NodeGone", Message: "There is no node any more, and nothing is left of its workload"})
+	WorkloadMovedReason = says(Rule{
+		Reason: "WorkloadMoved", Message: "The workload has moved", detail: func(c *Cycle) string { return c.IdleVolumes },
 		variants: []variant{{detail: VolumesIdle, message: "The workload has moved; volumes are still attached that no pod has or waits for"}},
-	},
-	{
-		Reason: UnfencedReason, Message: "The fence is removed from the node",
+	})
+	UnfencedReason = says(Rule{
+		Reason: "Unfenced", Message: "The fence is removed from the node",
 		variants: []variant{
 			{from: []State{Preparing}, message: "The fence of the last attempt is removed from the node"},
 			{from: []State{PoweringOff}, message: "The host is on while its node is fenced; the fence is removed until it is off again"},
 			{from: []State{RequestingOwner}, message: "The fence is removed from the node before the owner of the machine is asked to replace it"},
 		},
-	},
+	})
 
-	{Reason: PowerOnRequestedReason, Message: "The host is asked to power on"},
-	{
-		Reason: PowerOnFailedReason, Message: "The host could not be powered on so far", Fix: seeToTheBMC,
+	PowerOnRequestedReason = says(Rule{Reason: "PowerOnRequested", Message: "The host is asked to power on"})
+	PowerOnFailedReason    = says(Rule{
+		Reason: "PowerOnFailed", Message: "The host could not be powered on so far", Fix: seeToTheBMC,
 		Blocks: true,
-	},
-	{
-		Reason: PowerOnTimedOutReason, Message: "The host was not seen on in time", Fix: seeToTheBMC,
+	})
+	PowerOnTimedOutReason = says(Rule{
+		Reason: "PowerOnTimedOut", Message: "The host was not seen on in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host was not seen on in time; one more attempt has begun"}},
-	},
-	{Reason: PoweringOnReason, Message: "Waiting for the host to be on"},
-	{
-		Reason: PoweredOnReason, Message: "The host is on",
+	})
+	PoweringOnReason = says(Rule{Reason: "PoweringOn", Message: "Waiting for the host to be on"})
+	PoweredOnReason  = says(Rule{
+		Reason: "PoweredOn", Message: "The host is on",
 		variants: []variant{{detail: NodeBooted, message: "The node has booted: the host is on"}},
-	},
-	{
-		Reason: PowerOffDisabledReason, Message: "The host cannot be kept powered off; it is rebooted, and its node is not fenced",
+	})
+	PowerOffDisabledReason = says(Rule{
+		Reason: "PowerOffDisabled", Message: "The host cannot be kept powered off; it is rebooted, and its node is not fenced",
 		variants: []variant{
 			{do: Release, message: "The host cannot be kept powered off any more; it is released, to be rebooted"},
 			{from: []State{Rebooting}, message: "Waiting to see under which boot the node is, so that it will be known when it has booted"},
 		},
-	},
-	{Reason: RebootRequestedReason, Message: "The host is asked to reboot", OnHost: true},
-	{Reason: RebootingReason, Message: "Waiting for the reboot to be carried out"},
-	{
-		Reason:  RebootAcceptedReason,
+	})
+	RebootRequestedReason = says(Rule{Reason: "RebootRequested", Message: "The host is asked to reboot", OnHost: true})
+	RebootingReason       = says(Rule{Reason: "Rebooting", Message: "Waiting for the reboot to be carried out"})
+	RebootAcceptedReason  = says(Rule{
+		Reason:  "RebootAccepted",
 		Message: "The operator of the host has taken the reboot on; whether it was carried out shows when the node has booted",
-	},
-	{
-		Reason: RebootTimedOutReason, Message: "The host did not reboot in time", Fix: seeToTheBMC,
+	})
+	RebootTimedOutReason = says(Rule{
+		Reason: "RebootTimedOut", Message: "The host did not reboot in time", Fix: seeToTheBMC,
 		variants: []variant{{do: BeginAttempt, message: "The host did not reboot in time; one more attempt has begun"}},
-	},
-	{Reason: ServicedReason, Message: "The firmware of the host was written, and the host boots"},
-	{
-		Reason: BootingReason, Message: "Waiting for the machine to be healthy",
+	})
+	ServicedReason = says(Rule{Reason: "Serviced", Message: "The firmware of the host was written, and the host boots"})
+	BootingReason  = says(Rule{
+		Reason: "Booting", Message: "Waiting for the machine to be healthy",
 		variants: []variant{{from: []State{Preparing}, message: "The host is switched on again; waiting for the machine to be healthy"}},
-	},
-	{
-		Reason: NodeStillUnhealthyReason, Message: "The machine did not become healthy after the last attempt",
+	})
+	NodeStillUnhealthyReason = says(Rule{
+		Reason: "NodeStillUnhealthy", Message: "The machine did not become healthy after the last attempt",
 		variants: []variant{{do: BeginAttempt, message: "The machine did not become healthy in time; one more attempt has begun"}},
 		Fix:      "look at the host's console",
-	},
+	})
 
-	{
-		Reason: RequestingOwnerReason, Message: "The host is marked, so that no machine is put on it", Fix: repairTheHost,
+	RequestingOwnerReason = says(Rule{
+		Reason: "RequestingOwner", Message: "The host is marked, so that no machine is put on it", Fix: repairTheHost,
 		variants: []variant{{do: Release, message: "The host is released before the owner of the machine is asked to replace it"}},
-	},
-	{
-		Reason: OwnerRequestedReason, Message: "The owner of the machine was asked to replace it", Fix: repairTheHost,
+	})
+	OwnerRequestedReason = says(Rule{
+		Reason: "OwnerRequested", Message: "The owner of the machine was asked to replace it", Fix: repairTheHost,
 		variants: []variant{{do: RequestOwner, message: "The owner of the machine is asked to replace it"}},
 		OnHost:   true, OnMachine: true,
-	},
-	{
-		Reason: HostExternalReason, Message: "The attempts have not helped, and the host is externally provisioned: " +
+	})
+	HostExternalReason = says(Rule{
+		Reason: "HostExternallyProvisioned", Message: "The attempts have not helped, and the host is externally provisioned: " +
 			"no owner is asked to replace a machine that cannot be provisioned anew",
 		Fix: "repair the host; to replace it, delete the Machine, and provision the new one as this one was", OnMachine: true,
-	},
-	{
-		Reason: OwnerlessReason, Message: "The attempts have not helped, and the machine has no owner that could replace it",
+	})
+	OwnerlessReason = says(Rule{
+		Reason: "MachineWithoutOwner", Message: "The attempts have not helped, and the machine has no owner that could replace it",
 		Fix: "repair the host, or delete the Machine: it has no owner that could replace it", OnMachine: true,
-	},
+	})
 
-	{
-		Reason: MachineHealthyReason, Message: "The machine is healthy",
+	MachineHealthyReason = says(Rule{
+		Reason: "MachineHealthy", Message: "The machine is healthy",
 		variants: []variant{
 			{from: []State{RequestingOwner}, message: "The machine is healthy after all, and its owner is not asked to replace it"},
 		},
-	},
-	{Reason: NoLongerNeededReason, Message: "The remediation is being deleted after its host was power-cycled"},
-	{Reason: CancelledReason, Message: "The remediation is being deleted", OnHost: true},
-	{Reason: MachineGoneReason, Message: "The machine does not exist any more"},
-	{Reason: MachineDeletingReason, Message: "The machine is being deleted"},
-	{
-		Reason: TimedOutByCheckReason, Message: "The health check that asked for the remediation has timed it out", OnHost: true,
+	})
+	NoLongerNeededReason  = says(Rule{Reason: "NoLongerNeeded", Message: "The remediation is being deleted after its host was power-cycled"})
+	CancelledReason       = says(Rule{Reason: "Cancelled", Message: "The remediation is being deleted", OnHost: true})
+	MachineGoneReason     = says(Rule{Reason: "MachineGone", Message: "The machine does not exist any more"})
+	MachineDeletingReason = says(Rule{Reason: "MachineDeleting", Message: "The machine is being deleted"})
+	TimedOutByCheckReason = says(Rule{
+		Reason: "TimedOutByCheck", Message: "The health check that asked for the remediation has timed it out", OnHost: true,
 		Fix: "if it should have had longer, give that step of the check a longer timeout: " +
 			"each of its attempts may take 2 x timeoutSeconds and bootTimeoutSeconds; there are retryLimit + 1",
-	},
-	{Reason: TeardownReason, Message: "kubemend is being removed, or power cycles are switched off"},
-	{Reason: FailedReason, Message: "The remediation has failed"},
-	{Reason: ReleasingReason, Message: "The remediation has ended"},
-	{Reason: EndedReason, Message: "The remediation has ended"},
-	{
-		Reason: UnfenceTimedOutReason, Message: "The fence could not be removed from the node in time; " +
+	})
+	TeardownReason        = says(Rule{Reason: "Teardown", Message: "kubemend is being removed, or power cycles are switched off"})
+	FailedReason          = says(Rule{Reason: "Failed", Message: "The remediation has failed"})
+	ReleasingReason       = says(Rule{Reason: "Releasing", Message: "The remediation has ended"})
+	EndedReason           = says(Rule{Reason: "Ended", Message: "The remediation has ended"})
+	UnfenceTimedOutReason = says(Rule{
+		Reason: "UnfenceTimedOut", Message: "The fence could not be removed from the node in time; " +
 			"nothing waits for that any longer, and it may have to be done by hand",
 		Fix: "remove the taint node.kubernetes.io/out-of-service and the annotation kubemend.io/fenced-by by hand; " +
 			"see why it was refused",
 		OnMachine: true, Warns: true,
-	},
-}
+	})
+)

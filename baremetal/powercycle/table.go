@@ -72,6 +72,16 @@ func pauses(s State) []row {
 	}
 }
 
+// lives come before the endings in the states in which a fence that was put up by the proof may stand: the power cycle that follows would
+// believe the same proof.
+func lives(s State) []row {
+	return []row{
+		{overAlive, Unfence, s, SignOfLifeReason},
+		{overRefuted, Disprove, Failed, SignOfLifeReason},
+		{overWatched, Wait, s, WatchingForLifeReason},
+	}
+}
+
 // endings come before the rows of every state that is not final. Whatever happens to the remediation or to its machine, there is nothing
 // left to do but to release the host, and to unfence its node. While the workload of a host that is off is on its way that waits until it
 // has arrived, or for the deadline: on a node that is unfenced before, Kubernetes finishes neither its pods nor their volumes while the
@@ -333,21 +343,6 @@ func ending(state State, reason, releasing Reason, withdraw ...row) []row {
 var order = []State{
 	Pending, Preparing, PoweringOff, MovingWorkload, PoweringOn, Rebooting, Servicing, Booting, RequestingOwner,
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
-}
-
-// Steps are all steps that the table has, each with the state in which it is taken: for those who have a sentence for each.
-func Steps() []Step {
-	var all []Step
-	for _, s := range order {
-		for _, r := range rowsOf[s] {
-			do := r.do
-			if do == waitForPerson {
-				do = AskPerson
-			}
-			all = append(all, Step{Do: do, From: s, Next: r.next, Reason: r.reason, Detail: r.detail()})
-		}
-	}
-	return all
 }
 
 // step is what the row says that holds: at once unless it waits. What somebody has undone is done again after a while.

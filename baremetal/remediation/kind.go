@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,42 +26,11 @@ type Object interface {
 	client.Object
 	conditions.Setter
 	// Strategy is what is asked for; nil if nothing is.
-	Strategy() *Strategy
-	// Report writes into the status what the kind has fields for.
-	Report(Report)
+	Strategy() *mendv1.HostRemediationStrategy
+	// Report writes into the status what the kind has fields for, but for the conditions.
+	Report(mendv1.HostRemediationStatus)
 	// Unwrapped is the object that the API server knows.
 	Unwrapped() client.Object
-}
-
-// Strategy is what a remediation of either kind asks for, with its defaults.
-type Strategy struct {
-	Reboots bool
-	Retries int
-	Timeout time.Duration
-	// Boot is how long a boot may take; zero if that goes by the last one.
-	Boot time.Duration
-}
-
-// strategyOf reads a strategy. Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
-func strategyOf(what infrav1.RemediationType, retries, seconds, bootSeconds int32) *Strategy {
-	return &Strategy{
-		Reboots: what == infrav1.RebootRemediationStrategy, Retries: int(min(retries, mendv1.MaxRetryLimit)),
-		Timeout: time.Duration(min(seconds, mendv1.MaxTimeoutSeconds)) * time.Second,
-		Boot:    time.Duration(min(bootSeconds, mendv1.MaxTimeoutSeconds)) * time.Second,
-	}
-}
-
-// Report is the progress of a remediation.
-type Report struct {
-	Phase    infrav1.RemediationPhase
-	Step     string
-	Attempt  int32
-	Host     string
-	Started  *metav1.Time
-	Deadline *metav1.Time
-	// BlockedUntil is when time alone ends what blocks it; only a HostRemediation has it.
-	BlockedUntil *metav1.Time
-	Message      string
 }
 
 // Kind is one of the two kinds of remediations.
@@ -159,37 +127,31 @@ type metal3 struct{ *infrav1.Metal3Remediation }
 func (m metal3) Unwrapped() client.Object { return m.Metal3Remediation }
 
 // Strategy reads a retryLimit of less than 1 as the default, as CAPM3 does. The kind has one number for all of an attempt.
-func (m metal3) Strategy() *Strategy {
+func (m metal3) Strategy() *mendv1.HostRemediationStrategy {
 	s := m.Spec.Strategy
 	if s == nil {
 		return nil
 	}
 	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
-	return strategyOf(s.Type, max(s.RetryLimit, infrav1.DefaultRetryLimit), seconds, seconds)
+	return &mendv1.HostRemediationStrategy{
+		Type: s.Type, RetryLimit: ptr.To(max(s.RetryLimit, infrav1.DefaultRetryLimit)), TimeoutSeconds: seconds, BootTimeoutSeconds: seconds,
+	}
 }
 
-func (m metal3) Report(r Report) {
-	m.Status.Phase, m.Status.LastRemediated, m.Status.Message = r.Phase, r.Started, r.Message
-	m.Status.RetryCount = max(r.Attempt-1, 0) // the first attempt is no retry
+func (m metal3) Report(status mendv1.HostRemediationStatus) {
+	m.Status.Phase, m.Status.LastRemediated, m.Status.Message = status.Phase, status.Started, status.Message
+	m.Status.RetryCount = max(status.Attempt-1, 0) // the first attempt is no retry
 }
 
 type own struct{ *mendv1.HostRemediation }
 
 func (o own) Unwrapped() client.Object { return o.HostRemediation }
 
-func (o own) Strategy() *Strategy {
-	s := o.Spec.Strategy
-	if s == nil {
-		return nil
-	}
-	seconds := cmp.Or(s.TimeoutSeconds, infrav1.DefaultTimeoutSeconds)
-	return strategyOf(s.Type, ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), seconds, s.BootTimeoutSeconds)
-}
+func (o own) Strategy() *mendv1.HostRemediationStrategy { return o.Spec.Strategy }
 
-func (o own) Report(r Report) {
-	s := &o.Status
-	s.Phase, s.Step, s.Attempt, s.Host, s.Message = r.Phase, r.Step, r.Attempt, r.Host, r.Message
-	s.Started, s.Deadline, s.BlockedUntil = r.Started, r.Deadline, r.BlockedUntil
+func (o own) Report(status mendv1.HostRemediationStatus) {
+	status.Conditions = o.Status.Conditions
+	o.Status = status
 }
 
 // Wrap returns an Object of either kind.

@@ -272,21 +272,10 @@ func Judged(ctx context.Context, checks client.Reader, m *clusterv1.Machine) (bo
 
 // MarkedUnhealthy reports whether a health check has marked m unhealthy. The mark that RequestOwner sets is no verdict.
 func MarkedUnhealthy(m *clusterv1.Machine) bool {
-	return ConditionOf(m, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionFalse && !markedByKubemend(m)
+	return conditions.IsFalse(m, clusterv1.MachineHealthCheckSucceededCondition) && !markedByKubemend(m)
 }
 
 // markedByKubemend reports whether RequestOwner has marked m unhealthy.
 func markedByKubemend(m *clusterv1.Machine) bool {
-	c := conditions.Get(m, clusterv1.MachineHealthCheckSucceededCondition)
-	return c != nil && c.Reason == mendv1.PowerCycleFailedReason
-}
-
-// ConditionOf is the status of a condition of m; empty if m does not have it.
-func ConditionOf(m *clusterv1.Machine, kind string) metav1.ConditionStatus {
-	for i := range m.Status.Conditions {
-		if m.Status.Conditions[i].Type == kind {
-			return m.Status.Conditions[i].Status
-		}
-	}
-	return ""
+	return conditions.GetReason(m, clusterv1.MachineHealthCheckSucceededCondition) == mendv1.PowerCycleFailedReason
 }

@@ -21,6 +21,7 @@ func (r *Reconciler) apply(ctx context.Context, obs *observed, step powercycle.S
 	if obs.idle != "" {
 		return false, r.writeStatus(ctx, obs, step, nil)
 	}
+	defer r.retain(obs)
 	done, err := r.take(ctx, obs, step)
 	r.followNode(ctx, obs)
 	if err != nil && !errors.Is(err, consistency.ErrStale) && !apierrors.IsConflict(err) {
@@ -68,13 +69,13 @@ func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powerc
 	case apierrors.IsNotFound(storeErr):
 		return false, nil // the remediation for which to do it is gone
 	case apierrors.IsConflict(storeErr) && !obs.kept.conflicted: // what was decided on was stale
-		r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) { k.uid, k.conflicted = obs.rem.GetUID(), true })
+		obs.kept.conflicted = true
 		return false, storeErr
 	case storeErr != nil && step.Do == powercycle.Release:
 		// A host must not stay off for as long as its remediation cannot be written, be it that another client rewrites it in a loop: what
 		// cannot be stored is kept here until it can. The mark that stays on the host until then is one of the remediation: it has not
 		// released the host, and no other one may start.
-		r.keep(obs, obs.stored.Annotations)
+		obs.keep(obs.stored.Annotations)
 		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt))
 	case storeErr != nil:
 		return false, storeErr
@@ -152,7 +153,7 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 	case powercycle.Unfence:
 		soon, end := context.WithTimeout(ctx, workload.AnswerWithin)
 		defer end()
-		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
+		err = r.Nodes.Unfence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 	case powercycle.RequestOwner:
 		err = remediation.RequestOwner(ctx, r.Client, obs.machine, obs.now)
 	case powercycle.Withdraw: // first of all an owner must not replace a machine that is healthy
@@ -165,7 +166,7 @@ func (r *Reconciler) act(ctx context.Context, obs *observed, step powercycle.Ste
 		return false, nil
 	}
 	if err == nil {
-		r.noteDone(obs, step)
+		obs.noteDone(step)
 	}
 	return err == nil, err
 }
@@ -196,7 +197,7 @@ func (r *Reconciler) fence(ctx context.Context, obs *observed) error {
 	}
 	soon, end := context.WithTimeout(ctx, fenceWithin)
 	defer end()
-	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, obs.signs())
+	return r.Nodes.Fence(soon, client.ObjectKeyFromObject(obs.cluster), obs.seen.Node, r.signs(obs))
 }
 
 // unchanged reads the host past the cache, which may be stale, and returns errChanged unless the host is as it was when the step was
@@ -214,10 +215,10 @@ func (r *Reconciler) unchanged(ctx context.Context, obs *observed) error {
 }
 
 // signs is the remediation as it signs a node.
-func (obs *observed) signs() fence.Owner {
+func (r *Reconciler) signs(obs *observed) fence.Owner {
 	by := obs.record.By(obs.rem)
 	owner := fence.Owner{
-		UID: by.UID, Unsigned: obs.record.TakenOver && obs.kind.SignsNothing(),
+		UID: by.UID, Unsigned: obs.record.TakenOver && r.Kind.SignsNothing(),
 		Fences: obs.record.State == powercycle.MovingWorkload, Found: obs.record.Pods,
 		Long: !obs.record.FencedAt.IsZero() && !obs.now.Before(obs.record.FencedAt.Add(obs.policy.Move)),
 	}

@@ -172,10 +172,6 @@ func (r *Reconciler) plan(ctx context.Context, key client.ObjectKey, first *obse
 	if err != nil || obs == nil {
 		return obs, powercycle.Step{}, err
 	}
-	if obs.idle != "" { // its creator may add what is missing later
-		step := obs.next()
-		return obs, step, nil
-	}
 	step, err := r.decide(ctx, obs)
 	if err != nil {
 		return nil, step, err
@@ -189,9 +185,12 @@ const mostRemembered = 10
 // decide takes the steps that are only remembered, in memory, and returns the one after them. The facts are stated anew after each, since
 // what has to be read depends on what is remembered.
 func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step, error) {
-	step, err := r.verified(ctx, obs, obs.next())
-	for n := 0; err == nil && step.Do.Remembered() && n < mostRemembered; n++ {
-		if err := r.observeUndoers(ctx, obs, step); err != nil {
+	for n := 0; ; n++ {
+		step, err := r.verified(ctx, obs, obs.next())
+		if err == nil {
+			err = r.observeUndoers(ctx, obs, step)
+		}
+		if err != nil || !step.Do.Remembered() || n == mostRemembered {
 			return step, err
 		}
 		if err := r.took(obs, step); err != nil {
@@ -200,12 +199,7 @@ func (r *Reconciler) decide(ctx context.Context, obs *observed) (powercycle.Step
 		if err := r.stateFacts(ctx, obs); err != nil {
 			return step, err
 		}
-		step, err = r.verified(ctx, obs, obs.next())
 	}
-	if err != nil {
-		return step, err
-	}
-	return step, r.observeUndoers(ctx, obs, step)
 }
 
 // verified is step, or what is decided in its place if it condemns the machine, or tries again, and another workload cluster answers by
@@ -223,7 +217,7 @@ func (r *Reconciler) verified(ctx context.Context, obs *observed, step powercycl
 	return obs.next(), err
 }
 
-// next is the step that follows from what is observed.
+// next is the step that follows from what is observed. For one that lacks something nothing is done: its creator may add that later.
 func (obs *observed) next() powercycle.Step {
 	if obs.idle != "" {
 		return powercycle.Step{Do: powercycle.Wait, Next: powercycle.Pending, Reason: obs.idle}

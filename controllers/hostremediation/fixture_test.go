@@ -103,7 +103,7 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	t.Cleanup(k.verify)
 	k.host = &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid", Annotations: map[string]string{}}}
 	k.host.Spec.Online, k.host.Status.PoweredOn, k.host.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
-	k.seen = fence.Seen{Presence: fence.Present, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
+	k.seen = fence.Seen{Presence: powercycle.NodePresent, Node: &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}}
 	k.r = &Reconciler{
 		Kind: remediation.Own, Installed: func() ([]remediation.Kind, error) { return []remediation.Kind{remediation.Own}, nil }, Client: c, Live: c, Hosts: k.hosts, Nodes: k.nodes, Clusters: silent{},
 		Gate: &begin.Gate{Clock: k.clock}, Recorder: events.NewFakeRecorder(1000), Clock: k.clock,

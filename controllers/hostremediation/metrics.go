@@ -73,7 +73,7 @@ func (r *Reconciler) measure(obs *observed, step powercycle.Step) {
 	if now.keptOff || !step.Next.Final() {
 		now.cluster, now.state, now.due, now.person = obs.clusterName(), step.Next, stuckAt(obs), string(obs.record.Person)
 	}
-	r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) { k.progress = now })
+	obs.kept.progress = now
 }
 
 // clusterName names the cluster of the machine, also of one that is gone; empty if it was never known.

@@ -149,7 +149,7 @@ func TestAFenceThatStaysIsCountedOnce(t *testing.T) {
 	k.expects(powersOff, fences, releases)
 	k.reaches(powercycle.MovingWorkload)
 	fenced := k.seen
-	k.seen = fence.Seen{Presence: fence.Unseen}
+	k.seen = fence.Seen{Presence: powercycle.NodeUnseen}
 	k.wait(10 * time.Minute) // the workload is not waited for any longer
 	if got := gathered(t, unfenced); !maps.Equal(got, unfencedBefore) {
 		t.Errorf("its node, which was fenced, counts as unfenced: %v", got)

@@ -78,32 +78,30 @@ func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
 		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
 			obs.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
 		}
-		r.update(client.ObjectKeyFromObject(obs.rem), func(k *kept) {
-			if former := k.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-				r.Nodes.Unwatch(former.Cluster, former.Node)
-			}
-			k.watched = fence.Place{Cluster: cluster, Node: name}
-		})
+		if former := obs.kept.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
+			r.Nodes.Unwatch(former.Cluster, former.Node)
+		}
+		obs.kept.watched = fence.Place{Cluster: cluster, Node: name}
 	}
 }
 
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	cluster := client.ObjectKeyFromObject(obs.cluster)
-	seen, err := r.Nodes.Look(ctx, cluster, name, obs.signs())
+	seen, err := r.Nodes.Look(ctx, cluster, name, r.signs(obs))
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
 			obs.unreadable(trouble)
 		}
 	}
-	if seen.Presence == fence.Present {
+	if seen.Presence == powercycle.NodePresent {
 		r.claimFence(ctx, obs, &seen)
 	}
-	obs.seen, obs.facts.Node = seen, presence[seen.Presence]
+	obs.seen, obs.facts.Node = seen, seen.Presence
 	obs.facts.Fenced, obs.facts.FencedByUs, obs.facts.Drained = seen.Fenced, seen.Ours, seen.Drained
 	obs.facts.Inherited, obs.facts.Idle = seen.Inherited, len(seen.Idle) > 0
 	obs.facts.Discarded = obs.facts.Discarded || seen.Deleting
-	obs.facts.Looked = seen.Presence != fence.Unseen
+	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
 	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
 	if moving && !seen.Drained || obs.facts.State == powercycle.PoweringOn || obs.record.Lived {
@@ -138,7 +136,7 @@ func (r *Reconciler) claimFence(ctx context.Context, obs *observed, seen *fence.
 	if err != nil || existing.Has(seen.Mark) {
 		return
 	}
-	obs.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, fence.OutOfService(seen.Node)
+	obs.predecessor, seen.Ours, seen.Inherited = seen.Mark, true, seen.Fenced
 }
 
 // mismatched reports whether node, which has the name of the machine's node, is another one: it belongs to another machine by its provider
@@ -151,11 +149,6 @@ func (obs *observed) mismatched(node *corev1.Node) bool {
 		return true
 	}
 	return obs.record.State == powercycle.MovingWorkload && obs.record.NodeUID != "" && obs.record.NodeUID != node.UID
-}
-
-// presence maps what package fence has read to the fact.
-var presence = map[fence.Presence]powercycle.Node{
-	fence.Unseen: powercycle.NodeUnseen, fence.Absent: powercycle.NodeAbsent, fence.Present: powercycle.NodePresent,
 }
 
 // observeCached reads the node from the cache, which is enough to judge whether the machine is healthy.

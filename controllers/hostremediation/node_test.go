@@ -155,7 +155,7 @@ func (i indexing) IndexField(_ context.Context, obj client.Object, field string,
 func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
 	k := fixtureOf(t, remembers(`{"state":"Booting","host":"h","node":"node"}`))
 	builder := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithObjects(k.remediation())
-	if err := k.r.addIndexes(t.Context(), indexing{builder}); err != nil {
+	if err := k.r.addIndex(t.Context(), indexing{builder}); err != nil {
 		t.Fatal(err)
 	}
 	k.r.Client = builder.Build()
@@ -178,7 +178,7 @@ func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T)
 	k := fixtureOf(t)
 	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
 	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
-		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
+		w := &observed{kept: &kept{}, rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
 		if got := k.r.factsOf(w).Disproved; got != want {
 			t.Errorf("host %d: %t", belongs, got)
 		}

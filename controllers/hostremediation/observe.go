@@ -35,9 +35,8 @@ import (
 
 // observed is everything that one reconcile decides on, read once.
 type observed struct {
-	now  time.Time
-	rem  remediation.Object
-	kind remediation.Kind
+	now time.Time
+	rem remediation.Object
 
 	cluster *clusterv1.Cluster // nil if it does not exist
 	machine *clusterv1.Machine // nil if it is gone
@@ -50,7 +49,7 @@ type observed struct {
 	stored *metav1.PartialObjectMetadata
 	saved  bool
 	taken  []taken
-	kept   kept
+	kept   *kept
 	// answersUntil is when the workload cluster has to have answered all that it is asked; zero before it is.
 	answersUntil time.Time
 	// queue is what may go first, existing are the remediations of its namespace, and members are those of its control plane; nil before
@@ -58,8 +57,6 @@ type observed struct {
 	queue    *powercycle.Queue
 	existing remediation.Existing
 	members  []planeMember
-	// connected is when it is known whether the API of the control plane answers; zero if it is.
-	connected time.Time
 	// confirms says that what may go first is read past the cache, as the remediation is about to begin, and member that its machine was
 	// seen to be of a control plane when that was decided.
 	confirms, member bool
@@ -71,6 +68,8 @@ type observed struct {
 	loop      repeats.Loop
 	loopUntil time.Time
 
+	// lastNode is the node as it was last seen: steps are taken without it, while the workload cluster does not answer. nil if it was not.
+	lastNode *corev1.Node
 	// idle is why nothing is done for the remediation and nothing was; empty if something is.
 	idle powercycle.Reason
 	observation
@@ -109,14 +108,14 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 	if first != nil {
 		obs.confirms, obs.member, obs.answersUntil = true, first.facts.ControlPlane, first.answersUntil
 	}
-	if found, err := r.read(ctx, key, obs); err != nil {
+	switch found, err := r.read(ctx, key, obs); {
+	case err != nil:
 		return nil, err
-	} else if !found {
+	case !found:
 		r.written.Forget(key)
 		r.drop(key)
 		return nil, nil
-	}
-	if r.written.Stale(obs.rem) {
+	case r.written.Stale(obs.rem):
 		return nil, consistency.ErrStale
 	}
 	if ours, err := r.survey(ctx, obs); err != nil || !ours {
@@ -138,7 +137,6 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observ
 
 // survey reads all that a step for the remediation of obs is decided on. It returns false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
-	obs.kind = r.Kind
 	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read is that of a failed remediation
 	obs.policy = policyOf(obs.rem.Strategy(), obs.record.BootSeconds)
 	if err := r.observeMachine(ctx, obs); err != nil {
@@ -186,6 +184,9 @@ func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
 		obs.recheckAfter(retry) // nothing tells that the records can be read
 	}
 	r.observeNode(ctx, obs)
+	if node := cmp.Or(obs.node, obs.seen.Node); node != nil && node.UID != "" {
+		obs.lastNode = node
+	}
 	obs.facts.ControlPlane = obs.facts.ControlPlane || obs.machine != nil && (obs.member || controlplane.IsMember(obs.node))
 	if err := r.observeMembership(ctx, obs); err != nil {
 		return err
@@ -241,7 +242,7 @@ func (obs *observed) pause() string {
 // asked reports whether the remediation asks for a power cycle.
 func asked(rem remediation.Object) bool {
 	s := rem.Strategy()
-	return s != nil && s.Reboots
+	return s != nil && s.Type == infrav1.RebootRemediationStrategy
 }
 
 // observeMachine reads the machine that owns the remediation, and its cluster. The cluster of a machine that is gone is remembered: its
@@ -363,10 +364,15 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 }
 
 // policyOf is the policy of a remediation with the strategy s; nil stands for the defaults. bootSeconds are by the last boot of its host.
-func policyOf(s *remediation.Strategy, bootSeconds int64) powercycle.Policy {
+// Numbers beyond the limits, which the CRD of CAPM3 does not have, are brought down to them.
+func policyOf(s *mendv1.HostRemediationStrategy, bootSeconds int64) powercycle.Policy {
 	if s == nil {
-		s = &remediation.Strategy{Retries: infrav1.DefaultRetryLimit, Timeout: infrav1.DefaultTimeoutSeconds * time.Second}
+		s = &mendv1.HostRemediationStrategy{}
 	}
-	boot := time.Duration(cmp.Or(bootSeconds, mendv1.DefaultBootTimeoutSeconds)) * time.Second
-	return powercycle.PolicyOf(s.Retries, s.Timeout, cmp.Or(s.Boot, boot))
+	seconds := func(n int64) time.Duration { return time.Duration(min(n, mendv1.MaxTimeoutSeconds)) * time.Second }
+	return powercycle.PolicyOf(
+		int(min(ptr.Deref(s.RetryLimit, infrav1.DefaultRetryLimit), mendv1.MaxRetryLimit)),
+		seconds(cmp.Or(int64(s.TimeoutSeconds), infrav1.DefaultTimeoutSeconds)),
+		seconds(cmp.Or(int64(s.BootTimeoutSeconds), bootSeconds, mendv1.DefaultBootTimeoutSeconds)),
+	)
 }

@@ -65,19 +65,13 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 // readQueue reads what the remediation of obs may have to wait for. If that cannot be read the remediation waits; one that has begun goes
 // on.
 func (r *Reconciler) readQueue(ctx context.Context, obs *observed) error {
-	obs.queue = &powercycle.Queue{KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
+	obs.queue = &powercycle.Queue{Machine: obs.machine.Name, KeptOffFor: keptOffFor(obs.found.Host, obs.record.By(obs.rem))}
 	reader := client.Reader(r.Client)
 	if obs.confirms {
 		reader = r.Live
 	}
 	var err error
 	obs.existing, err = r.Installed.In(ctx, reader, obs.rem.GetNamespace())
-	later := func(rem remediation.OfKind) bool { // the answer to a write of the remediation was lost
-		return rem.GetUID() == obs.rem.GetUID() && consistency.Older(obs.rem.GetResourceVersion(), rem.GetResourceVersion())
-	}
-	if obs.confirms && slices.ContainsFunc(obs.existing.All, later) {
-		err = consistency.ErrStale
-	}
 	if err == nil {
 		obs.queue.SameMachine = queuedOf(obs.existing, obs.machine, obs.rem)
 		if obs.inPlane() {
@@ -139,13 +133,13 @@ func (r *Reconciler) observeMembership(ctx context.Context, obs *observed) error
 func (obs *observed) inPlane() bool { return obs.facts.ControlPlane || obs.record.MayControl }
 
 // readPlane reads the control plane of obs's machine, but for the leases of its API servers.
-func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*powercycle.Plane, error) {
+func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplane.Plane, error) {
 	view, api := r.planeAPI(ctx, obs)
 	var err error
 	if obs.members, err = r.membersOf(ctx, obs, view, api); err != nil {
 		return nil, err
 	}
-	plane := &powercycle.Plane{Plane: controlplane.Plane{API: api}, Self: obs.machine.Name, Connected: obs.connected}
+	plane := &controlplane.Plane{API: api}
 	for _, m := range obs.members {
 		member, err := r.memberOf(ctx, obs, m.machine)
 		if err != nil {
@@ -177,7 +171,7 @@ func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
-	obs.connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
+	obs.queue.Connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting
 }
 

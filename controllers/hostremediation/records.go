@@ -63,41 +63,24 @@ func recordOf(obs *observed, by mendv1.RecordRequester) *mendv1.RemediationRecor
 	}
 	if spec.Target.Node != nil {
 		spec.Target.Node.UID = string(obs.record.NodeUID)
-		records.OnNode(&spec.Target, obs.lastNode())
+		records.OnNode(&spec.Target, obs.lastNode)
 	}
 	records.OnHost(&spec.Target, obs.found.Host)
 	describeHealth(spec, obs)
 	return record
 }
 
-// lastNode is the node, as it was last seen: steps are taken without it, while the workload cluster does not answer. It is nil if it was
-// not seen.
-func (obs *observed) lastNode() *corev1.Node {
-	seen := append(make([]*observation, 0, 1+len(obs.taken)), &obs.observation)
-	for i := range obs.taken {
-		seen = append(seen, &obs.taken[len(obs.taken)-1-i].observation)
-	}
-	for _, o := range seen {
-		for _, node := range []*corev1.Node{o.node, o.seen.Node} {
-			if node != nil && node.UID != "" {
-				return node
-			}
-		}
-	}
-	return nil
-}
-
 // describeHealth writes into spec what the machine and its node say of their health. Neither the timeouts of a check are known here nor its
 // numbers.
 func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if ready := conditionOf(obs.node, corev1.NodeReady); ready != nil && ready.Status != corev1.ConditionTrue {
-		spec.UnhealthySince = known(ready.LastTransitionTime)
+		spec.UnhealthySince = moment(ready.LastTransitionTime.Time)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: string(ready.Type), Status: string(ready.Status), Since: spec.UnhealthySince, Message: cmp.Or(ready.Message, ready.Reason),
 		})
 	}
 	if c := conditions.Get(obs.machine, clusterv1.MachineHealthCheckSucceededCondition); c != nil && c.Status == metav1.ConditionFalse {
-		spec.Due = known(c.LastTransitionTime)
+		spec.Due = moment(c.LastTransitionTime.Time)
 		spec.Evidence = append(spec.Evidence, mendv1.RecordEvidence{
 			Type: c.Type, Status: string(c.Status), Since: spec.Due, Message: cmp.Or(c.Message, c.Reason),
 		})
@@ -111,14 +94,6 @@ func describeHealth(spec *mendv1.RemediationRecordSpec, obs *observed) {
 	if spec.Due != nil && spec.UnhealthySince != nil && spec.Due.Before(spec.UnhealthySince) {
 		spec.UnhealthySince = nil // it has turned since
 	}
-}
-
-// known is at; nil if it is zero.
-func known(at metav1.Time) *metav1.Time {
-	if at.IsZero() {
-		return nil
-	}
-	return &at
 }
 
 // requester is what asked for the remediation: the user that its annotation names, and the check that made it. Cluster API core leaves no
@@ -190,7 +165,7 @@ const bootsWithin = 5 * time.Second
 // done once and remembered; if the records cannot be read, or there are none, it is the default.
 func (r *Reconciler) observeBoots(ctx context.Context, obs *observed) {
 	strategy := obs.rem.Strategy()
-	known := strategy == nil || strategy.Boot > 0 || obs.record.BootSeconds > 0
+	known := strategy == nil || strategy.BootTimeoutSeconds > 0 || obs.record.BootSeconds > 0
 	if known || r.Records == nil || obs.found.Host == nil || obs.record.State.Final() {
 		return
 	}

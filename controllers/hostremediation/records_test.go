@@ -230,11 +230,11 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	}}
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "node-uid"}}
 	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown", LastTransitionTime: at(6 * time.Minute)}}
-	w := &observed{now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
+	w := &observed{kept: &kept{}, now: noon, machine: m, rem: remediation.Own.New(), found: host.Found{Host: &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", UID: "host-uid"}}}}
 	w.rem.SetNamespace("ns")
 	w.rem.SetLabels(map[string]string{clusterv1.WatchLabel: "east"})
 	w.cluster = &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c", UID: "cluster-uid"}}
-	w.node = node
+	w.node, w.lastNode = node, node
 	since, due := at(6*time.Minute), at(time.Minute)
 	want := mendv1.RemediationRecordSpec{
 		Remediator: mendv1.RemediatedByRequest, Decided: metav1.NewTime(noon), Cause: "Ready=Unknown",
@@ -263,11 +263,11 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.UnhealthySince != nil {
 		t.Errorf("it is unhealthy since %s, which is after it counted as that", got.Spec.UnhealthySince)
 	}
-	w.node, w.record.NodeUID = nil, "remembered-uid"
+	w.node, w.lastNode, w.record.NodeUID = nil, nil, "remembered-uid"
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Target.Node.UID != "remembered-uid" {
 		t.Errorf("without an answer of the workload cluster the node has the UID %q", got.Spec.Target.Node.UID)
 	}
-	w.taken = append(w.taken, taken{observed: observed{observation: observation{node: node}}})
+	w.lastNode = node
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Target.Node.UID != "node-uid" {
 		t.Errorf("with an answer before the last step the node has the UID %q", got.Spec.Target.Node.UID)
 	}
@@ -275,7 +275,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 	if got := recordOf(w, mendv1.RecordRequester{}).Spec.Target.FailureDomain; got != "row-3" {
 		t.Errorf("of a machine without a failure domain it says %q", got)
 	}
-	w.taken, m.Status.Conditions = nil, nil
+	w.lastNode, m.Status.Conditions = nil, nil
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Cause != requestedByHand || len(got.Spec.Evidence) > 0 {
 		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)
 	}

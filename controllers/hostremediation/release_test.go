@@ -184,7 +184,7 @@ func TestASignOfLifeCountsWhileTheHostPowersOnOnlyIfTheBootIsKnown(t *testing.T)
 func TestANodeIsNotFencedByAStatusThatWasRestoredMeanwhile(t *testing.T) {
 	k := fixtureOf(t)
 	for before, want := range map[time.Duration]error{0: nil, time.Second: errChanged} {
-		w := &observed{rem: mustWrap(k.remediation()), found: k.finds(), facts: powercycle.Facts{Power: host.PowerOf(k.host)}}
+		w := &observed{kept: &kept{}, rem: mustWrap(k.remediation()), found: k.finds(), facts: powercycle.Facts{Power: host.PowerOf(k.host)}}
 		w.facts.Power.Said = w.facts.Power.Said.Add(before)
 		if err := k.r.unchanged(t.Context(), w); !errors.Is(err, want) {
 			t.Errorf("by %s: %v, want %v", before, err, want)
@@ -203,7 +203,7 @@ func (goneLive) Refresh(_ context.Context, found *host.Found) error {
 func TestAHostThatIsGoneByNowIsNotMarked(t *testing.T) {
 	k := fixtureOf(t)
 	k.r.Hosts = goneLive{k.hosts}
-	w := &observed{now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
+	w := &observed{kept: &kept{}, now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
 	if done, err := k.r.act(t.Context(), w, powercycle.Step{Do: powercycle.MarkHost, Next: powercycle.RequestingOwner}); done || err != nil {
 		t.Errorf("it was done: %t, %v", done, err)
 	}
@@ -218,7 +218,7 @@ func TestAHostStaysMarkedUntilItsMachineIsNotToBeReplaced(t *testing.T) {
 			return errors.New("etcd has no leader")
 		},
 	})
-	w := &observed{now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
+	w := &observed{kept: &kept{}, now: noon, rem: mustWrap(k.remediation()), machine: k.machine(t.Context()), found: k.finds()}
 	if done, err := k.r.act(t.Context(), w, powercycle.Step{Do: powercycle.Withdraw, Next: powercycle.Succeeded}); done || err == nil {
 		t.Errorf("it was done: %t, %v", done, err)
 	}
@@ -230,8 +230,8 @@ func TestThePodsThatWereThereAreRememberedWithTheFence(t *testing.T) {
 	k.expects(powersOff, fences)
 	k.reaches(powercycle.MovingWorkload)
 	policy := policyOf(nil, 0)
-	w := &observed{now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), kind: k.r.Kind, record: remediation.Remembered(k.remediation())}
-	if by := w.signs(); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
+	w := &observed{kept: &kept{}, now: noon.Add(policy.Move), policy: policy, rem: mustWrap(k.remediation()), record: remediation.Remembered(k.remediation())}
+	if by := k.r.signs(w); !slices.Equal(by.Found, k.seen.Pods) || !by.Long || !by.Fences {
 		t.Errorf("it looks as %+v", by)
 	}
 }

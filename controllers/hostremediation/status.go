@@ -18,6 +18,7 @@ import (
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
@@ -37,7 +38,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powerc
 	}
 	next := obs.rem.Unwrapped().DeepCopyObject().(client.Object)
 	as := remediation.Wrap(next)
-	as.Report(reportOf(obs, step, message))
+	as.Report(statusOf(obs, step, message))
 	setConditions(as, obs.record.Memory, obs.facts, step, message, obs.now)
 	if equality.Semantic.DeepEqual(obs.rem.Unwrapped(), next) {
 		return nil
@@ -129,13 +130,13 @@ func reached(kind string, m powercycle.Memory, noPowerOff bool) metav1.Condition
 
 // setConditions brings the conditions of rem up to date. f are the facts after step.
 func setConditions(rem conditions.Setter, m powercycle.Memory, f powercycle.Facts, step powercycle.Step, message string, now time.Time) {
+	changed := outcome(m.State, f.HasPowerAnnotations, step, message)
 	for i := range milestones {
 		if c, changes := milestone(i, m, f.NoPowerOff, f.KeptOff, step, message); changes {
-			c.LastTransitionTime = metav1.NewTime(now)
-			conditions.Set(rem, c)
+			changed = append(changed, c)
 		}
 	}
-	for _, c := range outcome(m.State, f.HasPowerAnnotations, step, message) {
+	for _, c := range changed {
 		c.LastTransitionTime = metav1.NewTime(now)
 		conditions.Set(rem, c)
 	}
@@ -167,20 +168,20 @@ var phases = map[powercycle.State]infrav1.RemediationPhase{
 	powercycle.Failed:         infrav1.PhaseFailed, powercycle.Ended: infrav1.PhaseWaiting, powercycle.Stopped: infrav1.PhaseFailed,
 }
 
-// reportOf is the progress of the remediation.
-func reportOf(obs *observed, step powercycle.Step, message string) remediation.Report {
+// statusOf is the progress of the remediation.
+func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRemediationStatus {
 	m := obs.record.Memory
-	r := remediation.Report{
+	status := mendv1.HostRemediationStatus{
 		Phase: phases[m.State], Step: string(m.State), Attempt: int32(m.Attempt), Host: obs.record.Host, Message: message,
 		Started: moment(m.Began), Deadline: moment(deadlineOf(m, obs.policy)),
 	}
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
-		r.Phase = infrav1.PhaseRunning
+		status.Phase = infrav1.PhaseRunning
 	}
 	if step.Reason == powercycle.RemediationLoopReason {
-		r.BlockedUntil = moment(obs.loopUntil)
+		status.BlockedUntil = moment(obs.loopUntil)
 	}
-	return r
+	return status
 }
 
 // deadlineOf is when the present state times out; zero if it does not.

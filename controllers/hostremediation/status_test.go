@@ -137,7 +137,7 @@ func TestEveryStateHasAPhaseAndAnAttemptADeadline(t *testing.T) {
 		powercycle.Stopped:         {infrav1.PhaseFailed, time.Time{}},
 	} {
 		w := &observed{policy: policy, record: remediation.Record{Memory: powercycle.Memory{State: state, Since: noon, Began: noon.Add(-2 * time.Minute), Attempt: 2}}}
-		got := reportOf(w, powercycle.Step{Do: powercycle.Wait}, "")
+		got := statusOf(w, powercycle.Step{Do: powercycle.Wait}, "")
 		if got.Phase != want.phase || got.Deadline == nil != want.deadline.IsZero() || got.Deadline != nil && !got.Deadline.Time.Equal(want.deadline) {
 			t.Errorf("%s: phase %q until %v, want %q until %s", state, got.Phase, got.Deadline, want.phase, want.deadline)
 		}
@@ -206,6 +206,19 @@ func TestAPausedMachineIsHeardOf(t *testing.T) {
 }
 
 // infra-operator#286: instance HA holds a host off for moments; an owner switches one off for its repair.
+// A host that is held off counts under the limits of its check, whatever keeps its operator from acting on it.
+func TestARemediationThatHoldsItsHostOffHasItsPlaceWhileItWaits(t *testing.T) {
+	k := fixtureOf(t)
+	k.expects(powersOff)
+	k.pass()
+	k.host.Status.ErrorType = bmov1alpha1.RegistrationError
+	k.pass()
+	rem := k.remediation()
+	if got, waits := stands(rem)[2], rem.Annotations[mendv1.WaitsForAnnotation]; got != "HostNotReady" || waits != "" {
+		t.Errorf("it stands at %s, and waits for %q without a place", got, waits)
+	}
+}
+
 func TestARemediationWaitsForWhatPassesAndGoesOn(t *testing.T) {
 	const iha = "reboot.metal3.io/iha"
 	waits := map[string]struct {

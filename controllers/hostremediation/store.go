@@ -134,13 +134,13 @@ func (r *Reconciler) store(ctx context.Context, obs *observed) error {
 	key, next := client.ObjectKeyFromObject(obs.rem), metadataOf(obs.rem, r.Kind)
 	if maps.Equal(obs.stored.Annotations, next.Annotations) && slices.Equal(obs.stored.Finalizers, next.Finalizers) {
 		obs.saved = true
-		r.keep(obs, next.Annotations)
+		obs.keep(next.Annotations)
 		return nil
 	}
 	removed, at := obs.restores()
 	if obs.now.Before(at) {
 		obs.recheckAfter(at.Sub(obs.now))
-		r.keep(obs, obs.kept.stored)
+		obs.keep(obs.kept.stored)
 		return nil
 	}
 	err := r.Client.Patch(ctx, next, client.MergeFromWithOptions(obs.stored, client.MergeFromWithOptimisticLock{}))
@@ -155,7 +155,7 @@ func (r *Reconciler) store(ctx context.Context, obs *observed) error {
 		obs.kept.restored = obs.kept.restored.Again(powercycle.Wait, obs.now)
 	}
 	obs.kept.conflicted = false
-	r.keep(obs, next.Annotations)
+	obs.keep(next.Annotations)
 	obs.rem.SetResourceVersion(next.ResourceVersion) // the status is written on top of this
 	obs.stored = metadataOf(obs.rem, r.Kind)
 	r.written.Note(obs.rem)
@@ -176,7 +176,7 @@ func metadataOf(rem client.Object, kind remediation.Kind) *metav1.PartialObjectM
 // moves, which would keep clusterctl waiting until the remediation is deleted, what it waits for, and the annotation on the node. The other
 // controller goes on with host, taint and finalizer.
 func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
-	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New(), kind: r.Kind}
+	obs := &observed{now: r.Clock.Now(), rem: r.Kind.New()}
 	if found, err := r.read(ctx, key, obs); err != nil || !found {
 		return ctrl.Result{}, err
 	}
@@ -188,6 +188,7 @@ func (r *Reconciler) yield(ctx context.Context, key client.ObjectKey) (ctrl.Resu
 	blockMove(marks, false)
 	delete(marks, mendv1.WaitsForAnnotation)
 	obs.rem.SetAnnotations(marks)
+	defer r.retain(obs)
 	if err := r.store(ctx, obs); err != nil {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
@@ -208,7 +209,7 @@ func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
 	if err != nil {
 		return err
 	}
-	if seen.Presence == fence.Unseen {
+	if seen.Presence == powercycle.NodeUnseen {
 		return fmt.Errorf("disown node %q of cluster %s: %w", obs.nodeName(), cluster, seen.Cause)
 	}
 	if seen.Ours {
@@ -247,12 +248,9 @@ type kept struct {
 	state   powercycle.State
 }
 
-// update changes what is kept of the remediation called key.
-func (r *Reconciler) update(key client.ObjectKey, change func(*kept)) {
-	value, _ := r.kept.Load(key)
-	current, _ := value.(kept)
-	change(&current)
-	r.kept.Store(key, current)
+// retain makes the next reconcile know what obs has kept.
+func (r *Reconciler) retain(obs *observed) {
+	r.kept.Store(client.ObjectKeyFromObject(obs.rem), *obs.kept)
 }
 
 // drop drops what is kept of the remediation called key.
@@ -267,9 +265,10 @@ func (r *Reconciler) drop(key client.ObjectKey) {
 // and somebody may have removed it.
 func (r *Reconciler) recall(obs *observed) {
 	value, _ := r.kept.Load(client.ObjectKeyFromObject(obs.rem))
-	obs.kept, _ = value.(kept)
-	if obs.kept.uid != obs.rem.GetUID() {
-		obs.kept = kept{uid: obs.rem.GetUID()}
+	if before, _ := value.(kept); before.uid == obs.rem.GetUID() {
+		obs.kept = &before
+	} else {
+		obs.kept = &kept{uid: obs.rem.GetUID()}
 	}
 	stored := obs.stored.Annotations[mendv1.PowerCycleAnnotation]
 	if obs.kept.record == "" || stored != "" && stored != obs.kept.stored[mendv1.PowerCycleAnnotation] {
@@ -282,9 +281,8 @@ func (r *Reconciler) recall(obs *observed) {
 }
 
 // keep keeps the record of obs, and what is stored of it.
-func (r *Reconciler) keep(obs *observed, stored map[string]string) {
+func (obs *observed) keep(stored map[string]string) {
 	obs.kept.stored, obs.kept.record = stored, obs.rem.GetAnnotations()[mendv1.PowerCycleAnnotation]
-	r.kept.Store(client.ObjectKeyFromObject(obs.rem), obs.kept)
 }
 
 // restores reports whether what was stored of obs was removed, and when it may be stored again if nothing else is to be.
@@ -302,7 +300,7 @@ func (obs *observed) restores() (removed bool, at time.Time) {
 }
 
 // noteDone keeps that step was done to host or node.
-func (r *Reconciler) noteDone(obs *observed, step powercycle.Step) {
+func (obs *observed) noteDone(step powercycle.Step) {
 	switch step.Do {
 	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot, powercycle.Fence, powercycle.MarkHost:
 	default:
@@ -311,7 +309,6 @@ func (r *Reconciler) noteDone(obs *observed, step powercycle.Step) {
 	before := obs.didBefore()
 	obs.kept.hostUID, obs.kept.attempt, obs.kept.state = obs.found.Host.UID, obs.record.Attempt, step.Next
 	obs.kept.did = before.Again(step.Do, obs.now)
-	r.kept.Store(client.ObjectKeyFromObject(obs.rem), obs.kept)
 }
 
 // didBefore is what was done last to host or node; zero if that was to another host, in another attempt, or in another state.

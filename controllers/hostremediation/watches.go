@@ -16,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/annotations"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -36,12 +37,9 @@ import (
 const (
 	// timeout bounds a reconcile.
 	timeout = time.Minute
-	// machineIndex, hostIndex and nodeIndex find remediations by the names of their machine, host and node.
-	machineIndex = "kubemend.machine"
-	hostIndex    = "kubemend.host"
-	nodeIndex    = "kubemend.node"
-	// queueIndex finds remediations that may wait in a queue.
-	queueIndex = "kubemend.queue"
+	// concernsIndex finds remediations by their machine, host and node, and those that may wait in a queue (see concernsOf).
+	concernsIndex = "kubemend.concerns"
+	queued        = "queue"
 )
 
 // SetupWithManager makes r a controller of mgr.
@@ -54,7 +52,7 @@ func (r *Reconciler) SetupWithManager(
 	if err != nil {
 		return err
 	}
-	if err := r.addIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
+	if err := r.addIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -80,49 +78,38 @@ func (r *Reconciler) SetupWithManager(
 	return nil
 }
 
-func (r *Reconciler) addIndexes(ctx context.Context, indexer client.FieldIndexer) error {
-	for field, name := range map[string]func(client.Object) string{
-		machineIndex: func(o client.Object) string {
-			if owner := remediation.OwnerOf(o); owner != nil {
-				return owner.Name
-			}
-			return ""
-		},
-		hostIndex: func(o client.Object) string { return remediation.Remembered(o).Host },
-		nodeIndex: func(o client.Object) string { return remediation.Remembered(o).Node },
-		queueIndex: func(o client.Object) string {
-			if remediation.Remembered(o).MayQueue() {
-				return queued
-			}
-			return ""
-		},
-	} {
-		err := indexer.IndexField(ctx, r.Kind.New().Unwrapped(), field, func(o client.Object) []string {
-			if value := name(o); value != "" {
-				return []string{value}
-			}
-			return nil
-		})
-		if err != nil {
-			return fmt.Errorf("index %s by %s: %w", r.Kind.Kind, field, err)
-		}
+func (r *Reconciler) addIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	if err := indexer.IndexField(ctx, r.Kind.New().Unwrapped(), concernsIndex, concernsOf); err != nil {
+		return fmt.Errorf("index %s: %w", r.Kind.Kind, err)
 	}
 	return nil
 }
 
-// ofMachine maps a machine to its remediations, and to those that wait in a queue: one may have waited for this machine.
-func (r *Reconciler) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.named(ctx, o.GetNamespace(), o.GetName()), r.waiting(ctx, o.GetNamespace())...)
+func concernsOf(rem client.Object) []string {
+	record := remediation.Remembered(rem)
+	concerns := []string{"host/" + record.Host, "node/" + record.Node}
+	if owner := remediation.OwnerOf(rem); owner != nil {
+		concerns = append(concerns, "machine/"+owner.Name)
+	}
+	if record.MayQueue() {
+		concerns = append(concerns, queued)
+	}
+	return concerns
 }
 
-// named returns the remediations of the machine of that name.
-func (r *Reconciler) named(ctx context.Context, namespace, machine string) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{machineIndex: machine})
+// concerned are the remediations of a namespace that one of concernsOf is of.
+func (r *Reconciler) concerned(ctx context.Context, namespace, by string) []reconcile.Request {
+	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{concernsIndex: by})
+}
+
+// ofMachine maps a machine to its remediations, and to those that wait in a queue: one may have waited for this machine.
+func (r *Reconciler) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
+	return append(r.concerned(ctx, o.GetNamespace(), "machine/"+o.GetName()), r.waiting(ctx, o.GetNamespace())...)
 }
 
 // ofHost maps a host to the remediations that remember it, and, if none keeps it powered off, to those that wait in a queue.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.requests(ctx, client.InNamespace(o.GetNamespace()), client.MatchingFields{hostIndex: o.GetName()})
+	requests := r.concerned(ctx, o.GetNamespace(), "host/"+o.GetName())
 	if host.KeptOffByOthers(o, host.Remediation{}) == "" {
 		requests = append(requests, r.waiting(ctx, o.GetNamespace())...)
 	}
@@ -132,18 +119,15 @@ func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Re
 func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []reconcile.Request {
 	for _, owner := range o.GetOwnerReferences() {
 		if owner.Kind == "Machine" {
-			return r.named(ctx, o.GetNamespace(), owner.Name)
+			return r.concerned(ctx, o.GetNamespace(), "machine/"+owner.Name)
 		}
 	}
 	return nil
 }
 
-// queued is the value of queueIndex.
-const queued = "true"
-
 // waiting are the remediations of a namespace that may wait in a queue.
 func (r *Reconciler) waiting(ctx context.Context, namespace string) []reconcile.Request {
-	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{queueIndex: queued})
+	return r.concerned(ctx, namespace, queued)
 }
 
 // ends enqueues the remediations that wait in a queue, also those of the other kind, when one is over or gone.
@@ -229,7 +213,7 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
 	requests := r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
 	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {
-		requests = append(requests, r.requests(ctx, client.InNamespace(cluster.Namespace), client.MatchingFields{hostIndex: name})...)
+		requests = append(requests, r.concerned(ctx, cluster.Namespace, "host/"+name)...)
 	}
 	return requests
 }
@@ -238,7 +222,7 @@ func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey,
 // more member that is alive may do without another one. Those of another cluster are reconciled in vain.
 func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Request {
 	namespace := at.Cluster.Namespace
-	return append(r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{nodeIndex: at.Node}), r.waiting(ctx, namespace)...)
+	return append(r.concerned(ctx, namespace, "node/"+at.Node), r.waiting(ctx, namespace)...)
 }
 
 // metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue
@@ -271,7 +255,8 @@ func machineChanges() predicate.Predicate {
 		return before.UID != after.UID || annotations.HasPaused(before) != annotations.HasPaused(after) ||
 			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
 			slices.ContainsFunc(decisive, func(cond string) bool {
-				return remediation.ConditionOf(before, cond) != remediation.ConditionOf(after, cond)
+				return conditions.IsTrue(before, cond) != conditions.IsTrue(after, cond) ||
+					conditions.IsFalse(before, cond) != conditions.IsFalse(after, cond)
 			})
 	}}
 }

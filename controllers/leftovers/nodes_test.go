@@ -133,7 +133,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				if err := s.sweep(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				return !fence.OutOfService(node())
+				return !fence.SeenOf(node(), fence.Owner{}).Fenced
 			}
 			if swept() {
 				t.Error("at once it is unfenced")

@@ -11,11 +11,11 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -32,6 +32,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 )
@@ -228,7 +229,7 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	s.mu.Unlock()
 	if s.Clock.Now().Before(until) && !ready(node) {
 		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
-		if err != nil || seen.Presence == fence.Unseen || seen.Fenced && !seen.Drained {
+		if err != nil || seen.Presence == powercycle.NodeUnseen || seen.Fenced && !seen.Drained {
 			return err
 		}
 	}
@@ -316,9 +317,8 @@ func (s *Sweep) recovered(ctx context.Context, found *host.Host) (*clusterv1.Mac
 	return machine, nil
 }
 
-// mayHaveRecovered reports whether a condition shows that a machine is healthy. A health check that still judges it may have another
-// verdict.
+// mayHaveRecovered reports whether a condition shows that a machine is healthy. A check that still judges it may find otherwise.
 func mayHaveRecovered(machine *clusterv1.Machine) bool {
-	return remediation.ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition) == metav1.ConditionTrue ||
-		remediation.ConditionOf(machine, clusterv1.MachineNodeHealthyCondition) == metav1.ConditionTrue
+	return conditions.IsTrue(machine, clusterv1.MachineHealthCheckSucceededCondition) ||
+		conditions.IsTrue(machine, clusterv1.MachineNodeHealthyCondition)
 }
