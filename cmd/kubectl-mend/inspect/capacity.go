@@ -19,10 +19,11 @@ import (
 )
 
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
-func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) (*capacity.Facts, error) {
+func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Facts {
 	a.remember(&s)
 	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
-	return o.Observe(ctx, s, a.Now)
+	facts, _ := o.Observe(ctx, s, a.Now) // what a snapshot has not is unread, whatever the reason, and the facts have that
+	return facts
 }
 
 // NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.

@@ -1,6 +1,7 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -24,75 +26,58 @@ import (
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
-func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) ([]explain.Remediation, error) {
-	existing, _, err := a.existing(ctx, machine.Namespace)
-	if err != nil {
-		return nil, err
-	}
+func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
+	existing, _ := a.existing(ctx, machine.Namespace)
 	return a.explained(ctx, existing.Of(machine))
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
 // exist: of none where some could not be read, as it may be one of those.
-func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	existing, whole, err := a.existing(ctx, on.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
+func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID) {
+	existing, whole := a.existing(ctx, on.Namespace)
 	known, unknown := existing.OnHost(on)
 	if !whole {
 		unknown = nil
 	}
-	explained, err := a.explained(ctx, known)
-	return explained, unknown, err
+	return a.explained(ctx, known), unknown
 }
 
-// Remediations explains those of that kind and name. There may be none.
-func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
-	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
-	if err != nil {
-		return nil, err
-	}
-	var named []remediation.OfKind
-	for _, k := range kinds {
-		if kind == k.Kind {
-			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-			named = append(named, remediation.OfKind{Kind: k, Object: object})
+// Remediation explains the one of that kind and name; nil if there is none, or if it is in a version of which no more is known than
+// metadata: it is CAPM3's.
+func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectKey) (*explain.Remediation, error) {
+	for _, k := range a.kinds() {
+		if k.Kind == kind && k.New != nil {
+			return a.remediation(ctx, k, key)
 		}
 	}
-	return a.explained(ctx, named)
+	return nil, nil
+}
+
+// kinds are those of remediations that are installed.
+func (a *Asker) kinds() []remediation.Kind {
+	kinds, _ := remediation.InstalledKinds(a.Snapshot.RESTMapper()) // a snapshot knows which kinds it has
+	return kinds
 }
 
 // existing are the remediations of a namespace, of the kinds that could be read; whole reports that all could. The snapshot reports the
 // others.
-func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool, err error) {
-	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
-	if err != nil {
-		return remediation.Existing{}, false, err
-	}
-	installed := len(kinds)
-	kinds = slices.DeleteFunc(kinds, func(kind remediation.Kind) bool {
+func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool) {
+	readable := slices.DeleteFunc(a.kinds(), func(kind remediation.Kind) bool {
 		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
 	})
-	existing, err = remediation.List(ctx, a.reader, kinds, namespace)
-	return existing, len(kinds) == installed, err
+	existing, _ = remediation.List(ctx, a.reader, readable, namespace)
+	return existing, len(readable) == len(a.kinds())
 }
 
-func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) ([]explain.Remediation, error) {
+// explained are those of remediations, which were read, that are known whole.
+func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) []explain.Remediation {
 	var explained []explain.Remediation
 	for _, rem := range remediations {
-		if rem.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
-			continue
-		}
-		explanation, err := a.remediation(ctx, rem.Kind, client.ObjectKeyFromObject(rem))
-		if err != nil {
-			return nil, err
-		}
-		if explanation != nil {
+		if explanation, _ := a.Remediation(ctx, rem.Kind.Kind, client.ObjectKeyFromObject(rem)); explanation != nil {
 			explained = append(explained, *explanation)
 		}
 	}
-	return explained, nil
+	return explained
 }
 
 // remediation explains one by what the manager that acts on it wrote, and says if none does; nil if it does not exist.
@@ -105,16 +90,15 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 		return nil, err
 	}
 	explained, cluster := hostremediation.Explain(kind, rem), a.clusterOf(rem)
-	served, unserved := a.Managers.serves(crdOf(kind))
-	if served || unserved == nil {
-		for _, manager := range a.Managers.serving(crdOf(kind), key.Namespace) {
-			if hostremediation.Acts(kind, rem, cluster, manager.WatchFilter, manager.Teardown) {
-				explained.Acts = true // what it has begun it ends, whatever it would begin
-				return explained, nil
-			}
+	for _, manager := range a.Managers.All {
+		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // without one it may reconcile everything
+		here := manager.Alive && manager.Unserved(crdOf(kind)) == nil && (says.Namespace == "" || says.Namespace == key.Namespace)
+		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
+			explained.Acts = true // what it has begun it ends, whatever it would begin
+			return explained, nil
 		}
 	}
-	switch {
+	switch served, unserved := a.Managers.serves(crdOf(kind)); {
 	case !served && unserved != nil:
 		_, explained.Next = otherwise(unserved)
 		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
@@ -131,32 +115,11 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	return explained, nil
 }
 
-// serving are the announcements of the managers that run, serve a kind and reconcile a namespace.
-func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
-	var all []managerlease.Announcement
-	for _, is := range m.All {
-		switch {
-		case !is.Alive || is.Unserved(crd) != nil:
-		case is.Announcement == nil:
-			all = append(all, managerlease.Announcement{}) // it may reconcile everything
-		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:
-			all = append(all, *is.Announcement)
-		}
-	}
-	return all
-}
-
 // clusterOf is the Cluster of the Machine that owns a remediation, whose label counts as well as its own; an empty one if there is none.
 func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
-	owner := remediation.OwnerOf(rem)
-	if owner == nil {
-		return &clusterv1.Cluster{}
-	}
-	machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: rem.GetNamespace(), Name: owner.Name})
-	if machine == nil {
-		return &clusterv1.Cluster{}
-	}
-	return a.cluster(client.ObjectKey{Namespace: rem.GetNamespace(), Name: machine.Spec.ClusterName})
+	key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: ptr.Deref(remediation.OwnerOf(rem), metav1.OwnerReference{}).Name}
+	machine := cmp.Or(snapshot.One[clusterv1.Machine](a.Snapshot, key), &clusterv1.Machine{})
+	return a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
 }
 
 // crdOf is the name of the CustomResourceDefinition of a kind.

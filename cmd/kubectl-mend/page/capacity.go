@@ -28,20 +28,17 @@ type Capacity struct {
 }
 
 // capacityOf is what the capacity of m waits for, also if m has lost none.
-func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
-	facts, err := a.Capacity(ctx, capacity.Of(m, begun(m)))
-	if err != nil {
-		return nil, err
-	}
+func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Capacity {
+	facts := a.Capacity(ctx, capacity.Of(m, begun(m)))
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
 		story, predecessor := facts.Follow()
-		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}, nil
+		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}
 	}
 	c := &Capacity{Story: facts.Story()}
 	if !m.DeletionTimestamp.IsZero() && (c.Stage != capacity.Deleting || c.Machine != m.Name) {
 		c.Deletion = new(facts.Deletion())
 	}
-	return c, nil
+	return c
 }
 
 // madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.

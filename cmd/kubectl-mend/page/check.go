@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -81,11 +79,9 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 			continue
 		}
 		for _, request := range t.Requests {
-			cycles, err := a.Remediations(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name})
-			if err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
-				c.ReadErrors = append(c.ReadErrors, fmt.Sprintf("explain %s: %s", request, err))
+			if cycle, _ := a.Remediation(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}); cycle != nil {
+				t.CycledBy([]explain.Remediation{*cycle})
 			}
-			t.CycledBy(cycles)
 		}
 		if t.Cycle != nil && t.Next.At.IsZero() && !t.Next.Manual {
 			t.Next = cmp.Or(t.Cycle.Next, t.Next)

@@ -61,16 +61,12 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, err
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
-	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
-		return nil, err
-	}
+	e.Remediations = a.RemediationsOf(ctx, m)
 	e.Notes = notes(a)
 	if slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.NodesNotReadable() }) {
 		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
-	if err := e.capacityOfMachine(ctx, a, m); err != nil {
-		return nil, err
-	}
+	e.capacityOfMachine(ctx, a, m)
 	e.madeFor(a, m)
 	e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Machine != nil && target.Machine.Name == m.Name })
 	e.conclude()
@@ -79,18 +75,12 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 }
 
 // capacityOfMachine tells of the capacity of m where that is awaited, or where no check sees to a Node that is not Ready.
-func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
-	if !capacity.Concerns(m, a.Now) && (!unattended || !a.NodeNotReady(m)) {
-		return nil
+	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
+		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
-	story, err := capacityOf(ctx, a, m)
-	if err != nil {
-		return err
-	}
-	e.Capacity = []Capacity{*story}
-	return nil
 }
 
 // remediatedBefore adds to the facts which remediations of a machine or a host are over: by the last record about it, and those that are
@@ -148,11 +138,7 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	if subject == nil {
 		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
 	}
-	facts, err := a.Capacity(ctx, *subject)
-	if err != nil {
-		return nil, err
-	}
-	s := facts.Story()
+	s := a.Capacity(ctx, *subject).Story()
 	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name})
 	e.Gone = true
 	e.fact("exists", "no")

@@ -159,10 +159,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
-	holding, unknown, err := a.RemediationsHolding(ctx, h)
-	if err != nil {
-		return nil, err
-	}
+	holding, unknown := a.RemediationsHolding(ctx, h)
 	e.hostFacts(h, unknown)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
@@ -205,19 +202,19 @@ func (e *Explanation) outOfService(repair explain.Step) {
 
 // Remediation explains the remediation of a kind and name.
 func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
-	found, err := a.Remediations(ctx, kind, key)
+	found, err := a.Remediation(ctx, kind, key)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
+	if found == nil {
 		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
 	}
-	e := explanation(a, found[0].Reference)
-	e.Remediations, e.Next = found, cmp.Or(found[0].Next, explain.NothingNext)
-	e.answer(found[0].Answer())
-	e.fact("machine", ptr.Deref(found[0].Machine, explain.Ref{}).Name)
-	e.fact("node", found[0].Node)
-	e.fact("host", found[0].Host)
-	e.fact("requested", found[0].Requested)
+	e := explanation(a, found.Reference)
+	e.Remediations, e.Next = []explain.Remediation{*found}, cmp.Or(found.Next, explain.NothingNext)
+	e.answer(found.Answer())
+	e.fact("machine", ptr.Deref(found.Machine, explain.Ref{}).Name)
+	e.fact("node", found.Node)
+	e.fact("host", found.Host)
+	e.fact("requested", found.Requested)
 	return e, nil
 }

@@ -30,7 +30,8 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load reads what is asked for, unless that was read before. A record has nothing more to read. The error is that of the context.
+// load reads what is asked for, unless that was read before. A record has nothing more to read. The error says that the context ended, which
+// makes what was not read unread.
 func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	if s.source == nil {
 		return nil
@@ -62,7 +63,7 @@ func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q questi
 	}
 	err := r.ask(ctx, gvk, k, q)
 	if ctx.Err() != nil {
-		return fmt.Errorf("list %s: %w", plural(k.Kind), errors.Join(ctx.Err(), err))
+		return unreadError{fmt.Errorf("list %s: %w", plural(k.Kind), errors.Join(ctx.Err(), err))}
 	}
 	return nil
 }
