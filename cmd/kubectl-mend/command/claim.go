@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,14 +43,13 @@ func (o *Options) release() *cobra.Command {
 	}, b.claimNamed, machineCheckKind)
 }
 
-// claimNamed says which controller will act on a check, asks, and claims or releases it, unless that annotation has changed meanwhile. A
-// new status is no such change.
+// claimNamed says which controller will act on a check, asks, and claims or releases it.
 func (b *byHand) claimNamed(ctx context.Context, named subject) error {
-	planned, check := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
-	if err := b.read(ctx, named.key(), planned, machineCheckKind); err != nil {
+	check := &clusterv1.MachineHealthCheck{}
+	if err := b.read(ctx, named.key(), check, machineCheckKind); err != nil {
 		return err
 	}
-	facts, err := b.observeClaim(ctx, planned)
+	facts, err := b.observeClaim(ctx, check)
 	if err != nil {
 		return err
 	}
@@ -59,26 +57,10 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
-	if err := b.ask(ctx); err != nil {
-		return err
-	}
-	if b.dryRun != cmdutil.DryRunClient {
-		if err := b.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
-			return err
-		}
-		before, paused := planned.Annotations[clusterv1.PausedAnnotation]
-		now, pausedNow := check.Annotations[clusterv1.PausedAnnotation] // whatever its value, also an empty one
-		err := errChanged
-		if check.UID == planned.UID && now == before && pausedNow == paused {
-			marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
-			err = b.annotate(ctx, machineCheckKind, check, marks[b.verb])
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, named, meanwhile(err))
-		}
-	}
-	b.done(named.String() + " " + strings.TrimSuffix(b.verb, "e") + "ed")
-	return nil
+	return b.carryOut(ctx, named.String(), strings.TrimSuffix(b.verb, "e")+"ed", func() error {
+		marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
+		return b.annotate(ctx, machineCheckKind, check, marks[b.verb])
+	})
 }
 
 // The lease by which the replicas of Cluster API core agree who acts (Cluster API, core/main.go), where clusterctl puts core.

@@ -1,6 +1,7 @@
 package history
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -68,64 +69,24 @@ func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
 	}, func(ref *mendv1.RecordRef) bool { return ref != nil && ref.Kind == s.Kind && ref.Name == s.Name })
 }
 
-// member is an object of a scope for a time: before and after a remediation a host has other machines.
-type member struct {
-	// uid tells the object from others of its name; empty if it is not known.
-	uid types.UID
-	// from and until are when it belongs to the scope; zero if that has no beginning, or no end yet.
-	from, until time.Time
-}
-
-// members are the objects whose events belong to a scope.
+// members tell which objects belong to a scope: the machines that the user means, by their UIDs, and what records name. Nodes and hosts are
+// those of records, which know their UIDs: a node of another cluster may have the same name.
 type members struct {
 	Scope
 
-	objects map[cliv1.Reference][]member
+	machines map[cliv1.Reference]types.UID
+	records  []*mendv1.RemediationRecord
 }
 
-// members are the machines that the user means, and what records name. Nodes and hosts are those of records, which know their UIDs: a node
-// of another cluster may have the same name.
 func (s Scope) members(o *Objects) *members {
-	m := &members{Scope: s, objects: map[cliv1.Reference][]member{}}
+	m := &members{Scope: s, machines: map[cliv1.Reference]types.UID{}, records: o.Records}
 	for i := range o.Machines {
 		machine := &o.Machines[i]
 		if s.named(nodeKind, "", machine.Status.NodeRef.Name) || s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName) {
-			ref := cliv1.Reference{Kind: machineKind, Namespace: machine.Namespace, Name: machine.Name}
-			m.objects[ref] = append(m.objects[ref], member{uid: machine.UID})
+			m.machines[cliv1.Reference{Kind: machineKind, Namespace: machine.Namespace, Name: machine.Name}] = machine.UID
 		}
-	}
-	for _, record := range o.Records {
-		m.addRecord(record)
 	}
 	return m
-}
-
-// addRecord adds what a record is about: its machine, requests and check for good, its node and host for the time of the remediation.
-func (m *members) addRecord(r *mendv1.RemediationRecord) {
-	during := member{from: r.Spec.Decided.Time}
-	if since := r.Spec.UnhealthySince; since != nil {
-		during.from = since.Time
-	}
-	if ended := r.Status.Ended; ended != nil {
-		during.until = ended.Time
-	}
-	add := func(ref *mendv1.RecordRef, as member) {
-		if ref == nil {
-			return
-		}
-		if !records.Moved(r) {
-			as.uid = types.UID(ref.UID)
-		}
-		object := recordRef(ref, r)
-		m.objects[object] = append(m.objects[object], as)
-	}
-	add(r.Spec.Target.Machine, member{})
-	add(r.Spec.Requester.Check, member{})
-	add(r.Spec.Target.Node, during)
-	add(r.Spec.Target.Host, during)
-	for i := range r.Status.Requests {
-		add(&r.Status.Requests[i], member{})
-	}
 }
 
 // have reports whether an event belongs to the scope: by what it is about, or by what it names as related. A check has events about other
@@ -145,14 +106,25 @@ func (m *members) have(e *event) bool {
 // the name of its machine.
 func (m *members) has(o *object, at time.Time) bool {
 	if strings.HasSuffix(o.Kind, requestSuffix) {
-		machine := cliv1.Reference{Kind: machineKind, Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-by-hand")}
-		if len(m.objects[machine]) > 0 || m.named(machineKind, machine.Namespace, machine.Name) {
+		machine := object{Reference: cliv1.Reference{Kind: machineKind, Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-by-hand")}}
+		if m.has(&machine, at) || m.named(machineKind, machine.Namespace, machine.Name) {
 			return true
 		}
 	}
-	return slices.ContainsFunc(m.objects[o.Reference], func(known member) bool {
-		same := known.uid == "" || o.uid == "" || known.uid == o.uid
-		ended := !known.until.IsZero() && at.After(known.until.Add(alike))
-		return same && !ended && !at.Before(known.from.Add(-alike))
-	})
+	if uid, known := m.machines[o.Reference]; known && (o.uid == "" || o.uid == uid) {
+		return true
+	}
+	return slices.ContainsFunc(m.records, func(r *mendv1.RemediationRecord) bool { return names(r, o, at) })
+}
+
+// names reports whether a record is about an object at a moment: about its machine, requests and check for good, about its node and host for
+// the time of the remediation, since before and after it a host has other machines.
+func names(r *mendv1.RemediationRecord, o *object, at time.Time) bool {
+	named := func(ref *mendv1.RecordRef) bool {
+		return ref != nil && recordRef(ref, r) == o.Reference && (o.uid == "" || o.uid == types.UID(ref.UID) || records.Moved(r))
+	}
+	target, begins := &r.Spec.Target, cmp.Or(r.Spec.UnhealthySince, &r.Spec.Decided)
+	during := !at.Before(begins.Add(-alike)) && (r.Status.Ended == nil || !at.After(r.Status.Ended.Add(alike)))
+	return named(target.Machine) || named(r.Spec.Requester.Check) || during && (named(target.Node) || named(target.Host)) ||
+		slices.ContainsFunc(r.Status.Requests, func(ref mendv1.RecordRef) bool { return named(&ref) })
 }

@@ -3,6 +3,7 @@ package report
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"time"
 
@@ -37,7 +38,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		TypeMeta: cliv1.TypeOf("Report"), Time: metav1.NewTime(q.Now.UTC()), Since: cliv1.Moment(q.Since), By: q.By,
 		RepeatedAtLeast: often, RepeatedWithin: metav1.Duration{Duration: window},
 	}
-	total, groups := &tally{}, map[key]*tally{}
+	total, groups := &tally{}, map[string]*tally{}
 	begun := make([]*mendv1.RemediationRecord, 0, len(records))
 	for _, record := range records {
 		switch {
@@ -46,18 +47,19 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		case happened(record):
 			begun = append(begun, record)
 		}
-		group := keyOf(record, q.By)
-		if groups[group] == nil {
-			groups[group] = &tally{}
+		group := groupOf(record, q.By)
+		key := fmt.Sprintf("%v\n%v\n%s", group.Cluster, group.Check, group.Cause)
+		if groups[key] == nil {
+			groups[key] = &tally{ReportGroup: group}
 		}
 		total.add(record)
-		groups[group].add(record)
+		groups[key].add(record)
 	}
-	report.Total = total.group(key{})
+	report.Total = total.group()
 	report.Items = make([]cliv1.ReportGroup, 0, len(groups))
 	if len(q.By) > 0 {
-		for group, counted := range groups {
-			report.Items = append(report.Items, counted.group(group))
+		for _, counted := range groups {
+			report.Items = append(report.Items, counted.group())
 		}
 	}
 	slices.SortFunc(report.Items, func(a, b cliv1.ReportGroup) int {
@@ -79,22 +81,17 @@ func named(object *cliv1.Reference) string {
 	return object.Namespace + "/" + object.Name
 }
 
-// key is what the remediations of a group share. What the report is not divided by is empty.
-type key struct {
-	cluster, check cliv1.Reference
-	cause          string
-}
-
-func keyOf(record *mendv1.RemediationRecord, by []string) key {
-	var group key
+// groupOf has what the remediations of its group share with that of a record. What the report is not divided by is empty.
+func groupOf(record *mendv1.RemediationRecord, by []string) cliv1.ReportGroup {
+	var group cliv1.ReportGroup
 	if name := record.Spec.Target.ClusterName; name != "" && slices.Contains(by, ByCluster) {
-		group.cluster = cliv1.Reference{Kind: "Cluster", Namespace: record.Namespace, Name: name}
+		group.Cluster = &cliv1.Reference{Kind: "Cluster", Namespace: record.Namespace, Name: name}
 	}
 	if check := record.Spec.Requester.Check; check != nil && slices.Contains(by, ByCheck) {
-		group.check = cliv1.Reference{Kind: check.Kind, Namespace: check.Namespace, Name: check.Name}
+		group.Check = &cliv1.Reference{Kind: check.Kind, Namespace: check.Namespace, Name: check.Name}
 	}
 	if slices.Contains(by, ByCause) {
-		group.cause = record.Spec.Cause
+		group.Cause = record.Spec.Cause
 	}
 	return group
 }
@@ -108,7 +105,8 @@ func happened(record *mendv1.RemediationRecord) bool {
 
 // tally counts the remediations of a group.
 type tally struct {
-	counts              cliv1.ReportGroup
+	cliv1.ReportGroup
+
 	detect, begin, back []time.Duration
 }
 
@@ -116,23 +114,23 @@ type tally struct {
 func (t *tally) add(record *mendv1.RemediationRecord) {
 	spec, status := &record.Spec, &record.Status
 	if !happened(record) {
-		t.counts.NotBegun++
+		t.NotBegun++
 		return
 	}
-	t.counts.Remediations++
+	t.Remediations++
 	switch {
 	case status.Ended == nil:
-		t.counts.Open++
+		t.Open++
 	case status.Outcome == mendv1.RecordHealed:
-		t.counts.Healed++
+		t.Healed++
 	case status.Outcome == mendv1.RecordReplaced:
-		t.counts.Replaced++
+		t.Replaced++
 	case status.Outcome == mendv1.RecordGone:
-		t.counts.Gone++
+		t.Gone++
 	case status.Outcome == mendv1.RecordGivenUp:
-		t.counts.GivenUp++
+		t.GivenUp++
 	case status.Outcome == mendv1.RecordCancelled:
-		t.counts.Withdrawn++
+		t.Withdrawn++
 	}
 	counted := &spec.Decided // no timeout had expired, such as of a remediation that a user asked for
 	if spec.Due != nil && !spec.Due.After(spec.Decided.Time) {
@@ -151,18 +149,9 @@ func between(times []time.Duration, from, until *metav1.Time) []time.Duration {
 	return append(times, max(until.Sub(from.Time), 0))
 }
 
-func (t *tally) group(group key) cliv1.ReportGroup {
-	counts := t.counts
-	counts.Cluster, counts.Check, counts.Cause = optional(group.cluster), optional(group.check), group.cause
-	counts.TimeToDetect, counts.TimeToBegin, counts.TimeToCapacityBack = summarize(t.detect), summarize(t.begin), summarize(t.back)
-	return counts
-}
-
-func optional(reference cliv1.Reference) *cliv1.Reference {
-	if reference == (cliv1.Reference{}) {
-		return nil
-	}
-	return &reference
+func (t *tally) group() cliv1.ReportGroup {
+	t.TimeToDetect, t.TimeToBegin, t.TimeToCapacityBack = summarize(t.detect), summarize(t.begin), summarize(t.back)
+	return t.ReportGroup
 }
 
 // summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the
