@@ -181,18 +181,12 @@ func (c *Check) answerOn(t *Target) Answer {
 	case t.State == cliv1.StateStarting:
 		return c.awaited(t, IsStarting)
 	case t.BlockedBy(MachineBeingDeleted):
-		return Answer{State: stateOf(t), Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
+		state := map[cliv1.State]AnswerState{cliv1.StateUnknown: IsUnknown, cliv1.StateUnhealthy: IsUnhealthy}[t.State]
+		return Answer{State: state, Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
 	case t.State == cliv1.StateUnknown:
 		return c.unknown(t)
 	}
 	return c.unhealthy(t)
-}
-
-func stateOf(t *Target) AnswerState {
-	if t.State == cliv1.StateUnknown {
-		return IsUnknown
-	}
-	return IsUnhealthy
 }
 
 // unhealthy is the answer about an unhealthy target.
@@ -347,25 +341,4 @@ func (t *Target) Blocker(reason string) *Blocker {
 		}
 	}
 	return nil
-}
-
-// NotInCharge is that an older check acts on t.
-func (t *Target) NotInCharge() string {
-	if b := t.Blocker(mendv1.OverlapReason); b != nil {
-		return "not in charge (" + b.Detail + ")"
-	}
-	return ""
-}
-
-// OutOfReach is the answer in place of a where a workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
-func (a Answer) OutOfReach(reason string, since time.Time) Answer {
-	return Answer{State: IsUnknown, Reason: reason, Since: since, Rest: a.Rest + ", as Cluster API said before"}
-}
-
-// ReachCluster is what a person has to do about a workload cluster that cannot be reached.
-func ReachCluster(reason, cluster string) Step {
-	if reason == MissingPermission {
-		return Step{Reason: reason, Manual: true, Text: "ask as a user who may read the kubeconfig of Cluster " + cluster}
-	}
-	return Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster}
 }

@@ -20,9 +20,6 @@ type Remediation struct {
 	Conditions []metav1.Condition
 }
 
-// InProgress reports whether the power cycle of the host goes on, and has not requested owner remediation.
-func (r *Remediation) InProgress() bool { return r.State != "" && !powercycle.State(r.State).Final() }
-
 // Over reports whether nothing follows the power cycle of the host: neither its owner nor a person has to act.
 func (r *Remediation) Over() bool {
 	state := powercycle.State(r.State)

@@ -53,9 +53,6 @@ func (c *Check) notExplained(a *Answer) {
 // KindNotServed is why nothing of a kind is acted on.
 func KindNotServed(because string) string { return "kubemend does not serve the kind: " + because }
 
-// NothingUntil is the next step where nothing happens as long as b lasts, or what a person has to do if time does not end it.
-func NothingUntil(b Blocker) Step { return Ended(&b) }
-
 // NoManagerActs is why none of managers acts on an object, and what a user can do: offs are the reasons of those that run, if any does.
 func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (because, fix string) {
 	var reasons, fixes []string
@@ -83,12 +80,4 @@ func NoManagerActs(managers []managerlease.Manager, offs []managerlease.Off) (be
 		}
 	}
 	return because, fix
-}
-
-// ManagersUnknown is what is not known of managers; others says that one is known to run.
-func ManagersUnknown(others bool, why string) string {
-	if others {
-		return "Whether other managers of kubemend run as well is not known: " + why
-	}
-	return "Whether a manager of kubemend runs is not known: " + why
 }

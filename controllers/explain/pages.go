@@ -190,26 +190,18 @@ func Brief(d time.Duration) string {
 	return text
 }
 
-// Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted,
-// and then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read
-// matches nothing.
+// Unmatched says which requirements of selector fail on which of the labels, sorted by their keys and separated by semicolons. It is empty if
+// the labels match, as any do an empty selector. A selector that cannot be read matches nothing.
 func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
-	all := make([]metav1.LabelSelector, 0, 1+len(selector.MatchExpressions))
-	all = append(all, metav1.LabelSelector{MatchLabels: selector.MatchLabels})
-	for _, expression := range selector.MatchExpressions { // Kubernetes sorts them; people find them in their order
-		all = append(all, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{expression}})
+	parsed, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return "the selector is invalid: " + err.Error()
 	}
 	var failed []string
-	for i := range all {
-		parsed, err := metav1.LabelSelectorAsSelector(&all[i])
-		if err != nil {
-			return "the selector is invalid: " + err.Error()
-		}
-		requirements, _ := parsed.Requirements()
-		for j := range requirements {
-			if r := &requirements[j]; !r.Matches(labels.Set(is)) {
-				failed = append(failed, failing(r, is))
-			}
+	requirements, _ := parsed.Requirements()
+	for i := range requirements {
+		if r := &requirements[i]; !r.Matches(labels.Set(is)) {
+			failed = append(failed, failing(r, is))
 		}
 	}
 	return strings.Join(failed, "; ")

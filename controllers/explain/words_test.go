@@ -52,9 +52,9 @@ func TestUnmatched(t *testing.T) {
 		"one of the values that it must not have":     {of(expression("pool", "NotIn", "y", "x")), map[string]string{"pool": "y"}, `label pool is "y": needs pool notin (x,y)`},
 		"a label that has to be there":                {of(expression("pool", "Exists")), nil, "has no label pool: needs pool"},
 		"a label that must not be there":              {of(expression("pool", "DoesNotExist")), map[string]string{"pool": ""}, "has label pool, which it must not have"},
-		"all that fails, in the order of the selector": {
+		"all that fails, sorted by key": {
 			metav1.LabelSelector{MatchLabels: map[string]string{"b": "1", "a": "1"}, MatchExpressions: of(expression("z", "Exists"), expression("c", "Exists")).MatchExpressions}, nil,
-			"has no label a: needs a=1; has no label b: needs b=1; has no label z: needs z; has no label c: needs c",
+			"has no label a: needs a=1; has no label b: needs b=1; has no label c: needs c; has no label z: needs z",
 		},
 		"a selector that cannot be read": {of(expression("pool", "Like")), nil, `the selector is invalid: "Like" is not a valid label selector operator`},
 	} {

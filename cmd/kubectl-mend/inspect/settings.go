@@ -33,9 +33,15 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	if err != nil {
 		return Managers{Unknown: err.Error()}
 	}
-	runs := func(manager managerlease.Manager) bool { return manager.Alive }
-	gone := slices.DeleteFunc(slices.Clone(all), runs)
-	all = append(slices.DeleteFunc(all, func(manager managerlease.Manager) bool { return !runs(manager) }), gone...)
+	slices.SortStableFunc(all, func(a, b managerlease.Manager) int {
+		switch a.Alive {
+		case b.Alive:
+			return 0
+		case true:
+			return -1
+		}
+		return 1
+	})
 	m := Managers{All: all}
 	var unknown []string
 	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
@@ -56,8 +62,10 @@ func (m Managers) Doubt() string {
 	if m.Unknown == "" {
 		return ""
 	}
-	others := slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" })
-	return explain.ManagersUnknown(others, m.Unknown)
+	if slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" }) {
+		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
+	}
+	return "Whether a manager of kubemend runs is not known: " + m.Unknown
 }
 
 // clockAhead is how far the clock of a manager that runs is ahead of that of the API server: what it judges depends on it.
@@ -145,7 +153,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	case c.Mode == explain.Acting && person == "":
 		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
 			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
+		unattended(c, explain.None, leaving, explain.Ended(&leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}

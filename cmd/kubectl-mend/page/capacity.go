@@ -41,14 +41,6 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Ca
 	return c
 }
 
-// madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
-func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
-	if len(e.Capacity) == 1 && e.Capacity[0].Made != "" {
-		return
-	}
-	e.fact("replaces", a.Predecessor(m).Predecessor())
-}
-
 // begun is when the owner of m was asked to replace it, or its deletion began.
 func begun(m *clusterv1.Machine) time.Time {
 	if asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); asked != nil {

@@ -67,7 +67,9 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
 	e.capacityOfMachine(ctx, a, m)
-	e.madeFor(a, m)
+	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the story of its capacity says it
+		e.fact("replaces", a.Predecessor(m).Predecessor())
+	}
 	e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Machine != nil && target.Machine.Name == m.Name })
 	e.conclude()
 	e.deletionAnswer()

@@ -144,8 +144,12 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
 		return
 	}
-	e.answer(e.Answer.OutOfReach(reason, since))
-	e.Next = explain.ReachCluster(reason, cluster.Name)
+	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
+	todo := "see to the API server, load balancer and network of Cluster "
+	if reason == explain.MissingPermission {
+		todo = "ask as a user who may read the kubeconfig of Cluster "
+	}
+	e.Next = explain.Step{Reason: reason, Manual: true, Text: todo + cluster.Name}
 }
 
 // read reads the object that a page is about.

@@ -164,12 +164,9 @@ func (p *page) check(c *explain.Check, first bool) {
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
 	case overlapped:
-		p.Heading(c.String() + ": " + p.Paint.Waits(c.Targets[0].NotInCharge()))
-		for i := range c.Targets[0].Blockers { // which are not printed themselves
-			if b := &c.Targets[0].Blockers[i]; b.Reason == mendv1.OverlapReason {
-				p.fix("  ", b.Fix)
-			}
-		}
+		b := c.Targets[0].Blocker(mendv1.OverlapReason)
+		p.Heading(c.String() + ": " + p.Paint.Waits("not in charge ("+b.Detail+")"))
+		p.fix("  ", b.Fix)
 		return
 	case c.Reference == p.subject:
 		p.Heading("Targets")
@@ -184,7 +181,9 @@ func (p *page) check(c *explain.Check, first bool) {
 	if flaw := c.Flaw(); flaw != nil {
 		p.line("  ", p.Paint.Waits(explain.FlawText(flaw))+".")
 	}
-	p.readErrors(c.ReadErrors)
+	for _, what := range c.ReadErrors {
+		p.line("  ", explain.CouldNotBeRead(what)+".")
+	}
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
 	}
@@ -209,12 +208,6 @@ func (p *page) restrictions(c *explain.Check) {
 	}
 	if !c.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
-	}
-}
-
-func (p *page) readErrors(unread []string) {
-	for _, what := range unread {
-		p.line("  ", explain.CouldNotBeRead(what)+".")
 	}
 }
 

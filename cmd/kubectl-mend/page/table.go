@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -157,33 +156,37 @@ func (p *page) rows(s *Status, rows []*explain.Check) {
 			clusters[client.ObjectKey{Namespace: c.Namespace, Name: c.Cluster}] = true
 		}
 	}
-	names := []string{"CHECK"}
-	if len(clusters) > 1 {
-		names = []string{"CLUSTER", "CHECK"}
+	several := len(clusters) > 1
+	columns := []struct {
+		head  string
+		shown bool
+		cell  func(*explain.Check) string
+	}{
+		{"CLUSTER", several, func(c *explain.Check) string { return clusterName(c, p.Namespaces) }},
+		{"CHECK", true, func(c *explain.Check) string { return checkName(c, p.Namespaces && !several) }},
+		{"CONTROLLER", p.Wide, p.controller},
+		{"HEALTHY", true, healthy},
+		{"PENDING", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Pending+c.Counts.Starting) }},
+		{"UNHEALTHY", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Unhealthy) }},
+		{"UNKNOWN", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Unknown) }},
+		{"ALLOWED", true, allowance},
+		{"REMEDIATING", true, remediatingOf},
+		{"LIMIT", p.Wide, func(c *explain.Check) string { return c.Limits.Spec }},
+		{"REASON", p.Wide, p.reason},
 	}
-	cells := make([][]string, 0, 1+len(rows))
-	if p.Wide {
-		cells = append(cells, append(slices.Clone(names),
-			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON"))
-	} else {
-		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
-	}
-	for _, c := range rows {
-		named := []string{checkName(c, p.Namespaces)}
-		if len(names) > 1 {
-			named = []string{clusterName(c, p.Namespaces), checkName(c, false)}
+	cells := make([][]string, 1+len(rows))
+	for _, column := range columns {
+		if !column.shown {
+			continue
 		}
-		healthy, allowed, remediating := healthy(c), allowance(c), remediatingOf(c)
-		if p.Wide {
-			cells = append(cells, append(named, p.controller(c), healthy, counted(c, c.Counts.Pending+c.Counts.Starting),
-				counted(c, c.Counts.Unhealthy), counted(c, c.Counts.Unknown), allowed, remediating, c.Limits.Spec, p.reason(c)))
-		} else {
-			cells = append(cells, append(named, healthy, allowed, remediating))
+		cells[0] = append(cells[0], column.head)
+		for i, c := range rows {
+			cells[i+1] = append(cells[i+1], column.cell(c))
 		}
 	}
 	lines := text.Table(cells)
 	if !p.Wide {
-		lines = text.Fit(cells, len(names), p.Width)
+		lines = text.Fit(cells, map[bool]int{false: 1, true: 2}[several], p.Width)
 	}
 	p.Add(lines[0])
 	for i, c := range rows {

@@ -4,14 +4,12 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/url"
 	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -101,8 +99,4 @@ func why(err error) string {
 	default:
 		return err.Error()
 	}
-}
-
-func unseenError(cluster client.ObjectKey, why string) error {
-	return fmt.Errorf("cluster %s cannot be asked: %s", cluster, why)
 }
