@@ -95,13 +95,13 @@ func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
 		want                string
 	}{
 		{labels: map[string]string{"app.kubernetes.io/managed-by": "somebody"}},
-		{labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}, want: "Flux (Kustomization fleet)"},
-		{annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:a/b:metal/workers"}, want: "Argo CD (Application fleet)"},
+		{labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}, want: "Flux"},
+		{annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:a/b:metal/workers"}, want: "Argo CD"},
 		{labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, want: "the topology controller of Cluster API"},
-		{annotations: map[string]string{"argocd.argoproj.io/tracking-id": "\x1b[2J:a/b:c/d"}, want: "Argo CD"}, // it would spoil a screen
+		{labels: map[string]string{"argocd.argoproj.io/instance": "fleet"}, annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet"}, want: "Argo CD"},
 		{
 			labels:      map[string]string{"helm.toolkit.fluxcd.io/name": "fleet"},
-			annotations: map[string]string{"meta.helm.sh/release-name": "fleet"}, want: "Flux (HelmRelease fleet), Helm (release fleet)",
+			annotations: map[string]string{"meta.helm.sh/release-name": "fleet"}, want: "Flux, Helm",
 		},
 	} {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}

@@ -151,25 +151,32 @@ func unseen(what, why string) string {
 		what, why, clusterv1.PausedAnnotation)
 }
 
-// refuseClaim refuses to claim a check on which no controller would act then.
-func refuseClaim(facts *claimFacts) string {
-	why := ""
-	offs := make([]managerlease.Off, 0, len(facts.managers))
-	for _, manager := range facts.managers {
-		off := manager.StandsOff(facts.check, facts.cluster)
+// standing are the managers that act on the check, why the others do not, and why one of these may all the same.
+func (f *claimFacts) standing() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
+	for _, manager := range f.managers {
+		off := manager.StandsOff(f.check, f.cluster)
 		switch {
 		case off.Reason == "":
-			return ""
+			acting = append(acting, manager)
 		case off.Unknown():
-			why = off.Because
+			doubt = off.Because
 		}
 		offs = append(offs, off)
 	}
-	if facts.unlisted != nil {
-		why = facts.unlisted.Error()
+	if f.unlisted != nil && len(acting) == 0 { // the one that acts may be among those that are not seen
+		doubt = f.unlisted.Error()
 	}
-	if why != "" {
-		return unseen("a manager of kubemend acts on it", why)
+	return acting, offs, doubt
+}
+
+// refuseClaim refuses to claim a check on which no controller would act then.
+func refuseClaim(facts *claimFacts) string {
+	acting, offs, doubt := facts.standing()
+	switch {
+	case len(acting) > 0:
+		return ""
+	case doubt != "":
+		return unseen("a manager of kubemend acts on it", doubt)
 	}
 	refused, _ := explain.NoManagerActs(facts.managers, offs)
 	return explain.Clause(refused)
@@ -181,29 +188,20 @@ func refuseRelease(facts *claimFacts) string {
 		return fmt.Sprintf("the label %s of its %s claims it: remove the label, in Git too, and kubemend releases the check",
 			mendv1.ClaimLabel, labelled)
 	}
-	acts, why := false, ""
-	for _, manager := range facts.managers {
-		off := manager.StandsOff(facts.check, facts.cluster)
-		switch {
-		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
+	acting, _, doubt := facts.standing()
+	for _, manager := range acting {
+		if manager.Announcement.Unclaimed == "act" {
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
 				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
-		case off.Reason == "":
-			acts = true
-		case off.Unknown():
-			why = off.Because
 		}
-	}
-	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
-		why = facts.unlisted.Error()
 	}
 	switch {
 	case !facts.coreEnded.IsZero():
 		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 	case facts.coreUnread != nil:
 		return unseen("Cluster API core runs", facts.coreUnread.Error())
-	case why != "":
-		return unseen("a manager of kubemend acts on checks that are not claimed as well", why)
+	case doubt != "":
+		return unseen("a manager of kubemend acts on checks that are not claimed as well", doubt)
 	}
 	return ""
 }

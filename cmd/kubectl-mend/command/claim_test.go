@@ -196,7 +196,7 @@ func TestChecksAreClaimedIfAManagerWouldActOnThem(t *testing.T) {
 		"one that may be none may or may not":   {claimFactsOf("", unread), unseen + "whether the lease in kubemend-system is"},
 		"managers that may not be looked for":   {claimFactsOf("", unlisted), unseen + "forbidden. Ask as a user who can see it"},
 		"one that is seen needs no other":       {claimFactsOf("", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), claims},
-		"which tool applies the check is named": {claimFactsOf("", byFlux), claims + "; Flux (Kustomization fleet) applies the check"},
+		"which tool applies the check is named": {claimFactsOf("", byFlux), claims + "; Flux applies the check"},
 	} {
 		t.Run(name, func(t *testing.T) { isPlanned(t, false, tc.facts, tc.want) })
 	}

@@ -47,14 +47,12 @@ type Asker struct {
 }
 
 // New returns an Asker for w at now.
-func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, error) {
-	if err := errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)); err != nil {
-		return nil, err
-	}
+func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
+	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
 	a.written = w.WrittenBy(a.Managers.All)
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
-	return a, nil
+	return a
 }
 
 // Acting are the controllers that a explains, as they act through c.

@@ -160,7 +160,8 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	holding, unknown := a.RemediationsHolding(ctx, h)
-	e.hostFacts(h, unknown)
+	holds := explain.HoldsOf(h, unknown)
+	e.hostFacts(h, holds.Orphaned)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)
@@ -177,7 +178,6 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	e.Todo = e.todo()
 	if len(e.Remediations) == 0 { // else the annotations are of these
-		holds := explain.HoldsOf(h, unknown)
 		e.answer(holds.Held(e.Answer, h))
 		if next, todo := holds.Next(h); next != (explain.Step{}) {
 			e.Next, e.Todo = next, todo

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -131,16 +132,14 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 }
 
 // setUp applies the manifest and the limits that are set, and makes the controllers that act on the result.
-func (s *simulation) setUp(ctx context.Context) (err error) {
+func (s *simulation) setUp(ctx context.Context) error {
 	if err := s.apply(); err != nil {
 		return err
 	}
 	if err := s.setLimits(); err != nil {
 		return err
 	}
-	if s.asker, err = inspect.New(ctx, s.snapshot, s.From); err != nil {
-		return err
-	}
+	s.asker = inspect.New(ctx, s.snapshot, s.From)
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
@@ -320,14 +319,11 @@ func CheckLimit(text string) error {
 // setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
 func (s *simulation) setLimits() error {
 	var checks []client.Object
-	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
-		if s.simulates(check) && s.concerns(refOf(machineCheckKind, check)) {
-			checks = append(checks, check.DeepCopy())
-		}
-	}
-	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
-		if s.simulates(check) && s.concerns(refOf(nodeCheckKind, check)) {
-			checks = append(checks, check.DeepCopy())
+	for _, gvk := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)} {
+		for _, check := range s.snapshot.Objects(gvk, "") {
+			if s.simulates(check) && s.concerns(refOf(gvk.Kind, check)) {
+				checks = append(checks, check.DeepCopyObject().(client.Object))
+			}
 		}
 	}
 	for _, text := range s.Set {
