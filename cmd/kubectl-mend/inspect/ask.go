@@ -81,11 +81,13 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be
-// read: there may be some then.
+// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. There are none where the kind is not
+// installed. The error is Forbidden if they could not be read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+		return nil, nil
+	} else if err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	var checks []explain.Check

@@ -10,6 +10,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,8 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 // NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
 func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
 	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil && !meta.IsNoMatchError(err) { // without Cluster API there are none
 		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
 	machines, named := []clusterv1.Machine(nil), []string(nil)

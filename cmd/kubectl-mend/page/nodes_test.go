@@ -3,7 +3,10 @@ package page
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +32,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	hostremediation "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
@@ -395,4 +399,36 @@ func controlPlane(s *scene) {
 		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
 	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
+}
+
+// A cluster whose nodes no Cluster API manages has none of its kinds.
+func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
+	var saved bytes.Buffer
+	if err := aScene(ownNodes(6 * time.Minute)).snapshot(t).Save(&saved); err != nil {
+		t.Fatal(err)
+	}
+	var record map[string]any
+	if err := json.Unmarshal(saved.Bytes(), &record); err != nil {
+		t.Fatal(err)
+	}
+	record["items"] = slices.DeleteFunc(record["items"].([]any), func(item any) bool {
+		return strings.HasPrefix(item.(map[string]any)["apiVersion"].(string), clusterv1.GroupVersion.Group)
+	})
+	kinds := record["items"].([]any)[0].(map[string]any)["kinds"].(map[string]any)
+	maps.DeleteFunc(kinds, func(kind string, _ any) bool { return strings.HasSuffix(kind, "."+clusterv1.GroupVersion.Group) })
+	without, err := json.Marshal(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	loaded, err := snapshot.Load(bytes.NewReader(without))
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := inspect.New(t.Context(), loaded, noon)
+	if s, err := Of(t.Context(), a, "", ""); err != nil || len(s.Checks) != 1 {
+		t.Errorf("the status: %+v, %v", s, err)
+	}
+	if e, err := Node(t.Context(), a, "", "", "n1"); err != nil || e.Answer.State != explain.IsUnhealthy {
+		t.Errorf("the node: %+v, %v", e, err)
+	}
 }
