@@ -118,15 +118,6 @@ func (a Answer) Text(at Moment) string {
 	return text
 }
 
-// Beside is a, which is printed below the answer about its check: what that has said of all targets is not repeated.
-func (a Answer) Beside(check Answer) Answer {
-	if a.By == "" && a.Reason == check.Reason && a.Detail == check.Detail {
-		a.Detail = ""
-	}
-	return a
-}
-
-// why is the reason with its arguments.
 func (a Answer) why(at Moment) string {
 	reason := a.Reason
 	if a.Implied {
@@ -189,7 +180,6 @@ func (c *Check) answerOn(t *Target) Answer {
 	return c.unhealthy(t)
 }
 
-// unhealthy is the answer about an unhealthy target.
 func (c *Check) unhealthy(t *Target) Answer {
 	if t.InFlight || t.StartsNow || t.BlockedBy(RemediationUnderWay) {
 		return c.remediated(t)
@@ -207,7 +197,6 @@ func (c *Check) unhealthy(t *Target) Answer {
 	return a
 }
 
-// remediated is the answer about an unhealthy target whose remediation is in flight, or starts.
 func (c *Check) remediated(t *Target) Answer {
 	a := Answer{State: IsUnhealthy, Action: NotRemediated}
 	switch {
@@ -255,7 +244,6 @@ func (c *Check) unknown(t *Target) Answer {
 	return a
 }
 
-// blocked is the first of blockers with its numbers.
 func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	if len(blockers) == 0 {
 		return

@@ -68,7 +68,6 @@ func Attributions(o metav1.Object) []Fact {
 // Note is the text of an event about what a person did: "reset by alice: the NIC drops packets".
 func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
-// stamp is a moment for users.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return "a time that is not known"

@@ -37,7 +37,6 @@ func Sum(p budget.Population) string {
 	return Count(p.Total(), "target") + ": " + strings.Join(parts, ", ")
 }
 
-// counted are those that are not healthy, by what they are.
 func counted(p budget.Population) []string {
 	var parts []string
 	for _, part := range []struct {

@@ -135,7 +135,6 @@ func Resumes(blocker *Blocker) string {
 	return "blocked by " + named(blocker)
 }
 
-// named is the reason of a blocker, with its numbers or name.
 func named(blocker *Blocker) string {
 	if blocker.Detail == "" {
 		return blocker.Name()
@@ -171,7 +170,6 @@ func Clause(sentence string) string {
 	return sentence
 }
 
-// joined are those of the texts that are not empty.
 func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
@@ -207,7 +205,6 @@ func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
 	return strings.Join(failed, "; ")
 }
 
-// failing is the requirement that fails on the labels, and what these have.
 func failing(r *labels.Requirement, is map[string]string) string {
 	had, has := is[r.Key()]
 	switch {

@@ -43,7 +43,6 @@ func (o *Options) release() *cobra.Command {
 	}, b.claimNamed, machineCheckKind)
 }
 
-// claimNamed says which controller will act on a check, asks, and claims or releases it.
 func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	check := &clusterv1.MachineHealthCheck{}
 	if err := b.read(ctx, named.key(), check, machineCheckKind); err != nil {
@@ -82,7 +81,6 @@ type claimFacts struct {
 	coreUnread error
 }
 
-// observeClaim reads what the rules need to know of a check.
 func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
 	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}

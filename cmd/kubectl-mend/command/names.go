@@ -116,7 +116,6 @@ func parseSome(args []string, expected ...kind) ([]subject, error) {
 	return named, nil
 }
 
-// parseOne takes the arguments of a command apart that is about one object.
 func parseOne(args []string, expected ...kind) (subject, error) {
 	named, err := parseSome(args, expected...)
 	if err != nil {

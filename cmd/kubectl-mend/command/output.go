@@ -105,7 +105,6 @@ func (o *Options) width() int {
 	return text.Width(o.Out)
 }
 
-// print writes what a command has found: as the flags say, or for a person.
 func (o *Options) print(found runtime.Object, person func() error) error {
 	if o.output.printer == nil {
 		if err := person(); err != nil {

@@ -64,7 +64,6 @@ func Of(o *Objects, s Scope) *cliv1.History {
 	return &cliv1.History{TypeMeta: cliv1.TypeOf("History"), Items: entries}
 }
 
-// latest is when it has happened last.
 func latest(e *cliv1.HistoryEntry) time.Time {
 	if e.LastTime == nil {
 		return e.Time.Time
@@ -125,7 +124,6 @@ type event struct {
 	about, related object
 }
 
-// eventsWithin are the events of a scope, in no particular order.
 func eventsWithin(o *Objects, s Scope) []event {
 	in := s.members(o)
 	var events []event
@@ -140,7 +138,6 @@ func eventsWithin(o *Objects, s Scope) []event {
 	return once(events)
 }
 
-// matters reports whether an event is about what this history is of.
 func matters(e *eventsv1.Event) bool {
 	kind := e.Regarding.Kind
 	switch {
@@ -215,7 +212,6 @@ func once(events []event) []event {
 	})
 }
 
-// eventType is that of a warning, or of what is none.
 func eventType(warning bool) cliv1.EventType {
 	if warning {
 		return cliv1.Warning

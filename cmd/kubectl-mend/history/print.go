@@ -59,7 +59,6 @@ func Print(out io.Writer, entries []cliv1.HistoryEntry, l text.Layout) error {
 	return p.Print(out)
 }
 
-// when is when e happened first, and how often within how long.
 func when(e *cliv1.HistoryEntry, l text.Layout) string {
 	first := text.Clock(e.Time.Time, l.Now)
 	if l.UTC || l.Wide {

@@ -51,7 +51,6 @@ var toldBy = map[string][]powercycle.Reason{
 	record.RemediationInProgress:       nil,
 }
 
-// stepsOf are what was decided, and the steps of a record.
 func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
 	decided := mendv1.RecordStep{Time: metav1.NewMicroTime(r.Spec.Decided.Time), Reason: decidedReason, Message: decidedOf(r)}
 	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
@@ -85,7 +84,6 @@ func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []
 	return entries
 }
 
-// decidedOf is that a remediation was decided, and for what.
 func decidedOf(r *mendv1.RemediationRecord) string {
 	s, by := "remediation decided", r.Spec.Requester
 	switch {

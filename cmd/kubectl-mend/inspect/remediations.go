@@ -59,7 +59,6 @@ func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectK
 	return nil, nil
 }
 
-// kinds are those of remediations that are installed.
 func (a *Asker) kinds() []remediation.Kind {
 	kinds, _ := remediation.InstalledKinds(a.Snapshot.RESTMapper()) // a snapshot knows which kinds it has
 	return kinds
@@ -113,9 +112,7 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	case a.Managers.Unknown != "":
 		return explained, nil
 	}
-	because, person := explain.NoManagerActs(a.Managers.All, a.Managers.offs(func(is *managerlease.Manager) managerlease.Off {
-		return is.StandsOff(rem.Unwrapped(), cluster)
-	}))
+	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(rem.Unwrapped(), cluster) })
 	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
 	return explained, nil
@@ -128,7 +125,6 @@ func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 	return a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
 }
 
-// crdOf is the name of the CustomResourceDefinition of a kind.
 func crdOf(kind remediation.Kind) string {
 	if kind.Kind == remediation.Metal3.Kind {
 		return crdgate.Metal3CRD

@@ -96,7 +96,6 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
 }
 
-// leaseNamespace is where the manager keeps the leases on nodes.
 func (m Managers) leaseNamespace() string {
 	for _, is := range m.All {
 		if is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
@@ -130,15 +129,15 @@ func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	return not == nil && m.Unknown != "", not
 }
 
-// offs are why managers that run do not act on something.
-func (m Managers) offs(standsOff func(*managerlease.Manager) managerlease.Off) []managerlease.Off {
+// nobodyActs is why none of the managers acts on something, as those that run stand off, and what a user can do.
+func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.Off) (because, person string) {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if m.All[i].Alive {
 			offs = append(offs, standsOff(&m.All[i]))
 		}
 	}
-	return offs
+	return explain.NoManagerActs(m.All, offs)
 }
 
 // Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
@@ -146,9 +145,7 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	if m.Unknown != "" || m.of(check, cluster) != nil {
 		return
 	}
-	because, person := explain.NoManagerActs(m.All, m.offs(func(is *managerlease.Manager) managerlease.Off {
-		return is.StandsOff(check, cluster)
-	}))
+	because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(check, cluster) })
 	switch {
 	case c.Mode == explain.Acting && person == "":
 		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
@@ -185,12 +182,12 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	switch {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
-		because, person := explain.NoManagerActs(m.All, m.offs(func(is *managerlease.Manager) managerlease.Off {
+		because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off {
 			if is.Announcement != nil && is.Announcement.Teardown {
 				return is.InTeardown()
 			}
 			return managerlease.Off{}
-		}))
+		})
 		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
 			"the manager reverts what it has begun, and starts nothing"))
 	default:

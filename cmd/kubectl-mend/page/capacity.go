@@ -80,7 +80,6 @@ func (e *Explanation) capacityNext() explain.Step {
 	return s.Next
 }
 
-// capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
@@ -147,7 +146,6 @@ func (p *page) told(indent string, c *Capacity, notes []string) {
 	}
 }
 
-// story is what is waited for, since when and until when.
 func (p *page) story(indent string, s *capacity.Story) {
 	p.line(indent, text.Capital(s.Message)+".")
 	var when []string

@@ -165,7 +165,6 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	return e, nil
 }
 
-// goneAnswer is the answer about a machine that does not exist any more.
 func goneAnswer(s *capacity.Story) explain.Answer {
 	switch s.Stage {
 	case capacity.Back:
@@ -213,7 +212,6 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 	return &s
 }
 
-// fact adds a fact about the subject, if it is known.
 func (e *Explanation) fact(name, value string) {
 	if value != "" {
 		e.Facts = append(e.Facts, explain.Fact{Name: name, Value: value})
@@ -227,7 +225,6 @@ func (e *Explanation) since(name string, at *metav1.Time) {
 	}
 }
 
-// machineFacts are what m belongs to.
 func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 	owner, infrastructure := ptr.Deref(metav1.GetControllerOf(m), metav1.OwnerReference{}), m.Spec.InfrastructureRef
 	e.fact("cluster", m.Spec.ClusterName)
@@ -295,7 +292,6 @@ func lastRemediation(r *mendv1.RemediationRecord) string {
 		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
 }
 
-// ownerFacts are what is known of an owner of machines, or of a Cluster.
 func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
 	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
 	e.fact("phase", phase)

@@ -152,7 +152,6 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	e.Next = explain.Step{Reason: reason, Manual: true, Text: todo + cluster.Name}
 }
 
-// read reads the object that a page is about.
 func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
 	switch err := a.Reader().Get(ctx, key, obj); {
 	case apierrors.IsNotFound(err):
@@ -356,7 +355,6 @@ func (p *page) owner(o *Owner, notes []string) {
 	}
 }
 
-// counts is how many machines o has.
 func (o *Owner) counts() string {
 	counts := fmt.Sprintf("%d wanted, %d exist, %d with a Ready node", o.Replicas, o.Machines, o.Ready)
 	if o.unread {

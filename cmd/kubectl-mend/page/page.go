@@ -62,7 +62,6 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	return p.Print(out)
 }
 
-// answer is a with the colour of what it means.
 func (p *page) answer(a explain.Answer) string {
 	line := a.Text(p.moment)
 	switch a.State {
@@ -96,7 +95,6 @@ func (p *page) facts(e *Explanation) {
 	}
 }
 
-// list is a heading with lines below it; nothing if there are none.
 func (p *page) list(heading string, lines []string) {
 	if len(lines) == 0 {
 		return
@@ -107,7 +105,6 @@ func (p *page) list(heading string, lines []string) {
 	}
 }
 
-// moment is at as a person reads it.
 func (p *page) moment(at time.Time) string { return text.Moment(at, p.Now) }
 
 // line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
@@ -139,7 +136,6 @@ func (p *page) local(s string) string {
 // shortest is how long a bullet may be.
 const shortest = 5
 
-// step is what happens next.
 func (p *page) step(indent string, s explain.Step) {
 	if !s.NotBefore.IsZero() {
 		s.Text += " not before " + p.moment(s.NotBefore)
@@ -244,8 +240,12 @@ func (p *page) groups(indent string, groups []cliv1.Group) {
 func (p *page) target(c *explain.Check, t *explain.Target) {
 	listed := c.Reference == p.subject
 	if listed {
+		answer := c.AnswerOn(t)
+		if answer.By == "" && answer.Reason == p.first.Reason && answer.Detail == p.first.Detail {
+			answer.Detail = "" // the first line says it of all targets
+		}
 		p.Add("")
-		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(p.first)))
+		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(answer))
 	}
 	if t.Skipped != "" {
 		return
@@ -287,7 +287,6 @@ func (p *page) again(sentence string) bool {
 	return said
 }
 
-// findings are what t is judged by.
 func (p *page) findings(t *explain.Target) {
 	for i := range t.Findings {
 		f := &t.Findings[i]

@@ -194,8 +194,11 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
-			for _, ref := range snapshot.TemplatesOf(&check.Spec) {
-				namespaces = append(namespaces, ref.Namespace)
+			if template := check.Spec.RemediationTemplate; template != nil {
+				namespaces = append(namespaces, template.Namespace)
+			}
+			for _, step := range check.Spec.EscalatingRemediations {
+				namespaces = append(namespaces, step.RemediationTemplate.Namespace)
 			}
 		}
 	}
@@ -268,8 +271,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 			continue
 		}
 		key := client.ObjectKeyFromObject(c)
-		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
-			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
+		checks := a.Snapshot.ChecksOf(key)
 		var notReady []string
 		unselected, counted := a.Snapshot.Counted(key)
 		if !counted {

@@ -66,7 +66,6 @@ func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout
 	return p.Print(out)
 }
 
-// manager is whether a manager runs and with which flags, and what it does not serve.
 func (p *page) manager(m *cliv1.Manager) {
 	switch {
 	case !m.Alive:
@@ -110,7 +109,6 @@ func (p *page) manager(m *cliv1.Manager) {
 	}
 }
 
-// checks is the answer, the table, and how many checks are not listed.
 func (p *page) checks(s *Status) {
 	if len(s.Unread) > 0 {
 		p.line("", p.Paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
@@ -222,7 +220,6 @@ const (
 	none = "-"
 )
 
-// counted is how many targets of a check there are of a kind.
 func counted(c *explain.Check, n int) string {
 	if c.NotCounted() {
 		return unknown
@@ -247,7 +244,6 @@ func checkName(c *explain.Check, namespaces bool) string {
 	return short
 }
 
-// clusterName is the Cluster of a check; NodeHealthChecks have none.
 func clusterName(c *explain.Check, namespaces bool) string {
 	if namespaces && c.Cluster != "" {
 		return c.Namespace + "/" + c.Cluster
@@ -255,7 +251,6 @@ func clusterName(c *explain.Check, namespaces bool) string {
 	return cmp.Or(c.Cluster, none)
 }
 
-// controller is which controller acts on a check.
 func (p *page) controller(c *explain.Check) string {
 	if c.Mode == explain.Acting {
 		return p.Paint.Good(c.Mode.Controller())
@@ -276,7 +271,6 @@ func (p *page) reason(c *explain.Check) string {
 	return none
 }
 
-// healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
 	if c.NotCounted() || c.NodesUnknown != nil && c.Counts.Unknown > 0 {
 		return unknown

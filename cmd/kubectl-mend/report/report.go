@@ -241,7 +241,6 @@ func repeated(begun []*mendv1.RemediationRecord) []cliv1.RepeatedlyRemediated {
 	return found
 }
 
-// since is when a remediation began, or else when it was decided.
 func since(record *mendv1.RemediationRecord) time.Time {
 	if record.Status.Begun == nil {
 		return record.Spec.Decided.Time

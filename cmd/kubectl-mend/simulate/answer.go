@@ -93,12 +93,10 @@ func (s *simulation) noteLimit(check *explain.Check) {
 	})
 }
 
-// after is how long after the beginning it is.
 func (s *simulation) after() metav1.Duration {
 	return metav1.Duration{Duration: s.clock.Since(s.From).Truncate(time.Second)}
 }
 
-// conclude adds what is known at the end alone.
 func (s *simulation) conclude() {
 	for _, t := range s.targets {
 		if t.counts {
@@ -167,7 +165,6 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	return rows
 }
 
-// headline is what a simulation comes to.
 func headline(answer *cliv1.Simulation) string {
 	kinds := map[string]bool{}
 	for _, limit := range answer.Limits {

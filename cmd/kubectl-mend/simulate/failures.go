@@ -30,7 +30,6 @@ func compareNodes(a, b nodeKey) int {
 	return cmp.Or(cmp.Compare(a.cluster.String(), b.cluster.String()), cmp.Compare(a.name, b.name))
 }
 
-// fail makes the nodes fail that the question names.
 func (s *simulation) fail(checks []explain.Check) error {
 	if s.Fail == "" {
 		return nil
@@ -166,7 +165,6 @@ func nodesOf(candidates []candidate, wanted func(candidate) bool) []nodeKey {
 // mostNames is how many names stand in one sentence.
 const mostNames = 20
 
-// ready makes a node healthy.
 func (s *simulation) ready(node nodeKey) {
 	delete(s.failed, node)
 	s.edit(node, func(obj *corev1.Node) {

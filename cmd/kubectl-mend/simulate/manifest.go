@@ -114,7 +114,6 @@ func (m Manifest) Elsewhere(namespace string) string {
 
 func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-// refOf names an object of a kind.
 func refOf(kind string, obj client.Object) explain.Ref {
 	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }

@@ -267,7 +267,6 @@ func (s *simulation) settle(ctx context.Context) error {
 	return fmt.Errorf("at %s the checks change things without end", s.clock.Now().Format(time.DateTime))
 }
 
-// explain is how the checks that are simulated decide now.
 func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 	s.asker.Now = s.clock.Now()
 	checks, err := s.asker.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return s.simulates(check) })

@@ -60,7 +60,6 @@ func (s *Snapshot) Save(to io.Writer) error {
 	return nil
 }
 
-// items are those of a record: its header, and the objects.
 func (s *Snapshot) items() ([]any, error) {
 	head := &header{
 		TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},

@@ -153,14 +153,6 @@ const (
 	longestAnswer = 64 << 20
 )
 
-// readNodes reads the nodes of the workload clusters that are wanted.
-func (r *source) readNodes(ctx context.Context, wanted func(client.ObjectKey) bool) {
-	clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
-		return !wanted(client.ObjectKeyFromObject(cluster))
-	})
-	inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
-}
-
 func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	key := client.ObjectKeyFromObject(cluster)
 	if !meta.IsStatusConditionTrue(cluster.Status.Conditions, clusterv1.ClusterControlPlaneInitializedCondition) {
@@ -183,7 +175,6 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	r.snapshot.SetNodes(key, nodes)
 }
 
-// nodes reads the nodes of a workload cluster.
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
 	key, list := client.ObjectKeyFromObject(cluster), &corev1.NodeList{}
 	reader, err := r.workload(ctx, key)
