@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
-	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
@@ -94,16 +93,16 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 		}
 		return nil, err
 	}
-	explained, cluster := hostremediation.Explain(kind, rem), a.clusterOf(rem)
+	explained, cluster, crd := hostremediation.Explain(kind, rem), a.clusterOf(rem), kind.ControllerName()+"s."+kind.Group
 	for _, manager := range a.Managers.All {
 		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // without one it may reconcile everything
-		here := manager.Alive && manager.Unserved(crdOf(kind)) == nil && (says.Namespace == "" || says.Namespace == key.Namespace)
+		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == key.Namespace)
 		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
 			explained.Acts = true // what it has begun it ends, whatever it would begin
 			return explained, nil
 		}
 	}
-	switch served, unserved := a.Managers.serves(crdOf(kind)); {
+	switch served, unserved := a.Managers.serves(crd); {
 	case !served && unserved != nil:
 		_, explained.Next = otherwise(unserved)
 		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
@@ -123,13 +122,6 @@ func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 	key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: ptr.Deref(remediation.OwnerOf(rem), metav1.OwnerReference{}).Name}
 	machine := cmp.Or(snapshot.One[clusterv1.Machine](a.Snapshot, key), &clusterv1.Machine{})
 	return a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
-}
-
-func crdOf(kind remediation.Kind) string {
-	if kind.Kind == remediation.Metal3.Kind {
-		return crdgate.Metal3CRD
-	}
-	return crdgate.OwnCRD
 }
 
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.

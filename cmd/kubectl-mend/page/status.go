@@ -352,9 +352,6 @@ func (s *Status) troubles() string {
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m cliv1.Manager) bool { return m.Alive }) {
 		says = "No manager of kubemend runs. "
 	}
-	if n := len(s.Unreachable); n > 0 {
-		says += explain.Number(n, "cluster") + " out of reach. "
-	}
 	short := 0
 	for i := range s.Checks {
 		check := &s.Checks[i]
@@ -363,14 +360,16 @@ func (s *Status) troubles() string {
 			short++
 		}
 	}
-	if short > 0 {
-		says += explain.Number(short, "check") + " blocked by too many unhealthy. "
-	}
-	if s.notReady > 0 {
-		says += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
-	}
-	if n := len(s.OutOfService); n > 0 {
-		says += explain.Number(n, "host") + " out of service. "
+	for _, trouble := range []struct {
+		n           int
+		thing, says string
+	}{
+		{len(s.Unreachable), "cluster", "out of reach"}, {short, "check", "blocked by too many unhealthy"},
+		{s.notReady, "machine", "not Ready, and no check sees to that"}, {len(s.OutOfService), "host", "out of service"},
+	} {
+		if trouble.n > 0 {
+			says += explain.Number(trouble.n, trouble.thing) + " " + trouble.says + ". "
+		}
 	}
 	return says
 }

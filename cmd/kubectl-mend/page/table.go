@@ -80,28 +80,25 @@ func (p *page) manager(m *cliv1.Manager) {
 	if m.Outside {
 		runs += " outside of the cluster"
 	}
-	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)}
-	if m.WatchNamespace != "" {
-		parts = append(parts, "only namespace "+m.WatchNamespace)
+	line := fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)
+	ahead := time.Duration(m.ClockAheadSeconds) * time.Second
+	for _, part := range []struct {
+		so   bool
+		says string
+	}{
+		{m.WatchNamespace != "", "only namespace " + m.WatchNamespace},
+		{m.WatchFilter != "", "only what has the label " + clusterv1.WatchLabel + ": " + m.WatchFilter},
+		{len(m.Namespaces) > 0, "it has rights in namespace " + strings.Join(m.Namespaces, ", ") + " alone"},
+		{m.Message != "", p.Paint.Waits("whether it is one cannot be seen: " + m.Message)},
+		{m.Teardown, p.Paint.Waits("it is in teardown, and starts nothing")},
+		{ahead > 0, p.Paint.Bad("its clock is " + explain.Brief(ahead) + " ahead of that of the API server")},
+		{ahead < 0, p.Paint.Bad("its clock is " + explain.Brief(-ahead) + " behind that of the API server")},
+	} {
+		if part.so {
+			line += "; " + part.says
+		}
 	}
-	if m.WatchFilter != "" {
-		parts = append(parts, "only what has the label "+clusterv1.WatchLabel+": "+m.WatchFilter)
-	}
-	if len(m.Namespaces) > 0 {
-		parts = append(parts, "it has rights in namespace "+strings.Join(m.Namespaces, ", ")+" alone")
-	}
-	if m.Message != "" {
-		parts = append(parts, p.Paint.Waits("whether it is one cannot be seen: "+m.Message))
-	}
-	if m.Teardown {
-		parts = append(parts, p.Paint.Waits("it is in teardown, and starts nothing"))
-	}
-	if ahead := time.Duration(m.ClockAheadSeconds) * time.Second; ahead > 0 {
-		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
-	} else if ahead < 0 {
-		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
-	}
-	p.line("", strings.Join(parts, "; ")+".")
+	p.line("", line+".")
 	for _, kind := range m.Kinds {
 		if !kind.Served {
 			p.line("  Does not serve: ", kind.CRD+": "+kind.Message+".")

@@ -119,19 +119,14 @@ func (t *tally) add(record *mendv1.RemediationRecord) {
 		return
 	}
 	t.Remediations++
-	switch {
-	case status.Ended == nil:
+	ended := map[mendv1.RecordOutcome]*int{
+		mendv1.RecordHealed: &t.Healed, mendv1.RecordReplaced: &t.Replaced, mendv1.RecordGone: &t.Gone, mendv1.RecordGivenUp: &t.GivenUp,
+		mendv1.RecordCancelled: &t.Withdrawn,
+	}[status.Outcome]
+	if status.Ended == nil {
 		t.Open++
-	case status.Outcome == mendv1.RecordHealed:
-		t.Healed++
-	case status.Outcome == mendv1.RecordReplaced:
-		t.Replaced++
-	case status.Outcome == mendv1.RecordGone:
-		t.Gone++
-	case status.Outcome == mendv1.RecordGivenUp:
-		t.GivenUp++
-	case status.Outcome == mendv1.RecordCancelled:
-		t.Withdrawn++
+	} else if ended != nil {
+		*ended++
 	}
 	counted := &spec.Decided // no timeout had expired, such as of a remediation that a user asked for
 	if spec.Due != nil && !spec.Due.After(spec.Decided.Time) {
