@@ -45,17 +45,12 @@ func Of(o *Objects, s Scope) *cliv1.History {
 		told[events[i].Object] = append(told[events[i].Object], &events[i])
 	}
 	entries := make([]cliv1.HistoryEntry, 0, len(events)+8*len(o.Records))
-	recordsOf := map[cliv1.Reference][]*mendv1.RemediationRecord{}
 	for _, record := range o.Records {
 		entries = append(entries, ofRecord(record, told)...)
-		for _, object := range reportedOn(record) {
-			recordsOf[object] = append(recordsOf[object], record)
-		}
 	}
 	for i := range events {
 		e := &events[i]
-		tells := func(record *mendv1.RemediationRecord) bool { return recordTells(record, e) }
-		if !slices.ContainsFunc(recordsOf[e.Object], tells) && !slices.ContainsFunc(recordsOf[e.related.Reference], tells) {
+		if !slices.ContainsFunc(o.Records, func(record *mendv1.RemediationRecord) bool { return recordTells(record, e) }) {
 			entries = append(entries, e.HistoryEntry)
 		}
 	}

@@ -146,6 +146,11 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	if !slices.Contains(reasons(o, a(machineKind, "workers-old")), "Fenced") {
 		t.Error("a request that is gone is not known by the name of its machine")
 	}
+	o.Records[0].Spec.Target.Node.UID = ""
+	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
+		t.Error("a node whose UID a record does not know is not known by its name")
+	}
+	o.Records[0].Spec.Target.Node.UID = "Node workers-a"
 	o.Records[0].Spec.Target.ClusterUID = "before" // after clusterctl move all UIDs are others
 	o.Records[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: clusterKind, Name: "prod", UID: "after"}}
 	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {

@@ -101,28 +101,19 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// reportedOn are the objects that have events about what a record tells: none in another namespace, where its writer may not be able to
-// write.
-func reportedOn(r *mendv1.RemediationRecord) []cliv1.Reference {
-	named := make([]*mendv1.RecordRef, 0, 2+len(r.Status.Requests))
-	named = append(named, r.Spec.Target.Machine, r.Spec.Target.Node)
-	for i := range r.Status.Requests {
-		named = append(named, &r.Status.Requests[i])
-	}
-	objects := make([]cliv1.Reference, 0, len(named))
-	for _, ref := range named {
-		if ref == nil {
-			continue
-		}
-		if object := recordRef(ref, r); object.Namespace == "" || object.Namespace == r.Namespace {
-			objects = append(objects, object)
-		}
-	}
-	return objects
+// isAbout reports whether an object has events about what a record tells: none in another namespace, where its writer may not be able to write.
+func isAbout(r *mendv1.RemediationRecord, object cliv1.Reference) bool {
+	named := func(ref *mendv1.RecordRef) bool { return ref != nil && recordRef(ref, r) == object }
+	return (object.Namespace == "" || object.Namespace == r.Namespace) && (named(r.Spec.Target.Machine) || named(r.Spec.Target.Node) ||
+		slices.ContainsFunc(r.Status.Requests, func(ref mendv1.RecordRef) bool { return named(&ref) }))
 }
 
 // recordTells reports whether a record tells what an event does about one of its objects.
 func recordTells(r *mendv1.RemediationRecord, e *event) bool {
+	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // as nearly all of thousands are
+	if over || !isAbout(r, e.Object) && !isAbout(r, e.related.Reference) {
+		return false
+	}
 	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
 		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
 		same, known := toldOnce[e.Reason]
@@ -250,7 +241,8 @@ func (m *members) has(o *object, at time.Time) bool {
 // the time of the remediation, since before and after it a host has other machines.
 func names(r *mendv1.RemediationRecord, o *object, at time.Time) bool {
 	named := func(ref *mendv1.RecordRef) bool {
-		return ref != nil && recordRef(ref, r) == o.Reference && (o.uid == "" || o.uid == types.UID(ref.UID) || records.Moved(r))
+		same := ref != nil && recordRef(ref, r) == o.Reference
+		return same && (ref.UID == "" || o.uid == "" || o.uid == types.UID(ref.UID) || records.Moved(r))
 	}
 	target, begins := &r.Spec.Target, cmp.Or(r.Spec.UnhealthySince, &r.Spec.Decided)
 	during := !at.Before(begins.Add(-alike)) && (r.Status.Ended == nil || !at.After(r.Status.Ended.Add(alike)))

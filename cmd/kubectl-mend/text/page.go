@@ -68,23 +68,14 @@ func (p *Page) Print(out io.Writer) error {
 // Painter colours words by what they mean, for a Screen, which alone shows the colours. The zero value colours nothing.
 type Painter struct{ on bool }
 
-// Colour is whether to colour.
-type Colour string
+// Colours are the values of the flag --color: auto colours what a terminal shows that can, unless the user has something against it
+// (https://no-color.org), and always colours also for a pipe, such as one to less -R.
+var Colours = []string{"auto", "always", "never"}
 
-// The values of a Colour.
-const (
-	// ColourAuto colours what a terminal shows that can, unless the user has something against it (https://no-color.org).
-	ColourAuto Colour = "auto"
-	// ColourAlways colours also for a pipe, such as one to less -R.
-	ColourAlways Colour = "always"
-	// ColourNever colours nothing.
-	ColourNever Colour = "never"
-)
-
-// PainterFor paints what is written to out.
-func PainterFor(out io.Writer, when Colour) Painter {
-	if when == ColourAlways || when == ColourNever {
-		return Painter{on: when == ColourAlways}
+// PainterFor paints what is written to out, when one of Colours says so.
+func PainterFor(out io.Writer, when string) Painter {
+	if when == "always" || when == "never" {
+		return Painter{on: when == "always"}
 	}
 	return Painter{on: IsTerminal(out) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
 }
