@@ -188,8 +188,8 @@ func Brief(d time.Duration) string {
 	return text
 }
 
-// Unmatched says which requirements of selector fail on which of the labels, sorted by their keys and separated by semicolons. It is empty if
-// the labels match, as any do an empty selector. A selector that cannot be read matches nothing.
+// Unmatched says which requirements of selector fail on which of the labels, sorted by their keys and separated by semicolons. It is empty
+// if the labels match, as any do an empty selector. A selector that cannot be read matches nothing.
 func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
 	parsed, err := metav1.LabelSelectorAsSelector(&selector)
 	if err != nil {

@@ -57,8 +57,8 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 		return err
 	}
 	return b.carryOut(ctx, named.String(), strings.TrimSuffix(b.verb, "e")+"ed", func() error {
-		marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
-		return b.annotate(ctx, machineCheckKind, check, marks[b.verb])
+		value := map[string]any{"claim": mendv1.Claim, "release": nil}[b.verb]
+		return b.annotate(ctx, machineCheckKind, check, map[string]any{clusterv1.PausedAnnotation: value})
 	})
 }
 

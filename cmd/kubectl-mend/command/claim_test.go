@@ -104,16 +104,13 @@ func TestWhoInterruptsTheQuestionChangesNothing(t *testing.T) {
 }
 
 func TestACheckThatAnotherUserHasPausedMeanwhileStays(t *testing.T) {
-	pause := func(ctx context.Context, c client.WithWatch, key client.ObjectKey) error {
-		other := &clusterv1.MachineHealthCheck{}
-		err := c.Get(ctx, key, other)
-		other.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // which pauses like any other value
-		return errors.Join(err, c.Update(ctx, other))
-	}
 	p := aPlace(t, unclaimed)
 	p.client = interceptor.NewClient(p.client.(client.WithWatch), interceptor.Funcs{
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
-			return errors.Join(pause(ctx, c, client.ObjectKeyFromObject(o)), c.Patch(ctx, o, p, opts...))
+			other := &clusterv1.MachineHealthCheck{}
+			err := c.Get(ctx, client.ObjectKeyFromObject(o), other)
+			other.Annotations = map[string]string{clusterv1.PausedAnnotation: ""} // which pauses like any other value
+			return errors.Join(err, c.Update(ctx, other), c.Patch(ctx, o, p, opts...))
 		},
 	})
 	got, code := p.does("claim", "mhc/workers", confirmed)

@@ -66,7 +66,8 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 func (o *Options) addColour(root *cobra.Command) {
 	root.PersistentFlags().StringVar(&o.colour, "color", text.Colours[0],
 		"Whether to colour: "+listed(text.Colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
-	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(text.Colours, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	completions := cobra.FixedCompletions(text.Colours, cobra.ShellCompDirectiveNoFileComp)
+	_ = root.RegisterFlagCompletionFunc("color", completions) // the flag is there
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil {
 			return Exit{Misused, err}

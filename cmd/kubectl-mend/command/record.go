@@ -47,7 +47,7 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if err != nil {
 		return err
 	}
-	a := inspect.New(ctx, taken, taken.Clock.Now()) // what the controllers ask for is read, wherever it is, and the snapshot has what cannot be
+	a := inspect.New(ctx, taken, taken.Clock.Now()) // what the controllers ask for is read, wherever it is
 	a.Judges = true
 	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
 	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })

@@ -146,9 +146,9 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	if !slices.Contains(reasons(o, a(machineKind, "workers-old")), "Fenced") {
 		t.Error("a request that is gone is not known by the name of its machine")
 	}
-	o.Records[0].Spec.Target.Node.UID = ""
+	o.Records[0].Spec.Target.Node.UID = "" // then it is known by its name
 	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
-		t.Error("a node whose UID a record does not know is not known by its name")
+		t.Error("the events of a node whose UID the record does not know do not belong to it")
 	}
 	o.Records[0].Spec.Target.Node.UID = "Node workers-a"
 	o.Records[0].Spec.Target.ClusterUID = "before" // after clusterctl move all UIDs are others

@@ -101,7 +101,7 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// isAbout reports whether an object has events about what a record tells: none in another namespace, where its writer may not be able to write.
+// isAbout reports whether an object has events about what a record tells: none in another namespace, where its writer may have no rights.
 func isAbout(r *mendv1.RemediationRecord, object cliv1.Reference) bool {
 	named := func(ref *mendv1.RecordRef) bool { return ref != nil && recordRef(ref, r) == object }
 	return (object.Namespace == "" || object.Namespace == r.Namespace) && (named(r.Spec.Target.Machine) || named(r.Spec.Target.Node) ||
@@ -226,7 +226,8 @@ func (m *members) have(e *event) bool {
 // the name of its machine.
 func (m *members) has(o *object, at time.Time) bool {
 	if strings.HasSuffix(o.Kind, requestSuffix) {
-		machine := object{Reference: cliv1.Reference{Kind: machineKind, Namespace: o.Namespace, Name: strings.TrimSuffix(o.Name, "-by-hand")}}
+		machine := object{Reference: o.Reference}
+		machine.Kind, machine.Name = machineKind, strings.TrimSuffix(o.Name, "-by-hand")
 		if m.has(&machine, at) || m.named(machineKind, machine.Namespace, machine.Name) {
 			return true
 		}
@@ -237,8 +238,8 @@ func (m *members) has(o *object, at time.Time) bool {
 	return slices.ContainsFunc(m.records, func(r *mendv1.RemediationRecord) bool { return names(r, o, at) })
 }
 
-// names reports whether a record is about an object at a moment: about its machine, requests and check for good, about its node and host for
-// the time of the remediation, since before and after it a host has other machines.
+// names reports whether a record is about an object at a moment: about its machine, requests and check for good, about its node and host
+// for the time of the remediation, since before and after it a host has other machines.
 func names(r *mendv1.RemediationRecord, o *object, at time.Time) bool {
 	named := func(ref *mendv1.RecordRef) bool {
 		same := ref != nil && recordRef(ref, r) == o.Reference

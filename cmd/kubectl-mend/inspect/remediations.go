@@ -111,7 +111,8 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	case a.Managers.Unknown != "":
 		return explained, nil
 	}
-	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(rem.Unwrapped(), cluster) })
+	object := rem.Unwrapped()
+	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(object, cluster) })
 	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
 	return explained, nil

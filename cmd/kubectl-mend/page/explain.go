@@ -260,7 +260,8 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 			continue
 		}
 		for _, request := range t.Requests {
-			if cycle, _ := a.Remediation(ctx, request.Kind, client.ObjectKey{Namespace: request.Namespace, Name: request.Name}); cycle != nil {
+			key := client.ObjectKey{Namespace: request.Namespace, Name: request.Name}
+			if cycle, _ := a.Remediation(ctx, request.Kind, key); cycle != nil {
 				t.CycledBy([]explain.Remediation{*cycle})
 			}
 		}

@@ -237,8 +237,8 @@ func (e *Explanation) machineFacts(m *clusterv1.Machine) {
 
 var onOff = map[bool]string{true: "on", false: "off"}
 
-// hostFacts are what h reports of its power, and what changes it: reboot.metal3.io without a suffix asks for one reboot, with a suffix for the
-// host to be off. Orphaned are the annotations of remediations that do not exist.
+// hostFacts are what h reports of its power, and what changes it: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
+// the host to be off. Orphaned are the annotations of remediations that do not exist.
 func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string) {
 	e.fact("power", onOff[h.Status.PoweredOn])
 	e.fact("desired power", onOff[h.Spec.Online])

@@ -404,24 +404,20 @@ func controlPlane(s *scene) {
 // A cluster whose nodes no Cluster API manages has none of its kinds.
 func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
 	var saved bytes.Buffer
-	if err := aScene(ownNodes(6 * time.Minute)).snapshot(t).Save(&saved); err != nil {
-		t.Fatal(err)
+	var record struct {
+		Kind  string           `json:"kind"`
+		Items []map[string]any `json:"items"`
 	}
-	var record map[string]any
-	if err := json.Unmarshal(saved.Bytes(), &record); err != nil {
-		t.Fatal(err)
-	}
-	record["items"] = slices.DeleteFunc(record["items"].([]any), func(item any) bool {
-		return strings.HasPrefix(item.(map[string]any)["apiVersion"].(string), clusterv1.GroupVersion.Group)
+	err := aScene(ownNodes(6 * time.Minute)).snapshot(t).Save(&saved)
+	err = errors.Join(err, json.Unmarshal(saved.Bytes(), &record))
+	record.Items = slices.DeleteFunc(record.Items, func(item map[string]any) bool {
+		return strings.HasPrefix(item["apiVersion"].(string), clusterv1.GroupVersion.Group)
 	})
-	kinds := record["items"].([]any)[0].(map[string]any)["kinds"].(map[string]any)
+	kinds := record.Items[0]["kinds"].(map[string]any)
 	maps.DeleteFunc(kinds, func(kind string, _ any) bool { return strings.HasSuffix(kind, "."+clusterv1.GroupVersion.Group) })
-	without, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
-	loaded, err := snapshot.Load(bytes.NewReader(without))
-	if err != nil {
+	without, wrong := json.Marshal(record)
+	loaded, unread := snapshot.Load(bytes.NewReader(without))
+	if err := errors.Join(err, wrong, unread); err != nil {
 		t.Fatal(err)
 	}
 	a := inspect.New(t.Context(), loaded, noon)

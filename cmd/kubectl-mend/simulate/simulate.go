@@ -318,7 +318,8 @@ func CheckLimit(text string) error {
 // setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
 func (s *simulation) setLimits() error {
 	var checks []client.Object
-	for _, gvk := range []schema.GroupVersionKind{clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)} {
+	ofMachines, ofNodes := clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)
+	for _, gvk := range []schema.GroupVersionKind{ofMachines, ofNodes} {
 		for _, check := range s.snapshot.Objects(gvk, "") {
 			if s.simulates(check) && s.concerns(refOf(gvk.Kind, check)) {
 				checks = append(checks, check.DeepCopyObject().(client.Object))

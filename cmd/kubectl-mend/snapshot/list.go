@@ -34,8 +34,8 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load reads what is asked for, unless that was read before. A record has nothing more to read. The error says that the context ended, which
-// makes what was not read unread.
+// load reads what is asked for, unless that was read before. A record has nothing more to read. The error says that the context ended: what
+// was not read then is unread.
 func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	if s.source == nil {
 		return nil
