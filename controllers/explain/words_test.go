@@ -98,9 +98,8 @@ func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
 		{labels: map[string]string{"kustomize.toolkit.fluxcd.io/name": "fleet"}, want: "Flux"},
 		{annotations: map[string]string{"argocd.argoproj.io/tracking-id": "fleet:a/b:metal/workers"}, want: "Argo CD"},
 		{labels: map[string]string{"topology.cluster.x-k8s.io/owned": ""}, want: "the topology controller of Cluster API"},
-		{labels: map[string]string{"argocd.argoproj.io/instance": ""}, annotations: map[string]string{"argocd.argoproj.io/tracking-id": ""}, want: "Argo CD"},
 		{
-			labels:      map[string]string{"helm.toolkit.fluxcd.io/name": "fleet"},
+			labels:      map[string]string{"helm.toolkit.fluxcd.io/name": "fleet", "kustomize.toolkit.fluxcd.io/name": "fleet"},
 			annotations: map[string]string{"meta.helm.sh/release-name": "fleet"}, want: "Flux, Helm",
 		},
 	} {

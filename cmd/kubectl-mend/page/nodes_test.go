@@ -408,8 +408,7 @@ func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
 		Kind  string           `json:"kind"`
 		Items []map[string]any `json:"items"`
 	}
-	err := aScene(ownNodes(6 * time.Minute)).snapshot(t).Save(&saved)
-	err = errors.Join(err, json.Unmarshal(saved.Bytes(), &record))
+	err := errors.Join(aScene(ownNodes(6*time.Minute)).snapshot(t).Save(&saved), json.Unmarshal(saved.Bytes(), &record))
 	record.Items = slices.DeleteFunc(record.Items, func(item map[string]any) bool {
 		return strings.HasPrefix(item["apiVersion"].(string), clusterv1.GroupVersion.Group)
 	})
@@ -421,10 +420,9 @@ func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := inspect.New(t.Context(), loaded, noon)
-	if s, err := Of(t.Context(), a, "", ""); err != nil || len(s.Checks) != 1 {
-		t.Errorf("the status: %+v, %v", s, err)
-	}
-	if e, err := Node(t.Context(), a, "", "", "n1"); err != nil || e.Answer.State != explain.IsUnhealthy {
-		t.Errorf("the node: %+v, %v", e, err)
+	s, err := Of(t.Context(), a, "", "")
+	e, unexplained := Node(t.Context(), a, "", "", "n1")
+	if err := errors.Join(err, unexplained); err != nil || len(s.Checks) != 1 || e.Answer.State != explain.IsUnhealthy {
+		t.Errorf("the status: %+v, the node: %+v, %v", s, e, err)
 	}
 }

@@ -135,7 +135,6 @@ func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, m
 
 // asker is one who asks about the scene.
 func (s *scene) asker(t *testing.T) *inspect.Asker {
-	t.Helper()
 	return inspect.New(context.Background(), s.snapshot(t), noon)
 }
 
