@@ -32,11 +32,6 @@ type Objects struct {
 // written later.
 const alike = time.Minute
 
-// near reports whether an event may be about what happened at a moment.
-func (e *event) near(at time.Time) bool {
-	return e.Time.Sub(at).Abs() <= alike || latest(&e.HistoryEntry).Sub(at).Abs() <= alike
-}
-
 // Of is what has happened within a scope, oldest first.
 func Of(o *Objects, s Scope) *cliv1.History {
 	events := eventsWithin(o, s)
@@ -117,6 +112,11 @@ type event struct {
 	cliv1.HistoryEntry
 
 	about, related object
+}
+
+// near reports whether an event may be about what happened at a moment.
+func (e *event) near(at time.Time) bool {
+	return e.Time.Sub(at).Abs() <= alike || latest(&e.HistoryEntry).Sub(at).Abs() <= alike
 }
 
 func eventsWithin(o *Objects, s Scope) []event {

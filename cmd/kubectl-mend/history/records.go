@@ -13,7 +13,6 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	record "github.com/kubemend/kubemend/controllers/remediationrecord"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
@@ -44,14 +43,14 @@ var toldOnce = map[string][]string{
 // toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
 // from then on.
 var toldBy = map[string][]powercycle.Reason{
-	record.RemediatorActs:              {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
+	records.RemediatorActs:             {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
 	string(powercycle.PoweringOff):     {powercycle.PowerOffRequestedReason},
 	string(powercycle.MovingWorkload):  {powercycle.FencedReason, powercycle.PoweredOffReason},
 	string(powercycle.PoweringOn):      {powercycle.PowerOnRequestedReason},
 	string(powercycle.Rebooting):       {powercycle.RebootRequestedReason},
 	string(powercycle.Booting):         {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
 	string(powercycle.RequestingOwner): {powercycle.OwnerRequestedReason},
-	record.RemediationInProgress:       nil,
+	records.RemediationInProgress:      nil,
 }
 
 func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {

@@ -190,8 +190,7 @@ func (a *Asker) remember(s *capacity.Subject) {
 			}
 		case r.Open():
 			at, _ := records.WentAt(r)
-			host := ptr.Deref(target.Host, mendv1.RecordRef{}).Name
-			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: host}
+			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name}
 		}
 	}
 	for _, replaced := range s.Remembered {

@@ -80,7 +80,7 @@ func (p *page) manager(m *cliv1.Manager) {
 	if m.Outside {
 		runs += " outside of the cluster"
 	}
-	line := fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)
+	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)}
 	ahead := time.Duration(m.ClockAheadSeconds) * time.Second
 	for _, part := range []struct {
 		so   bool
@@ -95,10 +95,10 @@ func (p *page) manager(m *cliv1.Manager) {
 		{ahead < 0, p.Paint.Bad("its clock is " + explain.Brief(-ahead) + " behind that of the API server")},
 	} {
 		if part.so {
-			line += "; " + part.says
+			parts = append(parts, part.says)
 		}
 	}
-	p.line("", line+".")
+	p.line("", strings.Join(parts, "; ")+".")
 	for _, kind := range m.Kinds {
 		if !kind.Served {
 			p.line("  Does not serve: ", kind.CRD+": "+kind.Message+".")
