@@ -118,15 +118,6 @@ func (a Answer) Text(at Moment) string {
 	return text
 }
 
-// Beside is a, which is printed below the answer about its check: what that has said of all targets is not repeated.
-func (a Answer) Beside(check Answer) Answer {
-	if a.By == "" && a.Reason == check.Reason && a.Detail == check.Detail {
-		a.Detail = ""
-	}
-	return a
-}
-
-// why is the reason with its arguments.
 func (a Answer) why(at Moment) string {
 	reason := a.Reason
 	if a.Implied {
@@ -181,21 +172,14 @@ func (c *Check) answerOn(t *Target) Answer {
 	case t.State == cliv1.StateStarting:
 		return c.awaited(t, IsStarting)
 	case t.BlockedBy(MachineBeingDeleted):
-		return Answer{State: stateOf(t), Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
+		state := map[cliv1.State]AnswerState{cliv1.StateUnknown: IsUnknown, cliv1.StateUnhealthy: IsUnhealthy}[t.State]
+		return Answer{State: state, Action: IsBeingDeleted, Reason: MachineBeingDeleted, Implied: true}
 	case t.State == cliv1.StateUnknown:
 		return c.unknown(t)
 	}
 	return c.unhealthy(t)
 }
 
-func stateOf(t *Target) AnswerState {
-	if t.State == cliv1.StateUnknown {
-		return IsUnknown
-	}
-	return IsUnhealthy
-}
-
-// unhealthy is the answer about an unhealthy target.
 func (c *Check) unhealthy(t *Target) Answer {
 	if t.InFlight || t.StartsNow || t.BlockedBy(RemediationUnderWay) {
 		return c.remediated(t)
@@ -213,7 +197,6 @@ func (c *Check) unhealthy(t *Target) Answer {
 	return a
 }
 
-// remediated is the answer about an unhealthy target whose remediation is in flight, or starts.
 func (c *Check) remediated(t *Target) Answer {
 	a := Answer{State: IsUnhealthy, Action: NotRemediated}
 	switch {
@@ -261,7 +244,6 @@ func (c *Check) unknown(t *Target) Answer {
 	return a
 }
 
-// blocked is the first of blockers with its numbers.
 func (c *Check) blocked(a *Answer, blockers []Blocker) {
 	if len(blockers) == 0 {
 		return
@@ -347,25 +329,4 @@ func (t *Target) Blocker(reason string) *Blocker {
 		}
 	}
 	return nil
-}
-
-// NotInCharge is that an older check acts on t.
-func (t *Target) NotInCharge() string {
-	if b := t.Blocker(mendv1.OverlapReason); b != nil {
-		return "not in charge (" + b.Detail + ")"
-	}
-	return ""
-}
-
-// OutOfReach is the answer in place of a where a workload cluster cannot be reached: what Cluster API says of its nodes is as old as that.
-func (a Answer) OutOfReach(reason string, since time.Time) Answer {
-	return Answer{State: IsUnknown, Reason: reason, Since: since, Rest: a.Rest + ", as Cluster API said before"}
-}
-
-// ReachCluster is what a person has to do about a workload cluster that cannot be reached.
-func ReachCluster(reason, cluster string) Step {
-	if reason == MissingPermission {
-		return Step{Reason: reason, Manual: true, Text: "ask as a user who may read the kubeconfig of Cluster " + cluster}
-	}
-	return Step{Reason: reason, Manual: true, Text: "see to the API server, load balancer and network of Cluster " + cluster}
 }

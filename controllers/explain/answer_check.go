@@ -139,11 +139,12 @@ func (c *Check) count(a *Answer) {
 	a.Rest = strings.Join(parts, ", ")
 }
 
-// Remediations is how many targets of c are being remediated, and how many are remediated now.
+// Remediations is how many targets of c are being remediated, and how many are remediated now. One whose owner has put that off, or refused
+// it, is in flight and not being remediated.
 func (c *Check) Remediations() (underWay, starting int) {
 	for i := range c.Targets {
 		switch t := &c.Targets[i]; {
-		case t.GoesOn():
+		case t.InFlight && !t.Deferred && !t.Refused:
 			underWay++
 		case t.StartsNow && !t.InFlight:
 			starting++

@@ -1,9 +1,8 @@
 package explain
 
 import (
-	"cmp"
 	"encoding/json"
-	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -69,7 +68,6 @@ func Attributions(o metav1.Object) []Fact {
 // Note is the text of an event about what a person did: "reset by alice: the NIC drops packets".
 func (a Attribution) Note(did string) string { return joined(": ", did+" by "+a.By, a.Reason) }
 
-// stamp is a moment for users.
 func stamp(at time.Time) string {
 	if at.IsZero() {
 		return "a time that is not known"
@@ -82,34 +80,25 @@ func MachineAnnotated(annotation string) string {
 	return "The machine has the annotation " + annotation
 }
 
-// appliers are what tools write on what they apply, as labels or annotations with the name of what they apply it from.
-var appliers = []struct{ key, tool, kind string }{
-	{"kustomize.toolkit.fluxcd.io/name", "Flux", "Kustomization"},
-	{"helm.toolkit.fluxcd.io/name", "Flux", "HelmRelease"},
-	{"argocd.argoproj.io/tracking-id", "Argo CD", "Application"}, // application:group/kind:namespace/name
-	{"argocd.argoproj.io/instance", "Argo CD", "Application"},
-	{"meta.helm.sh/release-name", "Helm", "release"},
-	{clusterv1.ClusterTopologyOwnedLabel, "the topology controller of Cluster API", ""},
+// appliers are what tools write on what they apply, as labels or annotations.
+var appliers = []struct{ key, tool string }{
+	{"kustomize.toolkit.fluxcd.io/name", "Flux"},
+	{"helm.toolkit.fluxcd.io/name", "Flux"},
+	{"argocd.argoproj.io/tracking-id", "Argo CD"},
+	{"argocd.argoproj.io/instance", "Argo CD"},
+	{"meta.helm.sh/release-name", "Helm"},
+	{clusterv1.ClusterTopologyOwnedLabel, "the topology controller of Cluster API"},
 }
 
-// plainName is what may be printed: anybody may write an annotation.
-var plainName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,252}$`)
-
-// AppliersOf are the tools that apply an object, as its labels and annotations say, each with what it applies the object from.
+// AppliersOf are the tools that apply an object, as its labels and annotations say.
 func AppliersOf(o metav1.Object) []string {
 	var found []string
 	for _, applier := range appliers {
-		annotation, annotated := o.GetAnnotations()[applier.key]
-		label, labelled := o.GetLabels()[applier.key]
-		if !annotated && !labelled {
-			continue
+		_, annotated := o.GetAnnotations()[applier.key]
+		_, labelled := o.GetLabels()[applier.key]
+		if (annotated || labelled) && !slices.Contains(found, applier.tool) {
+			found = append(found, applier.tool)
 		}
-		text, name := applier.tool, cmp.Or(annotation, label)
-		name, _, _ = strings.Cut(name, ":")
-		if applier.kind != "" && plainName.MatchString(name) {
-			text += " (" + applier.kind + " " + name + ")"
-		}
-		found = append(found, text)
 	}
 	return found
 }

@@ -6,10 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
@@ -39,7 +37,6 @@ func Sum(p budget.Population) string {
 	return Count(p.Total(), "target") + ": " + strings.Join(parts, ", ")
 }
 
-// counted are those that are not healthy, by what they are.
 func counted(p budget.Population) []string {
 	var parts []string
 	for _, part := range []struct {
@@ -84,16 +81,6 @@ func (c *Check) Blocked() string {
 		return string(budget.AtWork)
 	}
 	return c.Reason
-}
-
-// GoesOn reports whether t is being remediated. Where its owner has put that off, or refused it, it is in flight all the same.
-func (t *Target) GoesOn() bool { return t.InFlight && !t.Deferred && !t.Refused }
-
-// limitInvalid reports whether the limit of c cannot be parsed, so that it allows nothing.
-func (c *Check) limitInvalid() bool {
-	return c.Reason == mendv1.InvalidLimitReason || slices.ContainsFunc(c.Conditions, func(cond metav1.Condition) bool {
-		return cond.Type == nhcv1.DisabledCondition && cond.Status == metav1.ConditionTrue && cond.Reason == nhcv1.InvalidLimitReason
-	})
 }
 
 // Part is the part of a check's description that a blocker of one of its targets repeats.

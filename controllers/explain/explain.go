@@ -9,9 +9,13 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -179,7 +183,8 @@ func (c *Check) population() *cliv1.Population {
 // remediations may be in progress.
 func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
-	if !c.limitInvalid() {
+	disabled := ptr.Deref(meta.FindStatusCondition(c.Conditions, nhcv1.DisabledCondition), metav1.Condition{})
+	if c.Reason != mendv1.InvalidLimitReason && (disabled.Status != metav1.ConditionTrue || disabled.Reason != nhcv1.InvalidLimitReason) {
 		most := max(limits.AtMost, 0)
 		c.Limits.AtMost = &most
 	}

@@ -135,7 +135,6 @@ func Resumes(blocker *Blocker) string {
 	return "blocked by " + named(blocker)
 }
 
-// named is the reason of a blocker, with its numbers or name.
 func named(blocker *Blocker) string {
 	if blocker.Detail == "" {
 		return blocker.Name()
@@ -171,7 +170,6 @@ func Clause(sentence string) string {
 	return sentence
 }
 
-// joined are those of the texts that are not empty.
 func joined(separator string, texts ...string) string {
 	return strings.Join(slices.DeleteFunc(texts, func(text string) bool { return text == "" }), separator)
 }
@@ -190,32 +188,23 @@ func Brief(d time.Duration) string {
 	return text
 }
 
-// Unmatched says which requirements of selector fail on which of the labels, separated by semicolons: those of matchLabels first, sorted,
-// and then the expressions in their order. It is empty if the labels match, as any do an empty selector. A selector that cannot be read
-// matches nothing.
+// Unmatched says which requirements of selector fail on which of the labels, sorted by their keys and separated by semicolons. It is empty
+// if the labels match, as any do an empty selector. A selector that cannot be read matches nothing.
 func Unmatched(selector metav1.LabelSelector, is map[string]string) string {
-	all := make([]metav1.LabelSelector, 0, 1+len(selector.MatchExpressions))
-	all = append(all, metav1.LabelSelector{MatchLabels: selector.MatchLabels})
-	for _, expression := range selector.MatchExpressions { // Kubernetes sorts them; people find them in their order
-		all = append(all, metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{expression}})
+	parsed, err := metav1.LabelSelectorAsSelector(&selector)
+	if err != nil {
+		return "the selector is invalid: " + err.Error()
 	}
 	var failed []string
-	for i := range all {
-		parsed, err := metav1.LabelSelectorAsSelector(&all[i])
-		if err != nil {
-			return "the selector is invalid: " + err.Error()
-		}
-		requirements, _ := parsed.Requirements()
-		for j := range requirements {
-			if r := &requirements[j]; !r.Matches(labels.Set(is)) {
-				failed = append(failed, failing(r, is))
-			}
+	requirements, _ := parsed.Requirements()
+	for i := range requirements {
+		if r := &requirements[i]; !r.Matches(labels.Set(is)) {
+			failed = append(failed, failing(r, is))
 		}
 	}
 	return strings.Join(failed, "; ")
 }
 
-// failing is the requirement that fails on the labels, and what these have.
 func failing(r *labels.Requirement, is map[string]string) string {
 	had, has := is[r.Key()]
 	switch {

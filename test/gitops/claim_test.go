@@ -37,7 +37,7 @@ var _ = Describe("A claim by kubectl mend", func() {
 			t.apply(ctx, m)
 			said := mend(ctx, "claim", "mhc/"+m.name, "--yes")
 			if t.name == flux.name {
-				Expect(strings.Join(strings.Fields(said), " ")).To(ContainSubstring("Flux (Kustomization fleet) applies the check"))
+				Expect(strings.Join(strings.Fields(said), " ")).To(ContainSubstring("Flux applies the check"))
 			}
 			Expect(m.stored(ctx).Annotations).To(beClaimed)
 			Expect(m.stored(ctx).ManagedFields).To(ContainElement(

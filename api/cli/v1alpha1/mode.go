@@ -1,42 +1,21 @@
 package v1alpha1
 
-import "strings"
+// modes say which controller acts on a check, in a sentence and as a cell of a table.
+var modes = map[Mode]struct{ sentence, cell string }{
+	ModeActing:    {"kubemend acts", "kubemend"},
+	ModeObserving: {"Cluster API core acts, kubemend observes", "core (kubemend observes)"},
+	ModeCore:      {"Cluster API core acts", "core"},
+	ModeOther:     {"another controller acts", "other"},
+	ModePaused:    {"paused", "paused"},
+	ModeNone:      {"no controller acts", "none"},
+	ModeUnknown:   {"it is not known which controller acts", "?"},
+}
 
 // Sentence is which controller acts on a check.
-func (m Mode) Sentence() string {
-	switch m {
-	case ModeActing:
-		return "kubemend acts"
-	case ModeObserving:
-		return "Cluster API core acts, kubemend observes"
-	case ModeCore:
-		return "Cluster API core acts"
-	case ModeOther:
-		return "another controller acts"
-	case ModePaused:
-		return "paused"
-	case ModeUnknown:
-		return "it is not known which controller acts"
-	case ModeNone:
-	}
-	return "no controller acts"
-}
+func (m Mode) Sentence() string { return modes[m].sentence }
 
 // Controller is which controller acts on a check, as a cell of a table.
-func (m Mode) Controller() string {
-	switch m {
-	case ModeActing:
-		return "kubemend"
-	case ModeObserving:
-		return "core (kubemend observes)"
-	case ModeCore:
-		return "core"
-	case ModeOther, ModePaused, ModeNone:
-		return strings.ToLower(string(m))
-	case ModeUnknown:
-	}
-	return "?"
-}
+func (m Mode) Controller() string { return modes[m].cell }
 
 // InCharge is the controller that acts in place of kubemend.
 func (m Mode) InCharge() string {

@@ -121,18 +121,6 @@ func (b *byHand) announce(named string, p plan) error {
 
 func (b *byHand) say(line string) { _, _ = fmt.Fprintln(b.Out, text.Wrap(line, 4, text.Width(b.Out))) }
 
-// done prints that an object was changed, or would be.
-func (b *byHand) done(what string) {
-	switch b.dryRun {
-	case cmdutil.DryRunClient:
-		what += " (dry run)"
-	case cmdutil.DryRunServer:
-		what += " (server dry run)"
-	case cmdutil.DryRunNone:
-	}
-	b.say(what)
-}
-
 // ask asks the user whether to proceed; the error says that they do not. There has to be somebody to be asked, unless the user has said
 // yes before, or nothing is changed. An interrupt means no, and does not wait for the line to end.
 func (b *byHand) ask(ctx context.Context) error {
@@ -180,21 +168,33 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
 	}
-	if err := b.ask(ctx); err != nil {
+	err = b.carryOut(ctx, c.named, c.done, func() error { return c.write(ctx, string(annotation)) })
+	if err != nil || b.dryRun != cmdutil.DryRunNone {
 		return err
-	}
-	if b.dryRun != cmdutil.DryRunClient {
-		if err := c.write(ctx, string(annotation)); err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, c.named, meanwhile(err))
-		}
-	}
-	b.done(c.named + " " + c.done)
-	if b.dryRun != cmdutil.DryRunNone {
-		return nil
 	}
 	if err := b.client.Create(ctx, b.event(c, by)); err != nil { // the change is made all the same
 		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
+	return nil
+}
+
+// carryOut asks, writes, and prints that an object was changed, or would be. The error of a write that another client was faster to make
+// says that nothing was written.
+func (b *byHand) carryOut(ctx context.Context, named, done string, write func() error) error {
+	if err := b.ask(ctx); err != nil {
+		return err
+	}
+	if b.dryRun != cmdutil.DryRunClient {
+		err := write()
+		if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
+			err = errors.New("it was changed meanwhile, and nothing was written: run the command again")
+		}
+		if err != nil {
+			return fmt.Errorf("%s %s: %w", b.verb, named, err)
+		}
+	}
+	suffix := map[cmdutil.DryRunStrategy]string{cmdutil.DryRunClient: " (dry run)", cmdutil.DryRunServer: " (server dry run)"}
+	b.say(named + " " + done + suffix[b.dryRun])
 	return nil
 }
 
@@ -206,16 +206,6 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 		ReportingController: mendv1.CommandLineFieldOwner, ReportingInstance: mendv1.CommandLineFieldOwner,
 		Regarding: *c.about, Reason: c.reason, Action: text.Capital(b.verb), Type: corev1.EventTypeNormal, Note: by.Note(c.did),
 	}
-}
-
-var errChanged = errors.New("it was changed meanwhile, and nothing was written: run the command again")
-
-// meanwhile is the error of a write of an object that another client was faster to write or to create.
-func meanwhile(err error) error {
-	if apierrors.IsConflict(err) || apierrors.IsAlreadyExists(err) {
-		return errChanged
-	}
-	return err
 }
 
 func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {

@@ -49,7 +49,6 @@ func (o *Options) check() *cobra.Command {
 	return c
 }
 
-// missing is what is not there, and what a user can do about it.
 func (o *Options) missing(ctx context.Context) ([]string, error) {
 	namespace, err := o.namespace()
 	if err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	cmdutil "k8s.io/kubectl/pkg/cmd/util"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -44,14 +43,12 @@ func (o *Options) release() *cobra.Command {
 	}, b.claimNamed, machineCheckKind)
 }
 
-// claimNamed says which controller will act on a check, asks, and claims or releases it, unless that annotation has changed meanwhile. A
-// new status is no such change.
 func (b *byHand) claimNamed(ctx context.Context, named subject) error {
-	planned, check := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}
-	if err := b.read(ctx, named.key(), planned, machineCheckKind); err != nil {
+	check := &clusterv1.MachineHealthCheck{}
+	if err := b.read(ctx, named.key(), check, machineCheckKind); err != nil {
 		return err
 	}
-	facts, err := b.observeClaim(ctx, planned)
+	facts, err := b.observeClaim(ctx, check)
 	if err != nil {
 		return err
 	}
@@ -59,26 +56,10 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
 	}
-	if err := b.ask(ctx); err != nil {
-		return err
-	}
-	if b.dryRun != cmdutil.DryRunClient {
-		if err := b.read(ctx, client.ObjectKeyFromObject(planned), check, machineCheckKind); err != nil {
-			return err
-		}
-		before, paused := planned.Annotations[clusterv1.PausedAnnotation]
-		now, pausedNow := check.Annotations[clusterv1.PausedAnnotation] // whatever its value, also an empty one
-		err := errChanged
-		if check.UID == planned.UID && now == before && pausedNow == paused {
-			marks := map[string]map[string]any{"claim": {clusterv1.PausedAnnotation: mendv1.Claim}, "release": {clusterv1.PausedAnnotation: nil}}
-			err = b.annotate(ctx, machineCheckKind, check, marks[b.verb])
-		}
-		if err != nil {
-			return fmt.Errorf("%s %s: %w", b.verb, named, meanwhile(err))
-		}
-	}
-	b.done(named.String() + " " + strings.TrimSuffix(b.verb, "e") + "ed")
-	return nil
+	return b.carryOut(ctx, named.String(), strings.TrimSuffix(b.verb, "e")+"ed", func() error {
+		value := map[string]any{"claim": mendv1.Claim, "release": nil}[b.verb]
+		return b.annotate(ctx, machineCheckKind, check, map[string]any{clusterv1.PausedAnnotation: value})
+	})
 }
 
 // The lease by which the replicas of Cluster API core agree who acts (Cluster API, core/main.go), where clusterctl puts core.
@@ -100,7 +81,6 @@ type claimFacts struct {
 	coreUnread error
 }
 
-// observeClaim reads what the rules need to know of a check.
 func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
 	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
@@ -169,25 +149,32 @@ func unseen(what, why string) string {
 		what, why, clusterv1.PausedAnnotation)
 }
 
-// refuseClaim refuses to claim a check on which no controller would act then.
-func refuseClaim(facts *claimFacts) string {
-	why := ""
-	offs := make([]managerlease.Off, 0, len(facts.managers))
-	for _, manager := range facts.managers {
-		off := manager.StandsOff(facts.check, facts.cluster)
+// standing are the managers that act on the check, why the others do not, and why one of these may all the same.
+func (f *claimFacts) standing() (acting []managerlease.Manager, offs []managerlease.Off, doubt string) {
+	for _, manager := range f.managers {
+		off := manager.StandsOff(f.check, f.cluster)
 		switch {
 		case off.Reason == "":
-			return ""
+			acting = append(acting, manager)
 		case off.Unknown():
-			why = off.Because
+			doubt = off.Because
 		}
 		offs = append(offs, off)
 	}
-	if facts.unlisted != nil {
-		why = facts.unlisted.Error()
+	if f.unlisted != nil && len(acting) == 0 { // the one that acts may be among those that are not seen
+		doubt = f.unlisted.Error()
 	}
-	if why != "" {
-		return unseen("a manager of kubemend acts on it", why)
+	return acting, offs, doubt
+}
+
+// refuseClaim refuses to claim a check on which no controller would act then.
+func refuseClaim(facts *claimFacts) string {
+	acting, offs, doubt := facts.standing()
+	switch {
+	case len(acting) > 0:
+		return ""
+	case doubt != "":
+		return unseen("a manager of kubemend acts on it", doubt)
 	}
 	refused, _ := explain.NoManagerActs(facts.managers, offs)
 	return explain.Clause(refused)
@@ -199,29 +186,20 @@ func refuseRelease(facts *claimFacts) string {
 		return fmt.Sprintf("the label %s of its %s claims it: remove the label, in Git too, and kubemend releases the check",
 			mendv1.ClaimLabel, labelled)
 	}
-	acts, why := false, ""
-	for _, manager := range facts.managers {
-		off := manager.StandsOff(facts.check, facts.cluster)
-		switch {
-		case off.Reason == "" && manager.Announcement.Unclaimed == "act":
+	acting, _, doubt := facts.standing()
+	for _, manager := range acting {
+		if manager.Announcement.Unclaimed == "act" {
 			return fmt.Sprintf("kubemend's manager in %s acts on checks that are not claimed as well "+
 				"(--unclaimed-machine-health-checks=act): both it and Cluster API core would act on this one", manager.Namespace)
-		case off.Reason == "":
-			acts = true
-		case off.Unknown():
-			why = off.Because
 		}
-	}
-	if facts.unlisted != nil && !acts { // the one that acts may be among those that are not seen
-		why = facts.unlisted.Error()
 	}
 	switch {
 	case !facts.coreEnded.IsZero():
 		return "Cluster API core has not run since " + facts.coreEnded.UTC().Format(time.RFC3339) + ", so no controller would act on it"
 	case facts.coreUnread != nil:
 		return unseen("Cluster API core runs", facts.coreUnread.Error())
-	case why != "":
-		return unseen("a manager of kubemend acts on checks that are not claimed as well", why)
+	case doubt != "":
+		return unseen("a manager of kubemend acts on checks that are not claimed as well", doubt)
 	}
 	return ""
 }

@@ -238,10 +238,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	if err != nil {
 		return nil, err
 	}
-	a, err := inspect.New(ctx, w, w.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
+	a := inspect.New(ctx, w, w.Clock.Now())
 	a.Judges = scope.Judge
 	return a, nil
 }

@@ -106,18 +106,16 @@ func parseSome(args []string, expected ...kind) ([]subject, error) {
 			args = append(args, called+"/"+name)
 		}
 	}
-	named := make([]subject, 0, len(args))
-	for _, arg := range args {
-		k, name, err := parse(arg, expected...)
-		if err != nil {
+	named := make([]subject, len(args))
+	for i, arg := range args {
+		var err error
+		if named[i], err = parse(arg, expected...); err != nil {
 			return nil, err
 		}
-		named = append(named, subject{kind: k, name: name})
 	}
 	return named, nil
 }
 
-// parseOne takes the arguments of a command apart that is about one object.
 func parseOne(args []string, expected ...kind) (subject, error) {
 	named, err := parseSome(args, expected...)
 	if err != nil {
@@ -147,22 +145,22 @@ func listOf(k kind) *metav1.PartialObjectMetadataList {
 }
 
 // parse takes an argument such as mhc/workers apart. The kind is one of those that are expected; the error says which.
-func parse(arg string, expected ...kind) (kind, string, error) {
+func parse(arg string, expected ...kind) (subject, error) {
 	called, name, has := strings.Cut(arg, "/")
 	k, isKnown := kindCalled(called)
-	if !has && isKnown {
-		return "", "", Exit{Misused, fmt.Errorf("%q is a kind without a name: expected %s", arg, spelled(expected, "/NAME"))}
-	}
-	if !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind { // a pod may be NAMESPACE/NAME
-		return "", "", Exit{Misused, fmt.Errorf("%q: expected %s", arg, spelled(expected, "/NAME"))}
-	}
+	wrong := ""
 	switch {
+	case !has && isKnown:
+		wrong = " is a kind without a name"
+	case !has || called == "" || name == "" || strings.Contains(name, "/") && k != podKind: // a pod may be NAMESPACE/NAME
 	case !isKnown:
-		return "", "", Exit{Misused, fmt.Errorf("%q: there is no kind %q here: expected %s", arg, called, spelled(expected, "/NAME"))}
+		wrong = fmt.Sprintf(": there is no kind %q here", called)
 	case !slices.Contains(expected, k):
-		return "", "", Exit{Misused, fmt.Errorf("%q names a %s: expected %s", arg, k, spelled(expected, "/NAME"))}
+		wrong = " names a " + string(k)
+	default:
+		return subject{kind: k, name: name}, nil
 	}
-	return k, name, nil
+	return subject{}, Exit{Misused, fmt.Errorf("%q%s: expected %s", arg, wrong, spelled(expected, "/NAME"))}
 }
 
 // spelled are kinds as arguments are to name them, with what follows: mhc/NAME or node/NAME.

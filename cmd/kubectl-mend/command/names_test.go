@@ -40,8 +40,8 @@ func TestNamesAreReadAsUsersWriteThem(t *testing.T) {
 		"m3r/a": metal3Kind, "metal3remediation/a": metal3Kind, "metal3remediations/a": metal3Kind,
 		"hrem/a": ownKind, "hostremediation/a": ownKind, "hostremediations/a": ownKind,
 	} {
-		if got, name, err := parse(arg, all...); got != want || name != "a" || err != nil {
-			t.Errorf("%s: got %s %q, %v; want %s", arg, got, name, err, want)
+		if got, err := parse(arg, all...); got.kind != want || got.name != "a" || err != nil {
+			t.Errorf("%s: got %v, %v; want %s", arg, got, err, want)
 		}
 	}
 }

@@ -61,27 +61,26 @@ func (o *Options) addOutput(c *cobra.Command, own ...string) {
 	}
 }
 
-var colours = []string{string(text.ColourAuto), string(text.ColourAlways), string(text.ColourNever)}
-
 // addColour adds the flag that says whether to colour, to all commands. Flags that exclude each other are refused here with the code of a
 // misuse: cobra's own check comes later, and ends with that of a failure.
 func (o *Options) addColour(root *cobra.Command) {
-	root.PersistentFlags().StringVar(&o.colour, "color", colours[0],
-		"Whether to colour: "+listed(colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
-	_ = root.RegisterFlagCompletionFunc("color", cobra.FixedCompletions(colours, cobra.ShellCompDirectiveNoFileComp)) // the flag is there
+	root.PersistentFlags().StringVar(&o.colour, "color", text.Colours[0],
+		"Whether to colour: "+listed(text.Colours, "or")+". auto is on terminals, unless NO_COLOR is set or TERM is dumb.")
+	completions := cobra.FixedCompletions(text.Colours, cobra.ShellCompDirectiveNoFileComp)
+	_ = root.RegisterFlagCompletionFunc("color", completions) // the flag is there
 	root.PersistentPreRunE = func(c *cobra.Command, _ []string) error {
 		if err := c.ValidateFlagGroups(); err != nil {
 			return Exit{Misused, err}
 		}
-		if !slices.Contains(colours, o.colour) {
-			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(colours, "or"))}
+		if !slices.Contains(text.Colours, o.colour) {
+			return Exit{Misused, fmt.Errorf("--color %q: expected %s", o.colour, listed(text.Colours, "or"))}
 		}
 		return nil
 	}
 }
 
 func (o *Options) painter(out io.Writer) text.Painter {
-	return text.PainterFor(out, text.Colour(o.colour))
+	return text.PainterFor(out, o.colour)
 }
 
 // listed are things in a sentence: a, b and c.
@@ -105,7 +104,6 @@ func (o *Options) width() int {
 	return text.Width(o.Out)
 }
 
-// print writes what a command has found: as the flags say, or for a person.
 func (o *Options) print(found runtime.Object, person func() error) error {
 	if o.output.printer == nil {
 		if err := person(); err != nil {

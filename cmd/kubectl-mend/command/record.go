@@ -47,7 +47,11 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	if err != nil {
 		return err
 	}
-	if err := readByControllers(ctx, taken); err != nil {
+	a := inspect.New(ctx, taken, taken.Clock.Now()) // what the controllers ask for is read, wherever it is
+	a.Judges = true
+	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
+	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
+	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("read what the controllers do: %w", err)
 	}
 	if name == "-" {
@@ -66,18 +70,6 @@ func (o *Options) writeRecord(ctx context.Context, scope snapshot.Scope, name st
 	_, err = fmt.Fprintf(o.ErrOut, "Recorded clusters: %d, machines: %d, their nodes: %d. Written to %s.\n",
 		len(snapshot.All[clusterv1.Cluster](taken, "")), len(snapshot.All[clusterv1.Machine](taken, "")), nodes, text.Below(name))
 	return err
-}
-
-// readByControllers reads what the controllers ask for, wherever it is. What cannot be read, the snapshot says.
-func readByControllers(ctx context.Context, taken *snapshot.Snapshot) error {
-	a, err := inspect.New(ctx, taken, taken.Clock.Now())
-	if err != nil {
-		return err
-	}
-	a.Judges = true
-	_, _ = a.MachineChecks(ctx, func(*clusterv1.MachineHealthCheck) bool { return true })
-	_, _ = a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
-	return ctx.Err()
 }
 
 // save writes a snapshot to a file that its owner alone may read, since the names of everything are in it. A file of that name is replaced

@@ -48,7 +48,6 @@ func (o *Options) remediate() *cobra.Command {
 	return c
 }
 
-// remediateNamed says what a remediation of the object will do, asks, and requests it.
 func (o *Options) remediateNamed(ctx context.Context, b *byHand, named subject, cluster string) error {
 	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
 	if err != nil {

@@ -128,7 +128,6 @@ func (o *Options) history() *cobra.Command {
 	return c
 }
 
-// tellHistory reads and prints what has happened in a scope.
 func (o *Options) tellHistory(ctx context.Context, s history.Scope, since time.Duration, utc bool) error {
 	reader, namespace, err := o.reader()
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
@@ -82,19 +83,18 @@ func (w *waiting) run(ctx context.Context, args []string) error {
 // await waits for one object. What is read when the timeout expires is read to its end, so that the error has the last state.
 func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
-	for {
+	err := wait.PollUntilContextCancel(limited, w.polls, true, func(context.Context) (bool, error) {
 		e, err := w.explanation(ctx, named, w.cluster)
-		if ctx.Err() != nil { // what was read halfway says nothing
-			return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
-		}
 		gone, found := explain.Missing(""), "not known"
 		switch {
+		case ctx.Err() != nil: // what was read halfway says nothing
+			return false, ctx.Err()
 		case err != nil && snapshot.Silent(err): // a script waits for hours
 			_, _ = fmt.Fprintln(w.ErrOut, err)
 		case err != nil && (!errors.As(err, &gone) || w.until != untilRemediated):
-			return err
+			return false, err
 		case err != nil || met(w.until, e):
-			return w.ends(named, e)
+			return true, w.ends(named, e)
 		default:
 			if found = string(e.Phase); e.Reason != "" {
 				found += " (" + e.Reason + ")"
@@ -104,23 +104,15 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 			state = found
 			_, _ = fmt.Fprintf(w.ErrOut, "%s is %s\n", named, state)
 		}
-		if !w.pauses(limited) && ctx.Err() == nil {
-			return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
-		}
+		return false, nil
+	})
+	switch {
+	case ctx.Err() != nil:
+		return fmt.Errorf("interrupted while waiting for %s on %s", w.until, named)
+	case wait.Interrupted(err):
+		return fmt.Errorf("timed out waiting for %s on %s: it is %s", w.until, named, state)
 	}
-}
-
-// pauses waits until the object is read again, and reports whether there is time for that.
-func (w *waiting) pauses(limited context.Context) bool {
-	if limited.Err() != nil {
-		return false
-	}
-	select {
-	case <-limited.Done():
-		return false
-	case <-time.After(w.polls):
-		return true
-	}
+	return err
 }
 
 // ends says that the condition is met, of an object that is gone without an explanation.

@@ -146,7 +146,11 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	if !slices.Contains(reasons(o, a(machineKind, "workers-old")), "Fenced") {
 		t.Error("a request that is gone is not known by the name of its machine")
 	}
-	o.Records[0].Spec.Target.ClusterUID = "before" // after clusterctl move all UIDs are others
+	o.Records[0].Spec.Target.Node.UID = "" // then it is known by its name
+	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
+		t.Error("the events of a node whose UID the record does not know do not belong to it")
+	}
+	o.Records[0].Spec.Target.Node.UID, o.Records[0].Spec.Target.ClusterUID = "Node workers-a", "before" // clusterctl move
 	o.Records[0].OwnerReferences = []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: clusterKind, Name: "prod", UID: "after"}}
 	if !slices.Contains(reasons(o, a(machineKind, "workers-a")), "Rebooted") {
 		t.Error("after a move the events of a node do not belong to it")

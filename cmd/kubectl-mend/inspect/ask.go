@@ -47,14 +47,12 @@ type Asker struct {
 }
 
 // New returns an Asker for w at now.
-func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) (*Asker, error) {
-	if err := errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)); err != nil {
-		return nil, err
-	}
+func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
+	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
 	a.written = w.WrittenBy(a.Managers.All)
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
-	return a, nil
+	return a
 }
 
 // Acting are the controllers that a explains, as they act through c.
@@ -83,11 +81,13 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 // Reader reads the snapshot.
 func (a *Asker) Reader() client.Reader { return a.reader }
 
-// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. The error is Forbidden if they could not be
-// read: there may be some then.
+// MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. There are none where the kind is not
+// installed. The error is Forbidden if they could not be read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+		return nil, nil
+	} else if err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
 	}
 	var checks []explain.Check

@@ -1,98 +1,87 @@
 package inspect
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/controllers/crdgate"
+	"github.com/kubemend/kubemend/controllers/capacity"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // Hosts reads the bare-metal hosts of the snapshot.
 func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
-func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) ([]explain.Remediation, error) {
-	existing, _, err := a.existing(ctx, machine.Namespace)
-	if err != nil {
-		return nil, err
-	}
+func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
+	existing, _ := a.existing(ctx, machine.Namespace)
 	return a.explained(ctx, existing.Of(machine))
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
 // exist: of none where some could not be read, as it may be one of those.
-func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID, error) {
-	existing, whole, err := a.existing(ctx, on.Namespace)
-	if err != nil {
-		return nil, nil, err
-	}
+func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMetalHost) ([]explain.Remediation, []types.UID) {
+	existing, whole := a.existing(ctx, on.Namespace)
 	known, unknown := existing.OnHost(on)
 	if !whole {
 		unknown = nil
 	}
-	explained, err := a.explained(ctx, known)
-	return explained, unknown, err
+	return a.explained(ctx, known), unknown
 }
 
-// Remediations explains those of that kind and name. There may be none.
-func (a *Asker) Remediations(ctx context.Context, kind string, key client.ObjectKey) ([]explain.Remediation, error) {
-	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
-	if err != nil {
-		return nil, err
-	}
-	var named []remediation.OfKind
-	for _, k := range kinds {
-		if kind == k.Kind {
-			object := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Namespace: key.Namespace, Name: key.Name}}
-			named = append(named, remediation.OfKind{Kind: k, Object: object})
+// Remediation explains the one of that kind and name; nil if there is none, or if it is in a version of which no more is known than
+// metadata: it is CAPM3's.
+func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectKey) (*explain.Remediation, error) {
+	for _, k := range a.kinds() {
+		if k.Kind == kind && k.New != nil {
+			return a.remediation(ctx, k, key)
 		}
 	}
-	return a.explained(ctx, named)
+	return nil, nil
+}
+
+func (a *Asker) kinds() []remediation.Kind {
+	kinds, _ := remediation.InstalledKinds(a.Snapshot.RESTMapper()) // a snapshot knows which kinds it has
+	return kinds
 }
 
 // existing are the remediations of a namespace, of the kinds that could be read; whole reports that all could. The snapshot reports the
 // others.
-func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool, err error) {
-	kinds, err := remediation.InstalledKinds(a.Snapshot.RESTMapper())
-	if err != nil {
-		return remediation.Existing{}, false, err
-	}
-	installed := len(kinds)
-	kinds = slices.DeleteFunc(kinds, func(kind remediation.Kind) bool {
+func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool) {
+	readable := slices.DeleteFunc(a.kinds(), func(kind remediation.Kind) bool {
 		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
 	})
-	existing, err = remediation.List(ctx, a.reader, kinds, namespace)
-	return existing, len(kinds) == installed, err
+	existing, _ = remediation.List(ctx, a.reader, readable, namespace)
+	return existing, len(readable) == len(a.kinds())
 }
 
-func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) ([]explain.Remediation, error) {
+// explained are those of remediations, which were read, that are known whole.
+func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) []explain.Remediation {
 	var explained []explain.Remediation
 	for _, rem := range remediations {
-		if rem.Kind.New == nil { // in a version of which no more is known than metadata: it is CAPM3's
-			continue
-		}
-		explanation, err := a.remediation(ctx, rem.Kind, client.ObjectKeyFromObject(rem))
-		if err != nil {
-			return nil, err
-		}
-		if explanation != nil {
+		if explanation, _ := a.Remediation(ctx, rem.Kind.Kind, client.ObjectKeyFromObject(rem)); explanation != nil {
 			explained = append(explained, *explanation)
 		}
 	}
-	return explained, nil
+	return explained
 }
 
 // remediation explains one by what the manager that acts on it wrote, and says if none does; nil if it does not exist.
@@ -104,17 +93,16 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 		}
 		return nil, err
 	}
-	explained, cluster := hostremediation.Explain(kind, rem), a.clusterOf(rem)
-	served, unserved := a.Managers.serves(crdOf(kind))
-	if served || unserved == nil {
-		for _, manager := range a.Managers.serving(crdOf(kind), key.Namespace) {
-			if hostremediation.Acts(kind, rem, cluster, manager.WatchFilter, manager.Teardown) {
-				explained.Acts = true // what it has begun it ends, whatever it would begin
-				return explained, nil
-			}
+	explained, cluster, crd := hostremediation.Explain(kind, rem), a.clusterOf(rem), kind.ControllerName()+"s."+kind.Group
+	for _, manager := range a.Managers.All {
+		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // without one it may reconcile everything
+		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == key.Namespace)
+		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
+			explained.Acts = true // what it has begun it ends, whatever it would begin
+			return explained, nil
 		}
 	}
-	switch {
+	switch served, unserved := a.Managers.serves(crd); {
 	case !served && unserved != nil:
 		_, explained.Next = otherwise(unserved)
 		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
@@ -123,46 +111,109 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 	case a.Managers.Unknown != "":
 		return explained, nil
 	}
-	because, person := explain.NoManagerActs(a.Managers.All, a.Managers.offs(func(is *managerlease.Manager) managerlease.Off {
-		return is.StandsOff(rem.Unwrapped(), cluster)
-	}))
+	object := rem.Unwrapped()
+	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(object, cluster) })
 	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
 	return explained, nil
 }
 
-// serving are the announcements of the managers that run, serve a kind and reconcile a namespace.
-func (m Managers) serving(crd, namespace string) []managerlease.Announcement {
-	var all []managerlease.Announcement
-	for _, is := range m.All {
-		switch {
-		case !is.Alive || is.Unserved(crd) != nil:
-		case is.Announcement == nil:
-			all = append(all, managerlease.Announcement{}) // it may reconcile everything
-		case is.Announcement.Namespace == "" || is.Announcement.Namespace == namespace:
-			all = append(all, *is.Announcement)
-		}
-	}
-	return all
-}
-
 // clusterOf is the Cluster of the Machine that owns a remediation, whose label counts as well as its own; an empty one if there is none.
 func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
-	owner := remediation.OwnerOf(rem)
-	if owner == nil {
-		return &clusterv1.Cluster{}
-	}
-	machine := snapshot.One[clusterv1.Machine](a.Snapshot, client.ObjectKey{Namespace: rem.GetNamespace(), Name: owner.Name})
-	if machine == nil {
-		return &clusterv1.Cluster{}
-	}
-	return a.cluster(client.ObjectKey{Namespace: rem.GetNamespace(), Name: machine.Spec.ClusterName})
+	key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: ptr.Deref(remediation.OwnerOf(rem), metav1.OwnerReference{}).Name}
+	machine := cmp.Or(snapshot.One[clusterv1.Machine](a.Snapshot, key), &clusterv1.Machine{})
+	return a.cluster(client.ObjectKey{Namespace: key.Namespace, Name: machine.Spec.ClusterName})
 }
 
-// crdOf is the name of the CustomResourceDefinition of a kind.
-func crdOf(kind remediation.Kind) string {
-	if kind.Kind == remediation.Metal3.Kind {
-		return crdgate.Metal3CRD
+// Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
+func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Facts {
+	a.remember(&s)
+	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
+	facts, _ := o.Observe(ctx, s, a.Now) // what a snapshot has not is unread, whatever the reason, and the facts have that
+	return facts
+}
+
+// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
+func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status == metav1.ConditionTrue
 	}
-	return crdgate.OwnCRD
+	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
+}
+
+// NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
+func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
+	if ready, known := a.nodeReady(m); known {
+		return ready.Status != metav1.ConditionTrue
+	}
+	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
+	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
+}
+
+// nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
+func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known bool) {
+	cluster := client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
+	node := a.Snapshot.Node(cluster, m.Status.NodeRef.Name)
+	if node == nil || !health.IsNodeOf(m, node) {
+		nodes := a.Snapshot.Nodes(cluster)
+		i := slices.IndexFunc(nodes, func(node *corev1.Node) bool { return health.IsNodeOf(m, node) })
+		if i < 0 {
+			return metav1.Condition{}, false
+		}
+		node = nodes[i]
+	}
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == corev1.NodeReady {
+			return metav1.Condition{
+				Status: metav1.ConditionStatus(cond.Status), Reason: cond.Reason, Message: cond.Message, LastTransitionTime: cond.LastTransitionTime,
+			}, true
+		}
+	}
+	return metav1.Condition{}, true
+}
+
+// remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
+// which. A MachineSet writes neither down.
+func (a *Asker) remember(s *capacity.Subject) {
+	lost := map[string]capacity.Loss{}
+	s.Remembered = map[string]string{}
+	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, s.Namespace) {
+		target := &r.Spec.Target
+		if target.Machine == nil || !ofOwner(r, s) {
+			continue
+		}
+		switch by := r.Status.Replacement; {
+		case by != nil:
+			s.Remembered[by.Machine.Name] = target.Machine.Name
+			if target.Machine.Name == s.Name {
+				s.Found = by.Machine.Name
+			}
+		case r.Open():
+			at, _ := records.WentAt(r)
+			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name}
+		}
+	}
+	for _, replaced := range s.Remembered {
+		delete(lost, replaced)
+	}
+	for _, loss := range lost {
+		s.Lost = append(s.Lost, loss)
+	}
+	slices.SortFunc(s.Lost, func(a, b capacity.Loss) int { return a.At.Compare(b.At) })
+}
+
+// Predecessor is the machine that m was made for, as it is written down. Of what is not, the other machines of its owner are needed.
+func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
+	s := capacity.Of(m, m.CreationTimestamp.Time)
+	a.remember(&s)
+	return s.MadeFor(m)
+}
+
+// ofOwner reports whether r is about a machine of the owner of s: of its MachineDeployment, if there is one.
+func ofOwner(r *mendv1.RemediationRecord, s *capacity.Subject) bool {
+	if deployment := r.Labels[clusterv1.MachineDeploymentNameLabel]; deployment != "" && s.Deployment != "" {
+		return deployment == s.Deployment && r.Spec.Target.ClusterName == s.Cluster
+	}
+	owner := r.Spec.Target.Owner
+	return owner != nil && owner.Kind == s.Owner.Kind && owner.Name == s.Owner.Name
 }

@@ -33,9 +33,15 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	if err != nil {
 		return Managers{Unknown: err.Error()}
 	}
-	runs := func(manager managerlease.Manager) bool { return manager.Alive }
-	gone := slices.DeleteFunc(slices.Clone(all), runs)
-	all = append(slices.DeleteFunc(all, func(manager managerlease.Manager) bool { return !runs(manager) }), gone...)
+	slices.SortStableFunc(all, func(a, b managerlease.Manager) int {
+		switch a.Alive {
+		case b.Alive:
+			return 0
+		case true:
+			return -1
+		}
+		return 1
+	})
 	m := Managers{All: all}
 	var unknown []string
 	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
@@ -56,8 +62,10 @@ func (m Managers) Doubt() string {
 	if m.Unknown == "" {
 		return ""
 	}
-	others := slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" })
-	return explain.ManagersUnknown(others, m.Unknown)
+	if slices.ContainsFunc(m.All, func(is managerlease.Manager) bool { return is.Alive && is.Unverified == "" }) {
+		return "Whether other managers of kubemend run as well is not known: " + m.Unknown
+	}
+	return "Whether a manager of kubemend runs is not known: " + m.Unknown
 }
 
 // clockAhead is how far the clock of a manager that runs is ahead of that of the API server: what it judges depends on it.
@@ -88,7 +96,6 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
 }
 
-// leaseNamespace is where the manager keeps the leases on nodes.
 func (m Managers) leaseNamespace() string {
 	for _, is := range m.All {
 		if is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
@@ -122,15 +129,15 @@ func (m Managers) serves(crd string) (bool, *managerlease.Kind) {
 	return not == nil && m.Unknown != "", not
 }
 
-// offs are why managers that run do not act on something.
-func (m Managers) offs(standsOff func(*managerlease.Manager) managerlease.Off) []managerlease.Off {
+// nobodyActs is why none of the managers acts on something, as those that run stand off, and what a user can do.
+func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.Off) (because, person string) {
 	var offs []managerlease.Off
 	for i := range m.All {
 		if m.All[i].Alive {
 			offs = append(offs, standsOff(&m.All[i]))
 		}
 	}
-	return offs
+	return explain.NoManagerActs(m.All, offs)
 }
 
 // Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
@@ -138,14 +145,12 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	if m.Unknown != "" || m.of(check, cluster) != nil {
 		return
 	}
-	because, person := explain.NoManagerActs(m.All, m.offs(func(is *managerlease.Manager) managerlease.Off {
-		return is.StandsOff(check, cluster)
-	}))
+	because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(check, cluster) })
 	switch {
 	case c.Mode == explain.Acting && person == "":
 		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
 			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-		unattended(c, explain.None, leaving, explain.NothingUntil(leaving))
+		unattended(c, explain.None, leaving, explain.Ended(&leaving))
 	case c.Mode == explain.Acting:
 		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
@@ -177,12 +182,12 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 	switch {
 	case served || c.Mode != explain.Acting:
 	case not == nil:
-		because, person := explain.NoManagerActs(m.All, m.offs(func(is *managerlease.Manager) managerlease.Off {
+		because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off {
 			if is.Announcement != nil && is.Announcement.Teardown {
 				return is.InTeardown()
 			}
 			return managerlease.Off{}
-		}))
+		})
 		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
 			"the manager reverts what it has begun, and starts nothing"))
 	default:

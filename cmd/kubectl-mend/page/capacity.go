@@ -28,28 +28,17 @@ type Capacity struct {
 }
 
 // capacityOf is what the capacity of m waits for, also if m has lost none.
-func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) (*Capacity, error) {
-	facts, err := a.Capacity(ctx, capacity.Of(m, begun(m)))
-	if err != nil {
-		return nil, err
-	}
+func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Capacity {
+	facts := a.Capacity(ctx, capacity.Of(m, begun(m)))
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
 		story, predecessor := facts.Follow()
-		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}, nil
+		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}
 	}
 	c := &Capacity{Story: facts.Story()}
 	if !m.DeletionTimestamp.IsZero() && (c.Stage != capacity.Deleting || c.Machine != m.Name) {
 		c.Deletion = new(facts.Deletion())
 	}
-	return c, nil
-}
-
-// madeFor adds to the facts for which machine m was made, where the story of its capacity does not say it.
-func (e *Explanation) madeFor(a *inspect.Asker, m *clusterv1.Machine) {
-	if len(e.Capacity) == 1 && e.Capacity[0].Made != "" {
-		return
-	}
-	e.fact("replaces", a.Predecessor(m).Predecessor())
+	return c
 }
 
 // begun is when the owner of m was asked to replace it, or its deletion began.
@@ -91,7 +80,6 @@ func (e *Explanation) capacityNext() explain.Step {
 	return s.Next
 }
 
-// capacityTodo is what a person can do for the capacity of the machine.
 func (e *Explanation) capacityTodo() explain.Step {
 	s, t := e.story(), e.target()
 	switch {
@@ -158,7 +146,6 @@ func (p *page) told(indent string, c *Capacity, notes []string) {
 	}
 }
 
-// story is what is waited for, since when and until when.
 func (p *page) story(indent string, s *capacity.Story) {
 	p.line(indent, text.Capital(s.Message)+".")
 	var when []string

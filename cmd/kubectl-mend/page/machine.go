@@ -4,16 +4,24 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	hosts "github.com/kubemend/kubemend/baremetal/host"
+	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/capacity"
@@ -61,17 +69,15 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 		return nil, err
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
-	if e.Remediations, err = a.RemediationsOf(ctx, m); err != nil {
-		return nil, err
-	}
+	e.Remediations = a.RemediationsOf(ctx, m)
 	e.Notes = notes(a)
 	if slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.NodesNotReadable() }) {
 		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
 	}
-	if err := e.capacityOfMachine(ctx, a, m); err != nil {
-		return nil, err
+	e.capacityOfMachine(ctx, a, m)
+	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the story of its capacity says it
+		e.fact("replaces", a.Predecessor(m).Predecessor())
 	}
-	e.madeFor(a, m)
 	e.remediatedBefore(a, func(target *mendv1.RecordTarget) bool { return target.Machine != nil && target.Machine.Name == m.Name })
 	e.conclude()
 	e.deletionAnswer()
@@ -79,18 +85,12 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 }
 
 // capacityOfMachine tells of the capacity of m where that is awaited, or where no check sees to a Node that is not Ready.
-func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
-	if !capacity.Concerns(m, a.Now) && (!unattended || !a.NodeNotReady(m)) {
-		return nil
+	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
+		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
-	story, err := capacityOf(ctx, a, m)
-	if err != nil {
-		return err
-	}
-	e.Capacity = []Capacity{*story}
-	return nil
 }
 
 // remediatedBefore adds to the facts which remediations of a machine or a host are over: by the last record about it, and those that are
@@ -148,11 +148,7 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	if subject == nil {
 		return nil, explain.NoSuch("Machine", key.Namespace, key.Name)
 	}
-	facts, err := a.Capacity(ctx, *subject)
-	if err != nil {
-		return nil, err
-	}
-	s := facts.Story()
+	s := a.Capacity(ctx, *subject).Story()
 	e := explanation(a, explain.Ref{Kind: "Machine", Namespace: key.Namespace, Name: key.Name})
 	e.Gone = true
 	e.fact("exists", "no")
@@ -169,7 +165,6 @@ func goneMachine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*
 	return e, nil
 }
 
-// goneAnswer is the answer about a machine that does not exist any more.
 func goneAnswer(s *capacity.Story) explain.Answer {
 	switch s.Stage {
 	case capacity.Back:
@@ -215,4 +210,109 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 		s.Began = at // when it was last there: what replaces it was made since
 	}
 	return &s
+}
+
+func (e *Explanation) fact(name, value string) {
+	if value != "" {
+		e.Facts = append(e.Facts, explain.Fact{Name: name, Value: value})
+	}
+}
+
+// since adds since when something is so about the subject, if it is.
+func (e *Explanation) since(name string, at *metav1.Time) {
+	if !at.IsZero() {
+		e.fact(name, "since "+at.UTC().Format(time.RFC3339))
+	}
+}
+
+func (e *Explanation) machineFacts(m *clusterv1.Machine) {
+	owner, infrastructure := ptr.Deref(metav1.GetControllerOf(m), metav1.OwnerReference{}), m.Spec.InfrastructureRef
+	e.fact("cluster", m.Spec.ClusterName)
+	e.fact("node", m.Status.NodeRef.Name)
+	e.fact("owner", strings.TrimSpace(owner.Kind+" "+owner.Name))
+	e.fact("infrastructure", strings.TrimSpace(infrastructure.Kind+" "+infrastructure.Name))
+	e.since("being deleted", m.DeletionTimestamp)
+	e.Facts = append(e.Facts, explain.Attributions(m)...)
+}
+
+var onOff = map[bool]string{true: "on", false: "off"}
+
+// hostFacts are what h reports of its power, and what changes it: reboot.metal3.io without a suffix asks for one reboot, with a suffix for
+// the host to be off. Orphaned are the annotations of remediations that do not exist.
+func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string) {
+	e.fact("power", onOff[h.Status.PoweredOn])
+	e.fact("desired power", onOff[h.Spec.Online])
+	for _, name := range slices.Sorted(maps.Keys(h.Annotations)) {
+		if !strings.HasPrefix(name, bmov1alpha1.RebootAnnotationPrefix) {
+			continue
+		}
+		effect, of := "asked to be off by", "" // whether it is off, its power says
+		if name == infrav1.RebootAnnotation {
+			effect = "asked to reboot by"
+		}
+		if slices.Contains(orphaned, name) {
+			of = ", of a remediation that does not exist"
+		}
+		e.fact(effect, name+of)
+	}
+	if hosts.Unhealthy(h) {
+		e.fact("out of service", "it is marked unhealthy, and no machine is put on it")
+	}
+	e.fact("error", h.Status.ErrorMessage)
+	e.Facts = append(e.Facts, explain.Attributions(h)...)
+}
+
+// writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
+func (e *Explanation) writtenOn(m *clusterv1.Machine) {
+	cond := conditions.Get(m, mendv1.Remediation)
+	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
+		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
+	}
+}
+
+// told is a condition in one line.
+func told(cond *metav1.Condition, moment func(time.Time) string) string {
+	line := fmt.Sprintf("%s=%s (%s) since %s", cond.Type, cond.Status, cond.Reason, moment(cond.LastTransitionTime.Time))
+	if message := strings.Fields(strings.TrimPrefix(cond.Message, "* ")); len(message) > 0 {
+		line += ": " + strings.Join(message, " ")
+	}
+	return line
+}
+
+// lastRemediation is how the remediation of r, which is closed, has ended, when it was and by what.
+func lastRemediation(r *mendv1.RemediationRecord) string {
+	how := "by its owner"
+	if n := len(r.Status.Requests); n > 0 {
+		last := r.Status.Requests[n-1]
+		if how = "by " + last.Kind + " " + last.Name; last.Kind == remediations.Own.Kind || last.Kind == remediations.Metal3.Kind {
+			how = "power-cycled " + how
+		}
+	}
+	return fmt.Sprintf("%s, begun %s, %s at %s (RemediationRecord %s)", how, r.Status.Begun.UTC().Format(time.RFC3339),
+		strings.ToLower(string(r.Status.Outcome)), r.Status.Ended.UTC().Format(time.RFC3339), r.Name)
+}
+
+func (e *Explanation) ownerFacts(obj client.Object, phase string, paused bool) {
+	e.fact("cluster", obj.GetLabels()[clusterv1.ClusterNameLabel])
+	e.fact("phase", phase)
+	if paused {
+		e.fact("paused", "yes")
+	}
+	e.since("being deleted", obj.GetDeletionTimestamp())
+}
+
+// ownerAnswer is how many machines of an owner have a Ready node and, where that is not all, what the first of the stories waits for.
+func ownerAnswer(ready, replicas int, first *capacity.Story) explain.Answer {
+	a := explain.Answer{State: explain.CapacityMissing, Rest: fmt.Sprintf("%d of %d machines have a Ready node", ready, replicas)}
+	if first == nil {
+		if ready >= replicas {
+			a.State = explain.CapacityComplete
+		}
+		return a
+	}
+	a.Target = cmp.Or(first.Old, first.Machine)
+	if first.Todo.Text != "" {
+		a.State = explain.CapacityBlocked
+	}
+	return waiting(a, first)
 }

@@ -131,10 +131,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 	}
 	partly := aScene(noHost, ownNodes(6*time.Minute)).snapshot(t)
 	partly.Forbid(recordKind, "remediationrecords", true, "templates", errors.New("you may not"))
-	a, err := inspect.New(t.Context(), partly, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := inspect.New(t.Context(), partly, noon)
 	if s, err := Of(t.Context(), a, "default", ""); err != nil || !anyMissing(s.Document().CapacityMissing) {
 		t.Errorf("records of one namespace are hidden, and those of the other are not counted: %v", err)
 	}
@@ -445,10 +442,6 @@ func TestSampleRecordingsAreDocumented(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, err := inspect.New(t.Context(), loaded, loaded.Taken)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := check("workers")(t.Context(), a)
+	e, err := check("workers")(t.Context(), inspect.New(t.Context(), loaded, loaded.Taken))
 	golden.Story(t, "stories", "a check that is short-circuited by the unhealthy", page80and200(t, e, err))
 }

@@ -10,6 +10,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,7 +51,8 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 // NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
 func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
 	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+	err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	if err != nil && !meta.IsNoMatchError(err) { // without Cluster API there are none
 		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
 	machines, named := []clusterv1.Machine(nil), []string(nil)
@@ -159,11 +161,9 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
-	holding, unknown, err := a.RemediationsHolding(ctx, h)
-	if err != nil {
-		return nil, err
-	}
-	e.hostFacts(h, unknown)
+	holding, unknown := a.RemediationsHolding(ctx, h)
+	holds := explain.HoldsOf(h, unknown)
+	e.hostFacts(h, holds.Orphaned)
 	for _, r := range holding {
 		if !slices.ContainsFunc(e.Remediations, func(known explain.Remediation) bool { return known.Reference == r.Reference }) {
 			e.Remediations = append(e.Remediations, r)
@@ -180,7 +180,6 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 	}
 	e.Todo = e.todo()
 	if len(e.Remediations) == 0 { // else the annotations are of these
-		holds := explain.HoldsOf(h, unknown)
 		e.answer(holds.Held(e.Answer, h))
 		if next, todo := holds.Next(h); next != (explain.Step{}) {
 			e.Next, e.Todo = next, todo
@@ -205,19 +204,19 @@ func (e *Explanation) outOfService(repair explain.Step) {
 
 // Remediation explains the remediation of a kind and name.
 func Remediation(ctx context.Context, a *inspect.Asker, kind string, key client.ObjectKey) (*Explanation, error) {
-	found, err := a.Remediations(ctx, kind, key)
+	found, err := a.Remediation(ctx, kind, key)
 	if err != nil {
 		return nil, err
 	}
-	if len(found) == 0 {
+	if found == nil {
 		return nil, explain.NoSuch(kind, key.Namespace, key.Name) + ", or none that asks for anything"
 	}
-	e := explanation(a, found[0].Reference)
-	e.Remediations, e.Next = found, cmp.Or(found[0].Next, explain.NothingNext)
-	e.answer(found[0].Answer())
-	e.fact("machine", ptr.Deref(found[0].Machine, explain.Ref{}).Name)
-	e.fact("node", found[0].Node)
-	e.fact("host", found[0].Host)
-	e.fact("requested", found[0].Requested)
+	e := explanation(a, found.Reference)
+	e.Remediations, e.Next = []explain.Remediation{*found}, cmp.Or(found.Next, explain.NothingNext)
+	e.answer(found.Answer())
+	e.fact("machine", ptr.Deref(found.Machine, explain.Ref{}).Name)
+	e.fact("node", found.Node)
+	e.fact("host", found.Host)
+	e.fact("requested", found.Requested)
 	return e, nil
 }

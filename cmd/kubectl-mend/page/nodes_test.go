@@ -3,7 +3,10 @@ package page
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +32,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	hostremediation "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
@@ -395,4 +399,30 @@ func controlPlane(s *scene) {
 		s.machines[name].Labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
 	s.others = append(s.others, aRemediation("w2", powercycle.PoweringOff))
+}
+
+// A cluster whose nodes no Cluster API manages has none of its kinds.
+func TestNodesAreExplainedWithoutClusterAPI(t *testing.T) {
+	var saved bytes.Buffer
+	var record struct {
+		Kind  string           `json:"kind"`
+		Items []map[string]any `json:"items"`
+	}
+	err := errors.Join(aScene(ownNodes(6*time.Minute)).snapshot(t).Save(&saved), json.Unmarshal(saved.Bytes(), &record))
+	record.Items = slices.DeleteFunc(record.Items, func(item map[string]any) bool {
+		return strings.HasPrefix(item["apiVersion"].(string), clusterv1.GroupVersion.Group)
+	})
+	kinds := record.Items[0]["kinds"].(map[string]any)
+	maps.DeleteFunc(kinds, func(kind string, _ any) bool { return strings.HasSuffix(kind, "."+clusterv1.GroupVersion.Group) })
+	without, wrong := json.Marshal(record)
+	loaded, unread := snapshot.Load(bytes.NewReader(without))
+	if err := errors.Join(err, wrong, unread); err != nil {
+		t.Fatal(err)
+	}
+	a := inspect.New(t.Context(), loaded, noon)
+	s, err := Of(t.Context(), a, "", "")
+	e, unexplained := Node(t.Context(), a, "", "", "n1")
+	if err := errors.Join(err, unexplained); err != nil || len(s.Checks) != 1 || e.Answer.State != explain.IsUnhealthy {
+		t.Errorf("the status: %+v, the node: %+v, %v", s, e, err)
+	}
 }

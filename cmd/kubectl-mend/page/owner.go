@@ -63,11 +63,9 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 		return nil, err
 	}
 	o.members = slices.DeleteFunc(members, func(m *clusterv1.Machine) bool { return !o.owns(m) })
-	if err := e.explainOwners(ctx, a, []*Owner{o}); err != nil {
-		return nil, err
-	}
+	err = e.explainOwners(ctx, a, []*Owner{o})
 	e.fact("machines", o.counts())
-	return e, nil
+	return e, err
 }
 
 // OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
@@ -146,11 +144,14 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	if !unseen || why == explain.ControlPlaneNotInitialized || e.Answer.State != explain.CapacityComplete {
 		return
 	}
-	e.answer(e.Answer.OutOfReach(reason, since))
-	e.Next = explain.ReachCluster(reason, cluster.Name)
+	e.answer(explain.Answer{State: explain.IsUnknown, Reason: reason, Since: since, Rest: e.Answer.Rest + ", as Cluster API said before"})
+	todo := "see to the API server, load balancer and network of Cluster "
+	if reason == explain.MissingPermission {
+		todo = "ask as a user who may read the kubeconfig of Cluster "
+	}
+	e.Next = explain.Step{Reason: reason, Manual: true, Text: todo + cluster.Name}
 }
 
-// read reads the object that a page is about.
 func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
 	switch err := a.Reader().Get(ctx, key, obj); {
 	case apierrors.IsNotFound(err):
@@ -266,46 +267,33 @@ func (o *Owner) owns(m *clusterv1.Machine) bool {
 }
 
 // follow adds the story of m, unless its node is Ready and will be.
-func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) error {
+func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	if a.NodeReady(m) && m.DeletionTimestamp.IsZero() {
 		o.Ready++
 		if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
-			return nil
+			return
 		}
 	}
 	if len(o.Capacity) == mostStories {
 		o.More++
-		return nil
-	}
-	story, err := capacityOf(ctx, a, m)
-	if err != nil {
-		return err
-	}
-	if !story.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
+	} else if story := capacityOf(ctx, a, m); !story.Ended() || story.Deletion != nil { // a deletion may hang also where no machine is made
 		o.Capacity = append(o.Capacity, *story)
 	}
-	return nil
 }
 
 // addStories adds the stories of the machines of o, and of one that does not exist, where o has fewer than it is to have.
-func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
+func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) {
 	o.Machines = len(o.members)
 	for _, m := range o.members {
-		if err := o.follow(ctx, a, m); err != nil {
-			return err
-		}
+		o.follow(ctx, a, m)
 	}
 	if o.Machines >= o.Replicas {
-		return nil
+		return
 	}
-	facts, err := a.Capacity(ctx, capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: o.group, Kind: o.Kind, Name: o.Name}))
-	if err != nil {
-		return err
-	}
-	if s := facts.Story(); !s.Ended() {
+	lacking := capacity.Lacking(o.Namespace, o.cluster, capacity.Owner{Group: o.group, Kind: o.Kind, Name: o.Name})
+	if s := a.Capacity(ctx, lacking).Story(); !s.Ended() {
 		o.Capacity = append(o.Capacity, Capacity{Story: s})
 	}
-	return nil
 }
 
 // explainOwners adds owners with the stories of their machines, and sets the answer and the next step: of the first story that needs
@@ -313,9 +301,7 @@ func (o *Owner) addStories(ctx context.Context, a *inspect.Asker) error {
 func (e *Explanation) explainOwners(ctx context.Context, a *inspect.Asker, owners []*Owner) error {
 	ready, replicas, cluster := 0, 0, client.ObjectKey{Namespace: e.Subject.Namespace, Name: e.Subject.Name}
 	for _, o := range owners {
-		if err := o.addStories(ctx, a); err != nil {
-			return err
-		}
+		o.addStories(ctx, a)
 		e.Owners, e.Capacity = append(e.Owners, *o), append(e.Capacity, o.Capacity...)
 		ready, replicas, cluster.Name = ready+o.Ready, replicas+o.Replicas, o.cluster
 	}
@@ -369,7 +355,6 @@ func (p *page) owner(o *Owner, notes []string) {
 	}
 }
 
-// counts is how many machines o has.
 func (o *Owner) counts() string {
 	counts := fmt.Sprintf("%d wanted, %d exist, %d with a Ready node", o.Replicas, o.Machines, o.Ready)
 	if o.unread {

@@ -62,7 +62,6 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	return p.Print(out)
 }
 
-// answer is a with the colour of what it means.
 func (p *page) answer(a explain.Answer) string {
 	line := a.Text(p.moment)
 	switch a.State {
@@ -96,7 +95,6 @@ func (p *page) facts(e *Explanation) {
 	}
 }
 
-// list is a heading with lines below it; nothing if there are none.
 func (p *page) list(heading string, lines []string) {
 	if len(lines) == 0 {
 		return
@@ -107,7 +105,6 @@ func (p *page) list(heading string, lines []string) {
 	}
 }
 
-// moment is at as a person reads it.
 func (p *page) moment(at time.Time) string { return text.Moment(at, p.Now) }
 
 // line writes s behind first. Where it is broken it goes on below its beginning, or, behind words, a bit further in than they are.
@@ -139,7 +136,6 @@ func (p *page) local(s string) string {
 // shortest is how long a bullet may be.
 const shortest = 5
 
-// step is what happens next.
 func (p *page) step(indent string, s explain.Step) {
 	if !s.NotBefore.IsZero() {
 		s.Text += " not before " + p.moment(s.NotBefore)
@@ -164,12 +160,9 @@ func (p *page) check(c *explain.Check, first bool) {
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
 	switch {
 	case overlapped:
-		p.Heading(c.String() + ": " + p.Paint.Waits(c.Targets[0].NotInCharge()))
-		for i := range c.Targets[0].Blockers { // which are not printed themselves
-			if b := &c.Targets[0].Blockers[i]; b.Reason == mendv1.OverlapReason {
-				p.fix("  ", b.Fix)
-			}
-		}
+		b := c.Targets[0].Blocker(mendv1.OverlapReason)
+		p.Heading(c.String() + ": " + p.Paint.Waits("not in charge ("+b.Detail+")"))
+		p.fix("  ", b.Fix)
 		return
 	case c.Reference == p.subject:
 		p.Heading("Targets")
@@ -184,7 +177,9 @@ func (p *page) check(c *explain.Check, first bool) {
 	if flaw := c.Flaw(); flaw != nil {
 		p.line("  ", p.Paint.Waits(explain.FlawText(flaw))+".")
 	}
-	p.readErrors(c.ReadErrors)
+	for _, what := range c.ReadErrors {
+		p.line("  ", explain.CouldNotBeRead(what)+".")
+	}
 	for i := range c.Targets {
 		p.target(c, &c.Targets[i])
 	}
@@ -209,12 +204,6 @@ func (p *page) restrictions(c *explain.Check) {
 	}
 	if !c.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)
-	}
-}
-
-func (p *page) readErrors(unread []string) {
-	for _, what := range unread {
-		p.line("  ", explain.CouldNotBeRead(what)+".")
 	}
 }
 
@@ -251,8 +240,12 @@ func (p *page) groups(indent string, groups []cliv1.Group) {
 func (p *page) target(c *explain.Check, t *explain.Target) {
 	listed := c.Reference == p.subject
 	if listed {
+		answer := c.AnswerOn(t)
+		if answer.By == "" && answer.Reason == p.first.Reason && answer.Detail == p.first.Detail {
+			answer.Detail = "" // the first line says it of all targets
+		}
 		p.Add("")
-		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(c.AnswerOn(t).Beside(p.first)))
+		p.line("  ", p.Paint.Strong(t.String())+": "+p.answer(answer))
 	}
 	if t.Skipped != "" {
 		return
@@ -294,7 +287,6 @@ func (p *page) again(sentence string) bool {
 	return said
 }
 
-// findings are what t is judged by.
 func (p *page) findings(t *explain.Target) {
 	for i := range t.Findings {
 		f := &t.Findings[i]

@@ -135,12 +135,7 @@ func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, m
 
 // asker is one who asks about the scene.
 func (s *scene) asker(t *testing.T) *inspect.Asker {
-	t.Helper()
-	a, err := inspect.New(context.Background(), s.snapshot(t), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return a
+	return inspect.New(context.Background(), s.snapshot(t), noon)
 }
 
 // snapshot is the scene as it is read.

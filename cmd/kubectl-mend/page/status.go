@@ -194,8 +194,11 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
 		for _, check := range snapshot.All[nhcv1.NodeHealthCheck](a.Snapshot, "") {
-			for _, ref := range snapshot.TemplatesOf(&check.Spec) {
-				namespaces = append(namespaces, ref.Namespace)
+			if template := check.Spec.RemediationTemplate; template != nil {
+				namespaces = append(namespaces, template.Namespace)
+			}
+			for _, step := range check.Spec.EscalatingRemediations {
+				namespaces = append(namespaces, step.RemediationTemplate.Namespace)
 			}
 		}
 	}
@@ -268,8 +271,7 @@ func (s *Status) uncover(a *inspect.Asker, namespace, cluster string, judged []e
 			continue
 		}
 		key := client.ObjectKeyFromObject(c)
-		checks := slices.DeleteFunc(snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, c.Namespace),
-			func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != c.Name })
+		checks := a.Snapshot.ChecksOf(key)
 		var notReady []string
 		unselected, counted := a.Snapshot.Counted(key)
 		if !counted {
@@ -350,9 +352,6 @@ func (s *Status) troubles() string {
 	if s.ManagersUnknown == "" && !slices.ContainsFunc(s.Managers, func(m cliv1.Manager) bool { return m.Alive }) {
 		says = "No manager of kubemend runs. "
 	}
-	if n := len(s.Unreachable); n > 0 {
-		says += explain.Number(n, "cluster") + " out of reach. "
-	}
 	short := 0
 	for i := range s.Checks {
 		check := &s.Checks[i]
@@ -361,14 +360,16 @@ func (s *Status) troubles() string {
 			short++
 		}
 	}
-	if short > 0 {
-		says += explain.Number(short, "check") + " blocked by too many unhealthy. "
-	}
-	if s.notReady > 0 {
-		says += explain.Number(s.notReady, "machine") + " not Ready, and no check sees to that. "
-	}
-	if n := len(s.OutOfService); n > 0 {
-		says += explain.Number(n, "host") + " out of service. "
+	for _, trouble := range []struct {
+		n           int
+		thing, says string
+	}{
+		{len(s.Unreachable), "cluster", "out of reach"}, {short, "check", "blocked by too many unhealthy"},
+		{s.notReady, "machine", "not Ready, and no check sees to that"}, {len(s.OutOfService), "host", "out of service"},
+	} {
+		if trouble.n > 0 {
+			says += explain.Number(trouble.n, trouble.thing) + " " + trouble.says + ". "
+		}
 	}
 	return says
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -67,7 +66,6 @@ func PrintManagers(out io.Writer, managers []managerlease.Manager, l text.Layout
 	return p.Print(out)
 }
 
-// manager is whether a manager runs and with which flags, and what it does not serve.
 func (p *page) manager(m *cliv1.Manager) {
 	switch {
 	case !m.Alive:
@@ -83,25 +81,22 @@ func (p *page) manager(m *cliv1.Manager) {
 		runs += " outside of the cluster"
 	}
 	parts := []string{fmt.Sprintf("Manager %s/%s: %s, %s, unclaimed checks: %s", m.Namespace, m.Holder, runs, m.Version, m.Unclaimed)}
-	if m.WatchNamespace != "" {
-		parts = append(parts, "only namespace "+m.WatchNamespace)
-	}
-	if m.WatchFilter != "" {
-		parts = append(parts, "only what has the label "+clusterv1.WatchLabel+": "+m.WatchFilter)
-	}
-	if len(m.Namespaces) > 0 {
-		parts = append(parts, "it has rights in namespace "+strings.Join(m.Namespaces, ", ")+" alone")
-	}
-	if m.Message != "" {
-		parts = append(parts, p.Paint.Waits("whether it is one cannot be seen: "+m.Message))
-	}
-	if m.Teardown {
-		parts = append(parts, p.Paint.Waits("it is in teardown, and starts nothing"))
-	}
-	if ahead := time.Duration(m.ClockAheadSeconds) * time.Second; ahead > 0 {
-		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(ahead)+" ahead of that of the API server"))
-	} else if ahead < 0 {
-		parts = append(parts, p.Paint.Bad("its clock is "+explain.Brief(-ahead)+" behind that of the API server"))
+	ahead := time.Duration(m.ClockAheadSeconds) * time.Second
+	for _, part := range []struct {
+		so   bool
+		says string
+	}{
+		{m.WatchNamespace != "", "only namespace " + m.WatchNamespace},
+		{m.WatchFilter != "", "only what has the label " + clusterv1.WatchLabel + ": " + m.WatchFilter},
+		{len(m.Namespaces) > 0, "it has rights in namespace " + strings.Join(m.Namespaces, ", ") + " alone"},
+		{m.Message != "", p.Paint.Waits("whether it is one cannot be seen: " + m.Message)},
+		{m.Teardown, p.Paint.Waits("it is in teardown, and starts nothing")},
+		{ahead > 0, p.Paint.Bad("its clock is " + explain.Brief(ahead) + " ahead of that of the API server")},
+		{ahead < 0, p.Paint.Bad("its clock is " + explain.Brief(-ahead) + " behind that of the API server")},
+	} {
+		if part.so {
+			parts = append(parts, part.says)
+		}
 	}
 	p.line("", strings.Join(parts, "; ")+".")
 	for _, kind := range m.Kinds {
@@ -111,7 +106,6 @@ func (p *page) manager(m *cliv1.Manager) {
 	}
 }
 
-// checks is the answer, the table, and how many checks are not listed.
 func (p *page) checks(s *Status) {
 	if len(s.Unread) > 0 {
 		p.line("", p.Paint.Waits(strings.Join(s.Unread, " and ")+" could not be read: there may be some")+".")
@@ -157,33 +151,37 @@ func (p *page) rows(s *Status, rows []*explain.Check) {
 			clusters[client.ObjectKey{Namespace: c.Namespace, Name: c.Cluster}] = true
 		}
 	}
-	names := []string{"CHECK"}
-	if len(clusters) > 1 {
-		names = []string{"CLUSTER", "CHECK"}
+	several := len(clusters) > 1
+	columns := []struct {
+		head  string
+		shown bool
+		cell  func(*explain.Check) string
+	}{
+		{"CLUSTER", several, func(c *explain.Check) string { return clusterName(c, p.Namespaces) }},
+		{"CHECK", true, func(c *explain.Check) string { return checkName(c, p.Namespaces && !several) }},
+		{"CONTROLLER", p.Wide, p.controller},
+		{"HEALTHY", true, healthy},
+		{"PENDING", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Pending+c.Counts.Starting) }},
+		{"UNHEALTHY", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Unhealthy) }},
+		{"UNKNOWN", p.Wide, func(c *explain.Check) string { return counted(c, c.Counts.Unknown) }},
+		{"ALLOWED", true, allowance},
+		{"REMEDIATING", true, remediatingOf},
+		{"LIMIT", p.Wide, func(c *explain.Check) string { return c.Limits.Spec }},
+		{"REASON", p.Wide, p.reason},
 	}
-	cells := make([][]string, 0, 1+len(rows))
-	if p.Wide {
-		cells = append(cells, append(slices.Clone(names),
-			"CONTROLLER", "HEALTHY", "PENDING", "UNHEALTHY", "UNKNOWN", "ALLOWED", "REMEDIATING", "LIMIT", "REASON"))
-	} else {
-		cells = append(cells, append(slices.Clone(names), "HEALTHY", "ALLOWED", "REMEDIATING"))
-	}
-	for _, c := range rows {
-		named := []string{checkName(c, p.Namespaces)}
-		if len(names) > 1 {
-			named = []string{clusterName(c, p.Namespaces), checkName(c, false)}
+	cells := make([][]string, 1+len(rows))
+	for _, column := range columns {
+		if !column.shown {
+			continue
 		}
-		healthy, allowed, remediating := healthy(c), allowance(c), remediatingOf(c)
-		if p.Wide {
-			cells = append(cells, append(named, p.controller(c), healthy, counted(c, c.Counts.Pending+c.Counts.Starting),
-				counted(c, c.Counts.Unhealthy), counted(c, c.Counts.Unknown), allowed, remediating, c.Limits.Spec, p.reason(c)))
-		} else {
-			cells = append(cells, append(named, healthy, allowed, remediating))
+		cells[0] = append(cells[0], column.head)
+		for i, c := range rows {
+			cells[i+1] = append(cells[i+1], column.cell(c))
 		}
 	}
 	lines := text.Table(cells)
 	if !p.Wide {
-		lines = text.Fit(cells, len(names), p.Width)
+		lines = text.Fit(cells, map[bool]int{false: 1, true: 2}[several], p.Width)
 	}
 	p.Add(lines[0])
 	for i, c := range rows {
@@ -219,7 +217,6 @@ const (
 	none = "-"
 )
 
-// counted is how many targets of a check there are of a kind.
 func counted(c *explain.Check, n int) string {
 	if c.NotCounted() {
 		return unknown
@@ -244,7 +241,6 @@ func checkName(c *explain.Check, namespaces bool) string {
 	return short
 }
 
-// clusterName is the Cluster of a check; NodeHealthChecks have none.
 func clusterName(c *explain.Check, namespaces bool) string {
 	if namespaces && c.Cluster != "" {
 		return c.Namespace + "/" + c.Cluster
@@ -252,7 +248,6 @@ func clusterName(c *explain.Check, namespaces bool) string {
 	return cmp.Or(c.Cluster, none)
 }
 
-// controller is which controller acts on a check.
 func (p *page) controller(c *explain.Check) string {
 	if c.Mode == explain.Acting {
 		return p.Paint.Good(c.Mode.Controller())
@@ -273,7 +268,6 @@ func (p *page) reason(c *explain.Check) string {
 	return none
 }
 
-// healthy is how many targets are healthy, of how many.
 func healthy(c *explain.Check) string {
 	if c.NotCounted() || c.NodesUnknown != nil && c.Counts.Unknown > 0 {
 		return unknown

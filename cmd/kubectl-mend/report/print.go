@@ -36,7 +36,6 @@ func Print(out io.Writer, report *cliv1.Report, layout text.Layout) error {
 	return p.Print(out)
 }
 
-// headline is how many remediations there were.
 func (p *printer) headline() string {
 	total, s := &p.report.Total, "Remediations"
 	if p.report.Since != nil {
@@ -60,7 +59,6 @@ func (p *printer) named(object *cliv1.Reference) string {
 	return object.Name
 }
 
-// groups is the table of all groups above their total.
 func (p *printer) groups() {
 	heads := make([]string, 0, len(p.report.By)+8)
 	for _, by := range p.report.By {
@@ -111,7 +109,6 @@ func (p *printer) numbers(group *cliv1.ReportGroup) []string {
 
 func human(seconds int) string { return duration.HumanDuration(time.Duration(seconds) * time.Second) }
 
-// repeated is the table of what was remediated again and again.
 func (p *printer) repeated() {
 	p.Hang("", fmt.Sprintf("Remediated at least %d times within %.0f days:", p.report.RepeatedAtLeast, p.report.RepeatedWithin.Hours()/24), 2)
 	rows := append(make([][]string, 0, 1+len(p.report.Repeated)), []string{"OBJECT", "TIMES", "LAST", "MODEL", "CAUSES"})

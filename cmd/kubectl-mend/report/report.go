@@ -3,6 +3,8 @@ package report
 
 import (
 	"cmp"
+	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -37,7 +39,7 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		TypeMeta: cliv1.TypeOf("Report"), Time: metav1.NewTime(q.Now.UTC()), Since: cliv1.Moment(q.Since), By: q.By,
 		RepeatedAtLeast: often, RepeatedWithin: metav1.Duration{Duration: window},
 	}
-	total, groups := &tally{}, map[key]*tally{}
+	total, groups := &tally{}, map[string]*tally{}
 	begun := make([]*mendv1.RemediationRecord, 0, len(records))
 	for _, record := range records {
 		switch {
@@ -46,18 +48,19 @@ func Of(records []*mendv1.RemediationRecord, q Question) *cliv1.Report {
 		case happened(record):
 			begun = append(begun, record)
 		}
-		group := keyOf(record, q.By)
-		if groups[group] == nil {
-			groups[group] = &tally{}
+		group := groupOf(record, q.By)
+		key := fmt.Sprintf("%v\n%v\n%s", group.Cluster, group.Check, group.Cause)
+		if groups[key] == nil {
+			groups[key] = &tally{ReportGroup: group}
 		}
 		total.add(record)
-		groups[group].add(record)
+		groups[key].add(record)
 	}
-	report.Total = total.group(key{})
+	report.Total = total.group()
 	report.Items = make([]cliv1.ReportGroup, 0, len(groups))
 	if len(q.By) > 0 {
-		for group, counted := range groups {
-			report.Items = append(report.Items, counted.group(group))
+		for _, counted := range groups {
+			report.Items = append(report.Items, counted.group())
 		}
 	}
 	slices.SortFunc(report.Items, func(a, b cliv1.ReportGroup) int {
@@ -79,22 +82,17 @@ func named(object *cliv1.Reference) string {
 	return object.Namespace + "/" + object.Name
 }
 
-// key is what the remediations of a group share. What the report is not divided by is empty.
-type key struct {
-	cluster, check cliv1.Reference
-	cause          string
-}
-
-func keyOf(record *mendv1.RemediationRecord, by []string) key {
-	var group key
+// groupOf has what the remediations of its group share with that of a record. What the report is not divided by is empty.
+func groupOf(record *mendv1.RemediationRecord, by []string) cliv1.ReportGroup {
+	var group cliv1.ReportGroup
 	if name := record.Spec.Target.ClusterName; name != "" && slices.Contains(by, ByCluster) {
-		group.cluster = cliv1.Reference{Kind: "Cluster", Namespace: record.Namespace, Name: name}
+		group.Cluster = &cliv1.Reference{Kind: "Cluster", Namespace: record.Namespace, Name: name}
 	}
 	if check := record.Spec.Requester.Check; check != nil && slices.Contains(by, ByCheck) {
-		group.check = cliv1.Reference{Kind: check.Kind, Namespace: check.Namespace, Name: check.Name}
+		group.Check = &cliv1.Reference{Kind: check.Kind, Namespace: check.Namespace, Name: check.Name}
 	}
 	if slices.Contains(by, ByCause) {
-		group.cause = record.Spec.Cause
+		group.Cause = record.Spec.Cause
 	}
 	return group
 }
@@ -108,7 +106,8 @@ func happened(record *mendv1.RemediationRecord) bool {
 
 // tally counts the remediations of a group.
 type tally struct {
-	counts              cliv1.ReportGroup
+	cliv1.ReportGroup
+
 	detect, begin, back []time.Duration
 }
 
@@ -116,23 +115,18 @@ type tally struct {
 func (t *tally) add(record *mendv1.RemediationRecord) {
 	spec, status := &record.Spec, &record.Status
 	if !happened(record) {
-		t.counts.NotBegun++
+		t.NotBegun++
 		return
 	}
-	t.counts.Remediations++
-	switch {
-	case status.Ended == nil:
-		t.counts.Open++
-	case status.Outcome == mendv1.RecordHealed:
-		t.counts.Healed++
-	case status.Outcome == mendv1.RecordReplaced:
-		t.counts.Replaced++
-	case status.Outcome == mendv1.RecordGone:
-		t.counts.Gone++
-	case status.Outcome == mendv1.RecordGivenUp:
-		t.counts.GivenUp++
-	case status.Outcome == mendv1.RecordCancelled:
-		t.counts.Withdrawn++
+	t.Remediations++
+	ended := map[mendv1.RecordOutcome]*int{
+		mendv1.RecordHealed: &t.Healed, mendv1.RecordReplaced: &t.Replaced, mendv1.RecordGone: &t.Gone, mendv1.RecordGivenUp: &t.GivenUp,
+		mendv1.RecordCancelled: &t.Withdrawn,
+	}[status.Outcome]
+	if status.Ended == nil {
+		t.Open++
+	} else if ended != nil {
+		*ended++
 	}
 	counted := &spec.Decided // no timeout had expired, such as of a remediation that a user asked for
 	if spec.Due != nil && !spec.Due.After(spec.Decided.Time) {
@@ -151,18 +145,9 @@ func between(times []time.Duration, from, until *metav1.Time) []time.Duration {
 	return append(times, max(until.Sub(from.Time), 0))
 }
 
-func (t *tally) group(group key) cliv1.ReportGroup {
-	counts := t.counts
-	counts.Cluster, counts.Check, counts.Cause = optional(group.cluster), optional(group.check), group.cause
-	counts.TimeToDetect, counts.TimeToBegin, counts.TimeToCapacityBack = summarize(t.detect), summarize(t.begin), summarize(t.back)
-	return counts
-}
-
-func optional(reference cliv1.Reference) *cliv1.Reference {
-	if reference == (cliv1.Reference{}) {
-		return nil
-	}
-	return &reference
+func (t *tally) group() cliv1.ReportGroup {
+	t.TimeToDetect, t.TimeToBegin, t.TimeToCapacityBack = summarize(t.detect), summarize(t.begin), summarize(t.back)
+	return t.ReportGroup
 }
 
 // summarize sums up times, whose order it changes; it is nil if there are none. The 95th percentile is by nearest rank: the shortest of the
@@ -184,3 +169,101 @@ func summarize(times []time.Duration) *cliv1.DurationSummary {
 }
 
 func seconds(d time.Duration) int { return int(d.Round(time.Second) / time.Second) }
+
+// identity tells objects apart: two clusters may have nodes of the same name.
+type identity struct {
+	cliv1.Reference
+	cluster string
+}
+
+// identify are the objects that a record counts for: its machine or else its node, and its host. A machine that was replaced is another one
+// since, while its host is the same. Machines and hosts are in the namespace of the record: a tenant who may write records must not make
+// them count for another's.
+func identify(record *mendv1.RemediationRecord) []identity {
+	target, objects := &record.Spec.Target, make([]identity, 0, 2)
+	if host := target.Host; host != nil {
+		objects = append(objects, identity{Reference: cliv1.Reference{Kind: host.Kind, Namespace: record.Namespace, Name: host.Name}})
+	}
+	switch {
+	case target.Machine != nil:
+		machine := cliv1.Reference{Kind: target.Machine.Kind, Namespace: target.Machine.Namespace, Name: target.Machine.Name}
+		if target.ClusterName != "" { // the record of a NodeHealthCheck has no namespace of a Machine
+			machine.Namespace = record.Namespace
+		}
+		objects = append(objects, identity{Reference: machine})
+	case target.Node != nil:
+		node := cliv1.Reference{Kind: target.Node.Kind, Name: target.Node.Name}
+		objects = append(objects, identity{node, record.Namespace + "/" + target.ClusterName})
+	}
+	return objects
+}
+
+// How many remediations within which time make a host, a machine or a node one that is remediated repeatedly.
+const (
+	often  = 3
+	window = 7 * 24 * time.Hour
+)
+
+// repeated are the hosts, machines and nodes that are remediated repeatedly, those with most remediations first.
+func repeated(begun []*mendv1.RemediationRecord) []cliv1.RepeatedlyRemediated {
+	found := []cliv1.RepeatedlyRemediated{}
+	recordsOf := map[identity][]*mendv1.RemediationRecord{}
+	for _, record := range begun {
+		for _, object := range identify(record) {
+			recordsOf[object] = append(recordsOf[object], record)
+		}
+	}
+	for object, records := range recordsOf {
+		slices.SortFunc(records, func(a, b *mendv1.RemediationRecord) int { return since(a).Compare(since(b)) })
+		most := mostWithin(records)
+		if most < often {
+			continue
+		}
+		newest := records[len(records)-1]
+		entry := cliv1.RepeatedlyRemediated{
+			Reference: object.Reference, Cluster: newest.Spec.Target.ClusterName, Remediations: len(records), Most: most,
+			First: metav1.NewTime(since(records[0]).UTC()), Last: metav1.NewTime(since(newest).UTC()), Causes: causesOf(records),
+		}
+		if host := newest.Spec.Target.Host; host != nil && host.Kind == object.Kind {
+			entry.HostModel = newest.Spec.Target.HostModel
+		}
+		found = append(found, entry)
+	}
+	slices.SortFunc(found, func(a, b cliv1.RepeatedlyRemediated) int {
+		return cmp.Or(cmp.Compare(b.Most, a.Most), cmp.Compare(b.Remediations, a.Remediations), b.Last.Compare(a.Last.Time),
+			cmp.Compare(named(&a.Reference), named(&b.Reference)), cmp.Compare(a.Kind, b.Kind))
+	})
+	return found
+}
+
+func since(record *mendv1.RemediationRecord) time.Time {
+	if record.Status.Begun == nil {
+		return record.Spec.Decided.Time
+	}
+	return record.Status.Begun.Time
+}
+
+// mostWithin is how many remediations began within the window at most, wherever that lies. They are in the order of their beginnings.
+func mostWithin(records []*mendv1.RemediationRecord) int {
+	most, first := 0, 0
+	for i, record := range records {
+		for since(record).Sub(since(records[first])) > window {
+			first++
+		}
+		most = max(most, i-first+1)
+	}
+	return most
+}
+
+// causesOf are the causes of remediations, the most frequent one first.
+func causesOf(records []*mendv1.RemediationRecord) []string {
+	count := map[string]int{}
+	for _, record := range records {
+		if cause := record.Spec.Cause; cause != "" {
+			count[cause]++
+		}
+	}
+	return slices.SortedFunc(maps.Keys(count), func(a, b string) int {
+		return cmp.Or(cmp.Compare(count[b], count[a]), cmp.Compare(a, b))
+	})
+}

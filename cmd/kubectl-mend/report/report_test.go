@@ -221,7 +221,7 @@ func TestARecordCountsForNothingOfAnotherNamespace(t *testing.T) {
 			t.Errorf("it counts for %v", object)
 		}
 	}
-	if group := keyOf(record, Dimensions); group.cluster.Namespace != "ours" {
+	if group := groupOf(record, Dimensions); group.Cluster.Namespace != "ours" {
 		t.Errorf("it counts for %v", group)
 	}
 }

@@ -1,6 +1,7 @@
 package simulate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -113,7 +114,6 @@ func (m Manifest) Elsewhere(namespace string) string {
 
 func kindOf(obj client.Object) string { return obj.GetObjectKind().GroupVersionKind().Kind }
 
-// refOf names an object of a kind.
 func refOf(kind string, obj client.Object) explain.Ref {
 	return explain.Ref{Kind: kind, Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
@@ -125,22 +125,18 @@ func (s *simulation) apply() error {
 		key := client.ObjectKeyFromObject(obj)
 		switch check := obj.(type) {
 		case *clusterv1.MachineHealthCheck:
-			before := metav1.ObjectMeta{}
-			if there := snapshot.One[clusterv1.MachineHealthCheck](s.snapshot, key); there != nil {
-				before, check.Status = there.ObjectMeta, there.Status
-			}
-			replace(&before, &check.ObjectMeta, s.From)
+			there := cmp.Or(snapshot.One[clusterv1.MachineHealthCheck](s.snapshot, key), &clusterv1.MachineHealthCheck{})
+			check.Status = there.Status
+			replace(&there.ObjectMeta, &check.ObjectMeta, s.From)
 			if _, annotated := check.Annotations[clusterv1.PausedAnnotation]; !annotated { // kubemend is to act on it
 				metav1.SetMetaDataAnnotation(&check.ObjectMeta, clusterv1.PausedAnnotation, mendv1.Claim)
 				s.assume(fmt.Sprintf("%s is claimed: without the annotation %s: %s Cluster API core acts on it",
 					refOf(machineCheckKind, check), clusterv1.PausedAnnotation, mendv1.Claim))
 			}
 		case *nhcv1.NodeHealthCheck:
-			before := metav1.ObjectMeta{}
-			if there := snapshot.One[nhcv1.NodeHealthCheck](s.snapshot, key); there != nil {
-				before, check.Status = there.ObjectMeta, there.Status
-			}
-			replace(&before, &check.ObjectMeta, s.From)
+			there := cmp.Or(snapshot.One[nhcv1.NodeHealthCheck](s.snapshot, key), &nhcv1.NodeHealthCheck{})
+			check.Status = there.Status
+			replace(&there.ObjectMeta, &check.ObjectMeta, s.From)
 			setDefaults(&check.Spec)
 		default:
 			install(s.snapshot, obj.GetObjectKind().GroupVersionKind())

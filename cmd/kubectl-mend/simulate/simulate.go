@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -131,16 +132,14 @@ func Run(ctx context.Context, w *snapshot.Snapshot, q Question) (*cliv1.Simulati
 }
 
 // setUp applies the manifest and the limits that are set, and makes the controllers that act on the result.
-func (s *simulation) setUp(ctx context.Context) (err error) {
+func (s *simulation) setUp(ctx context.Context) error {
 	if err := s.apply(); err != nil {
 		return err
 	}
 	if err := s.setLimits(); err != nil {
 		return err
 	}
-	if s.asker, err = inspect.New(ctx, s.snapshot, s.From); err != nil {
-		return err
-	}
+	s.asker = inspect.New(ctx, s.snapshot, s.From)
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
@@ -268,7 +267,6 @@ func (s *simulation) settle(ctx context.Context) error {
 	return fmt.Errorf("at %s the checks change things without end", s.clock.Now().Format(time.DateTime))
 }
 
-// explain is how the checks that are simulated decide now.
 func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 	s.asker.Now = s.clock.Now()
 	checks, err := s.asker.MachineChecks(ctx, func(check *clusterv1.MachineHealthCheck) bool { return s.simulates(check) })
@@ -320,14 +318,12 @@ func CheckLimit(text string) error {
 // setLimits gives the checks that the question is about the limits of --set. Each has to be one that a check can have.
 func (s *simulation) setLimits() error {
 	var checks []client.Object
-	for _, check := range snapshot.All[clusterv1.MachineHealthCheck](s.snapshot, "") {
-		if s.simulates(check) && s.concerns(refOf(machineCheckKind, check)) {
-			checks = append(checks, check.DeepCopy())
-		}
-	}
-	for _, check := range snapshot.All[nhcv1.NodeHealthCheck](s.snapshot, "") {
-		if s.simulates(check) && s.concerns(refOf(nodeCheckKind, check)) {
-			checks = append(checks, check.DeepCopy())
+	ofMachines, ofNodes := clusterv1.GroupVersion.WithKind(machineCheckKind), nhcv1.GroupVersion.WithKind(nodeCheckKind)
+	for _, gvk := range []schema.GroupVersionKind{ofMachines, ofNodes} {
+		for _, check := range s.snapshot.Objects(gvk, "") {
+			if s.simulates(check) && s.concerns(refOf(gvk.Kind, check)) {
+				checks = append(checks, check.DeepCopyObject().(client.Object))
+			}
 		}
 	}
 	for _, text := range s.Set {

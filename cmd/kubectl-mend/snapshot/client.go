@@ -112,7 +112,6 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, options ...cl
 	return nil
 }
 
-// selected are the objects that a list is about, by name.
 func (s *Snapshot) selected(gvk schema.GroupVersionKind, o *client.ListOptions) ([]client.Object, error) {
 	s.mu.RLock()
 	k, err := s.find(gvk)

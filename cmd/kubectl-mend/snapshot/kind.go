@@ -250,7 +250,6 @@ func (s *Snapshot) IndexField(_ context.Context, obj client.Object, field string
 	return nil
 }
 
-// installed are all kinds that are installed, in a stable order.
 func (s *Snapshot) installed() []*kind {
 	s.mu.RLock()
 	defer s.mu.RUnlock()

@@ -1,9 +1,12 @@
 package snapshot
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -18,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -30,7 +34,8 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load reads what is asked for, unless that was read before. A record has nothing more to read. The error is that of the context.
+// load reads what is asked for, unless that was read before. A record has nothing more to read. The error says that the context ended: what
+// was not read then is unread.
 func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	if s.source == nil {
 		return nil
@@ -62,7 +67,7 @@ func (r *source) load(ctx context.Context, gvk schema.GroupVersionKind, q questi
 	}
 	err := r.ask(ctx, gvk, k, q)
 	if ctx.Err() != nil {
-		return fmt.Errorf("list %s: %w", plural(k.Kind), errors.Join(ctx.Err(), err))
+		return unreadError{fmt.Errorf("list %s: %w", plural(k.Kind), errors.Join(ctx.Err(), err))}
 	}
 	return nil
 }
@@ -203,4 +208,90 @@ func inCluster(obj client.Object, cluster string) bool {
 		return cluster == "" || obj.Spec.ClusterName == cluster
 	}
 	return true
+}
+
+// NodesOf is what Missing names before the name of a workload cluster whose nodes were not read.
+const NodesOf = "Nodes of cluster "
+
+// Missing is something that a snapshot does not have, because it could not be read.
+type Missing struct {
+	// What was to be read, such as "BareMetalHosts in all namespaces".
+	What string `json:"what"`
+	// Why it was not.
+	Why string `json:"why"`
+}
+
+// String is the whole sentence.
+func (m Missing) String() string { return m.What + ": " + m.Why }
+
+// Missing is what could not be read, sorted.
+func (s *Snapshot) Missing() []Missing {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return slices.Clone(s.missing)
+}
+
+// Lacks notes that something could not be read.
+func (s *Snapshot) Lacks(what, why string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if m := (Missing{what, why}); !slices.Contains(s.missing, m) {
+		s.missing = append(s.missing, m)
+		slices.SortFunc(s.missing, func(a, b Missing) int { return cmp.Or(cmp.Compare(a.What, b.What), cmp.Compare(a.Why, b.Why)) })
+	}
+}
+
+// errNoNodeCheck is why the nodes of the management cluster were not read.
+var errNoNodeCheck = errors.New("the nodes of the management cluster were not read, since there is no NodeHealthCheck")
+
+// what names what a question reads.
+func (q question) what(k *kind) string {
+	called := plural(k.Kind)
+	switch {
+	case k.GroupKind == leaseGVK.GroupKind() && q.Name != "":
+		called = "Lease " + q.Name
+	case q.Labels == managerBindings:
+		called += " of " + managerlease.ClusterRole
+	}
+	switch {
+	case k.GroupKind == nodeGVK.GroupKind():
+		return called + " of the management cluster"
+	case !k.Namespaced:
+		return called
+	case q.Namespace == "":
+		return called + " in all namespaces"
+	default:
+		return called + " in namespace " + q.Namespace
+	}
+}
+
+func plural(kind string) string {
+	if begin, found := strings.CutSuffix(kind, "y"); found {
+		return begin + "ies"
+	}
+	return kind + "s"
+}
+
+// Silent reports whether it was read in vain since an API server does not answer, which may pass.
+func Silent(err error) bool { return explain.Silent(why(err)) }
+
+// why says why something could not be read, in the same words each time.
+func why(err error) string {
+	timeout := net.Error(nil)
+	switch {
+	case apierrors.IsForbidden(err):
+		said := err.Error()
+		if _, after, found := strings.Cut(said, "forbidden: "); found {
+			said = after
+		}
+		return "forbidden: " + said
+	case apierrors.IsUnauthorized(err):
+		return "not logged in: " + err.Error()
+	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
+		return explain.NoAnswer
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // such as a load balancer's
+		return explain.NoConnection + err.Error()
+	default:
+		return err.Error()
+	}
 }

@@ -64,9 +64,9 @@ func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck
 	}
 }
 
-// checksOf are the checks of a cluster.
-func (r *source) checksOf(cluster client.ObjectKey) []*clusterv1.MachineHealthCheck {
-	checks := All[clusterv1.MachineHealthCheck](r.snapshot, cluster.Namespace)
+// ChecksOf are the MachineHealthChecks of a cluster. They are shared: read only.
+func (s *Snapshot) ChecksOf(cluster client.ObjectKey) []*clusterv1.MachineHealthCheck {
+	checks := All[clusterv1.MachineHealthCheck](s, cluster.Namespace)
 	return slices.DeleteFunc(checks, func(check *clusterv1.MachineHealthCheck) bool { return check.Spec.ClusterName != cluster.Name })
 }
 
@@ -89,7 +89,7 @@ func (r *source) restless(ctx context.Context, written func(*clusterv1.MachineHe
 			return !written(check) || !machinehealthcheck.Calm(check, cluster)
 		}
 		if remediated[key] || remediated[client.ObjectKey{Namespace: key.Namespace}] || unreported[key] || !machinesReady(cluster) ||
-			slices.ContainsFunc(r.checksOf(key), said) {
+			slices.ContainsFunc(r.snapshot.ChecksOf(key), said) {
 			selected := labels.Set{clusterv1.ClusterNameLabel: key.Name}.String()
 			machines = append(machines, question{Namespace: key.Namespace, Labels: selected})
 			continue

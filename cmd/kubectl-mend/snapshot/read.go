@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -21,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/managerlease"
@@ -207,12 +205,14 @@ func (r *source) readScope(ctx context.Context) {
 	inParallel([]func(){
 		func() { r.all(ctx, r.rest()) },
 		func() {
-			r.readNodes(ctx, func(cluster client.ObjectKey) bool {
-				checks := r.checksOf(cluster)
+			clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
+				key := client.ObjectKeyFromObject(cluster)
+				checks := r.snapshot.ChecksOf(key)
 				unwritten := slices.DeleteFunc(slices.Clone(checks), written)
-				_, counted := r.snapshot.Counted(cluster)
-				return wanted(cluster) && (r.Everything || (len(checks) == 0 || len(unwritten) > 0) && !counted)
+				_, counted := r.snapshot.Counted(key)
+				return !wanted(key) || !r.Everything && (counted || len(checks) > 0 && len(unwritten) == 0)
 			})
+			inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
 		},
 	}, func(read func()) { read() })
 }
@@ -272,16 +272,4 @@ func (r *source) rest() reads {
 	}
 	lists[definitionGVK] = []question{{Name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
 	return lists
-}
-
-// TemplatesOf are the templates that a NodeHealthCheck names.
-func TemplatesOf(spec *nhcv1.NodeHealthCheckSpec) []corev1.ObjectReference {
-	var refs []corev1.ObjectReference
-	if spec.RemediationTemplate != nil {
-		refs = append(refs, *spec.RemediationTemplate)
-	}
-	for i := range spec.EscalatingRemediations {
-		refs = append(refs, spec.EscalatingRemediations[i].RemediationTemplate)
-	}
-	return refs
 }

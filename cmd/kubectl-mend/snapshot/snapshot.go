@@ -76,7 +76,6 @@ func New() *Snapshot {
 	return s
 }
 
-// empty has no kinds.
 func empty() *Snapshot {
 	return &Snapshot{
 		Clock: clock.RealClock{}, kinds: map[schema.GroupKind]*kind{},

@@ -135,7 +135,7 @@ func (c Clusters) Doubt(client.ObjectKey, time.Time) {}
 // NodesExist says which of the named nodes a workload cluster has.
 func (c Clusters) NodesExist(_ context.Context, cluster client.ObjectKey, names []string) (map[string]bool, error) {
 	if why, _, unseen := c.Unseen(cluster); unseen {
-		return nil, unseenError(cluster, why)
+		return nil, fmt.Errorf("cluster %s cannot be asked: %s", cluster, why)
 	}
 	present := make(map[string]bool, len(names))
 	for _, name := range names {
@@ -152,14 +152,6 @@ const (
 	// controls the cluster decides what it answers, on the machine of the person who asks.
 	longestAnswer = 96 << 20
 )
-
-// readNodes reads the nodes of the workload clusters that are wanted.
-func (r *source) readNodes(ctx context.Context, wanted func(client.ObjectKey) bool) {
-	clusters := slices.DeleteFunc(All[clusterv1.Cluster](r.snapshot, ""), func(cluster *clusterv1.Cluster) bool {
-		return !wanted(client.ObjectKeyFromObject(cluster))
-	})
-	inParallel(clusters, func(cluster *clusterv1.Cluster) { r.readNodesOf(ctx, cluster) })
-}
 
 func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	key := client.ObjectKeyFromObject(cluster)
@@ -183,7 +175,6 @@ func (r *source) readNodesOf(ctx context.Context, cluster *clusterv1.Cluster) {
 	r.snapshot.SetNodes(key, nodes)
 }
 
-// nodes reads the nodes of a workload cluster.
 func (r *source) nodes(ctx context.Context, cluster *clusterv1.Cluster) ([]corev1.Node, error) {
 	key, list := client.ObjectKeyFromObject(cluster), &corev1.NodeList{}
 	reader, err := r.workload(ctx, key)

@@ -71,10 +71,10 @@ func TestPaintIsForTerminals(t *testing.T) {
 	words := func(p Painter) string {
 		return p.Good("a") + p.Bad("b") + p.Waits("c") + p.Strong("d") + p.Bad("")
 	}
-	if got := words(PainterFor(&bytes.Buffer{}, ColourAuto)); got != "abcd" {
+	if got := words(PainterFor(&bytes.Buffer{}, "auto")); got != "abcd" {
 		t.Errorf("into a pipe it writes %q", got)
 	}
-	if got := words(PainterFor(&bytes.Buffer{}, ColourAlways)); got != words(Painter{on: true}) {
+	if got := words(PainterFor(&bytes.Buffer{}, "always")); got != words(Painter{on: true}) {
 		t.Errorf("into a pipe that is to be coloured it writes %q", got)
 	}
 	painted := words(Painter{on: true})

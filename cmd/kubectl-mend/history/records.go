@@ -1,0 +1,251 @@
+package history
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
+)
+
+// decidedReason is the reason of what was decided, which is no step of a record.
+const decidedReason = "RemediationDecided"
+
+// The reasons of the last steps of records, which are their outcomes.
+const (
+	healed    = string(mendv1.RecordHealed)
+	replaced  = string(mendv1.RecordReplaced)
+	gone      = string(mendv1.RecordGone)
+	givenUp   = string(mendv1.RecordGivenUp)
+	cancelled = string(mendv1.RecordCancelled)
+)
+
+var outcomes = []string{healed, replaced, gone, givenUp, cancelled}
+
+// toldOnce are the reasons of events that say the same as steps of a record, with the reasons of these.
+var toldOnce = map[string][]string{
+	mendv1.EventRemediationStarted: {decidedReason},
+	nhcv1.EventRemediationCreated:  {decidedReason},
+	mendv1.EventMachineHealthy:     {healed},
+	mendv1.EventRemediationEnded:   {healed},
+	mendv1.EventCapacityBack:       {healed, replaced},
+	mendv1.EventCapacityNotComing:  {gone, givenUp, cancelled},
+}
+
+// toldBy are the events about a request that tell more exactly what a step of its record does: the record says what the request waits for
+// from then on.
+var toldBy = map[string][]powercycle.Reason{
+	records.RemediatorActs:             {powercycle.PowerOffRequestedReason, powercycle.RebootRequestedReason},
+	string(powercycle.PoweringOff):     {powercycle.PowerOffRequestedReason},
+	string(powercycle.MovingWorkload):  {powercycle.FencedReason, powercycle.PoweredOffReason},
+	string(powercycle.PoweringOn):      {powercycle.PowerOnRequestedReason},
+	string(powercycle.Rebooting):       {powercycle.RebootRequestedReason},
+	string(powercycle.Booting):         {powercycle.PoweredOnReason, powercycle.PoweredOnAgainReason},
+	string(powercycle.RequestingOwner): {powercycle.OwnerRequestedReason},
+	records.RemediationInProgress:      nil,
+}
+
+func stepsOf(r *mendv1.RemediationRecord) []mendv1.RecordStep {
+	decided := mendv1.RecordStep{Time: metav1.NewMicroTime(r.Spec.Decided.Time), Reason: decidedReason, Message: decidedOf(r)}
+	return append([]mendv1.RecordStep{decided}, r.Status.Steps...)
+}
+
+// ofRecord are the steps of a record that no event tells more exactly.
+func ofRecord(r *mendv1.RemediationRecord, told map[cliv1.Reference][]*event) []cliv1.HistoryEntry {
+	target := cliv1.Reference{}
+	if ref := cmp.Or(r.Spec.Target.Machine, r.Spec.Target.Node, r.Spec.Target.Host); ref != nil {
+		target = recordRef(ref, r)
+	}
+	entries := make([]cliv1.HistoryEntry, 0, len(r.Status.Steps)+1)
+	for _, step := range stepsOf(r) {
+		object := target
+		if step.Object != nil {
+			object = recordRef(step.Object, r)
+		}
+		more, waits := toldBy[step.Reason]
+		exactly := func(e *event) bool {
+			return e.near(step.Time.Time) && slices.Contains(more, powercycle.Reason(e.Reason))
+		}
+		if waits && (more == nil || slices.ContainsFunc(told[object], exactly)) {
+			continue
+		}
+		entries = append(entries, cliv1.HistoryEntry{
+			Time: metav1.NewTime(step.Time.UTC()), Type: eventType(step.Reason == givenUp), Reason: step.Reason, Object: object,
+			Message: step.Message, Source: cliv1.SourceRecord,
+			Record: &cliv1.Reference{Kind: "RemediationRecord", Namespace: r.Namespace, Name: r.Name},
+		})
+	}
+	return entries
+}
+
+func decidedOf(r *mendv1.RemediationRecord) string {
+	s, by := "remediation decided", r.Spec.Requester
+	switch {
+	case by.User != "":
+		s += ", requested by " + by.User
+	case by.Check != nil:
+		s += " for " + by.Check.Kind + " " + by.Check.Name
+	}
+	if r.Spec.Cause != "" {
+		s += ": " + r.Spec.Cause
+	}
+	return s
+}
+
+// isAbout reports whether an object has events about what a record tells: none in another namespace, where its writer may have no rights.
+func isAbout(r *mendv1.RemediationRecord, object cliv1.Reference) bool {
+	named := func(ref *mendv1.RecordRef) bool { return ref != nil && recordRef(ref, r) == object }
+	return (object.Namespace == "" || object.Namespace == r.Namespace) && (named(r.Spec.Target.Machine) || named(r.Spec.Target.Node) ||
+		slices.ContainsFunc(r.Status.Requests, func(ref mendv1.RecordRef) bool { return named(&ref) }))
+}
+
+// recordTells reports whether a record tells what an event does about one of its objects.
+func recordTells(r *mendv1.RemediationRecord, e *event) bool {
+	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // as nearly all of thousands are
+	if over || !isAbout(r, e.Object) && !isAbout(r, e.related.Reference) {
+		return false
+	}
+	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
+		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // a word or two are in many texts
+		same, known := toldOnce[e.Reason]
+		if known {
+			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)
+		}
+		return e.near(step.Time.Time) && (quoted || step.Reason == e.Reason)
+	})
+}
+
+// recordRef is what a record names. The kinds of Cluster API that a record waits for have no namespace in it: they are in its own.
+func recordRef(ref *mendv1.RecordRef, r *mendv1.RemediationRecord) cliv1.Reference {
+	switch ref.Kind {
+	case nodeKind, nodeCheckKind, "VolumeAttachment": // kinds without namespaces
+		return cliv1.Reference{Kind: ref.Kind, Name: ref.Name}
+	}
+	return cliv1.Reference{Kind: ref.Kind, Namespace: cmp.Or(ref.Namespace, r.Namespace), Name: ref.Name}
+}
+
+// The kinds that a history knows.
+const (
+	machineKind      = "Machine"
+	nodeKind         = "Node"
+	hostKind         = "BareMetalHost"
+	machineCheckKind = "MachineHealthCheck"
+	nodeCheckKind    = "NodeHealthCheck"
+	clusterKind      = "Cluster"
+)
+
+// requestSuffix is how the kinds of remediation requests end.
+const requestSuffix = "Remediation"
+
+// Scope is what somebody wants to know about: one object, with all that belongs to it, or everything in a namespace.
+type Scope struct {
+	// Namespace is that of the object, where its kind has one; empty for all.
+	Namespace string
+	// Kind and Name are those of a Machine, a Node, a BareMetalHost, a check or a Cluster; empty for everything.
+	Kind, Name string
+	// Since is how far back; zero for as far as is remembered.
+	Since time.Time
+}
+
+// in reports whether the scope reaches into a namespace. What has none is in all.
+func (s Scope) in(namespace string) bool {
+	return s.Namespace == "" || namespace == "" || s.Namespace == namespace
+}
+
+// named reports whether the user has named an object of any UID.
+func (s Scope) named(kind, namespace, name string) bool {
+	return kind == s.Kind && name == s.Name && s.in(namespace)
+}
+
+// Concerns reports whether a record belongs to the scope. It is cheap: there may be ten thousands.
+func (s Scope) Concerns(r *mendv1.RemediationRecord) bool {
+	if !s.in(r.Namespace) || r.Status.Ended != nil && r.Status.Ended.Time.Before(s.Since) {
+		return false
+	}
+	target, replacement := &r.Spec.Target, r.Status.Replacement
+	if replacement == nil {
+		replacement = &mendv1.RecordReplacement{}
+	}
+	switch s.Kind {
+	case "":
+		return true
+	case clusterKind:
+		return target.ClusterName == s.Name
+	case machineCheckKind, nodeCheckKind:
+		check := r.Spec.Requester.Check
+		return check != nil && check.Kind == s.Kind && check.Name == s.Name
+	}
+	return slices.ContainsFunc([]*mendv1.RecordRef{
+		target.Machine, target.Node, target.Host, &replacement.Machine, replacement.Node, replacement.Host,
+	}, func(ref *mendv1.RecordRef) bool { return ref != nil && ref.Kind == s.Kind && ref.Name == s.Name })
+}
+
+// members tell which objects belong to a scope: the machines that the user means, by their UIDs, and what records name. Nodes and hosts are
+// those of records, which know their UIDs: a node of another cluster may have the same name.
+type members struct {
+	Scope
+
+	machines map[cliv1.Reference]types.UID
+	records  []*mendv1.RemediationRecord
+}
+
+func (s Scope) members(o *Objects) *members {
+	m := &members{Scope: s, machines: map[cliv1.Reference]types.UID{}, records: o.Records}
+	for i := range o.Machines {
+		machine := &o.Machines[i]
+		if s.named(nodeKind, "", machine.Status.NodeRef.Name) || s.named(clusterKind, machine.Namespace, machine.Spec.ClusterName) {
+			m.machines[cliv1.Reference{Kind: machineKind, Namespace: machine.Namespace, Name: machine.Name}] = machine.UID
+		}
+	}
+	return m
+}
+
+// have reports whether an event belongs to the scope: by what it is about, or by what it names as related. A check has events about other
+// machines too, which they name as related, and is named as related by events of all its machines.
+func (m *members) have(e *event) bool {
+	switch at := e.Time.Time; {
+	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.named(e.related.Kind, e.related.Namespace, e.related.Name):
+		return true
+	case m.has(&e.about, at) && (!e.about.isCheck() || e.related.Kind == ""):
+		return true
+	default:
+		return m.has(&e.related, at) && !e.related.isCheck()
+	}
+}
+
+// has reports whether an object belongs to the scope at a moment. A request that was deleted before there was a record of it is known by
+// the name of its machine.
+func (m *members) has(o *object, at time.Time) bool {
+	if strings.HasSuffix(o.Kind, requestSuffix) {
+		machine := object{Reference: o.Reference}
+		machine.Kind, machine.Name = machineKind, strings.TrimSuffix(o.Name, "-by-hand")
+		if m.has(&machine, at) || m.named(machineKind, machine.Namespace, machine.Name) {
+			return true
+		}
+	}
+	if uid, known := m.machines[o.Reference]; known && (o.uid == "" || o.uid == uid) {
+		return true
+	}
+	return slices.ContainsFunc(m.records, func(r *mendv1.RemediationRecord) bool { return names(r, o, at) })
+}
+
+// names reports whether a record is about an object at a moment: about its machine, requests and check for good, about its node and host
+// for the time of the remediation, since before and after it a host has other machines.
+func names(r *mendv1.RemediationRecord, o *object, at time.Time) bool {
+	named := func(ref *mendv1.RecordRef) bool {
+		same := ref != nil && recordRef(ref, r) == o.Reference
+		return same && (ref.UID == "" || o.uid == "" || o.uid == types.UID(ref.UID) || records.Moved(r))
+	}
+	target, begins := &r.Spec.Target, cmp.Or(r.Spec.UnhealthySince, &r.Spec.Decided)
+	during := !at.Before(begins.Add(-alike)) && (r.Status.Ended == nil || !at.After(r.Status.Ended.Add(alike)))
+	return named(target.Machine) || named(r.Spec.Requester.Check) || during && (named(target.Node) || named(target.Host)) ||
+		slices.ContainsFunc(r.Status.Requests, func(ref mendv1.RecordRef) bool { return named(&ref) })
+}
