@@ -9,7 +9,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -27,9 +28,7 @@ func parsed(t *testing.T, args ...string) *Options {
 	t.Helper()
 	fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 	o := NewOptions(fs)
-	if err := fs.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fs.Parse(args))
 	return o
 }
 
@@ -49,9 +48,7 @@ func TestTheManagerAnnouncesKindsThatNoCRDDecides(t *testing.T) {
 		"a teardown ends power cycles whatever the gate":   {args: []string{"--teardown", "--feature-gates=HostRemediation=false"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, fixedKinds(parsed(t, tc.args...))); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, fixedKinds(parsed(t, tc.args...)))
 		})
 	}
 }
@@ -64,13 +61,9 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 		Kinds: kinds, Outside: true,
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
-	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{}, "v1.2.3", o)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, announcement(kinds, started, process.Replica{}, "v1.2.3", o))
 	want.Outside = false
-	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{Namespace: "kubemend-system"}, "v1.2.3", o)); diff != "" {
-		t.Errorf("in a pod (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, announcement(kinds, started, process.Replica{Namespace: "kubemend-system"}, "v1.2.3", o), "in a pod")
 }
 
 // A manager outside of a cluster runs without a manager lease rather than not at all, unless it is to elect a leader.
@@ -112,9 +105,7 @@ func TestAManagerOutsideTakesTheUsualNamespaceOrKeepsNoLease(t *testing.T) {
 			config := filepath.Join(t.TempDir(), "kubeconfig")
 			content := "apiVersion: v1\nkind: Config\ncurrent-context: c\ncontexts: [{name: c, context: {cluster: c, user: u}}]\n" +
 				"users: [{name: u, user: {}}]\nclusters: [{name: c, cluster: {server: '" + server.URL + "'}}]\n"
-			if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(config, []byte(content), 0o600))
 			t.Setenv("KUBECONFIG", config)
 			t.Setenv("KUBERNETES_SERVICE_HOST", "")
 			o := parsed(t, tc.flags...)
@@ -137,13 +128,9 @@ func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T
 	}))
 	defer server.Close()
 	scheme := runtime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mendv1.AddToScheme(scheme))
 	c, err := newCache(&rest.Config{Host: server.URL}, cache.Options{Scheme: scheme, Mapper: meta.NewDefaultRESTMapper(nil)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	go func() { _ = c.Start(ctx) }()
@@ -151,7 +138,5 @@ func TestTheCacheHasOpenRecordsAloneAlsoIfTheirKindIsInstalledLater(t *testing.T
 		t.Fatal(err)
 	}
 	const want = "/apis/kubemend.io/v1alpha1/remediationrecords kubemend.io/open"
-	if got := <-asked; got != want {
-		t.Errorf("the cache asks for %s, want %s", got, want)
-	}
+	must.Is(t, want, <-asked, "the cache asks for")
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
@@ -99,9 +101,7 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 			"gauge": dto.MetricType_GAUGE, "counter": dto.MetricType_COUNTER, "histogram": dto.MetricType_HISTOGRAM,
 		}[m.kind])}
 		problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{family}).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var found []string
 		for _, problem := range problems {
 			found = append(found, problem.Text)

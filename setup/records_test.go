@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -51,9 +53,7 @@ func TestHostsAreReadFromTheCachesThatHaveThem(t *testing.T) {
 				one.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
 				list.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3MachineList"))
 				get := reader.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "m"}, one)
-				if err := errors.Join(get, reader.List(t.Context(), list, client.InNamespace("metal"))); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Join(get, reader.List(t.Context(), list, client.InNamespace("metal"))))
 			}
 			if reads != tc.want {
 				t.Errorf("the API server is asked %d times", reads)

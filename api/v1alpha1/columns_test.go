@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -50,9 +51,7 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := &RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: spec, Status: tc.status}
-			if diff := cmp.Diff(tc.want, cells(t, record)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, cells(t, record))
 		})
 	}
 }
@@ -63,30 +62,20 @@ func age(of metav1.Time) string { return duration.HumanDuration(clock.RealClock{
 func cells(t *testing.T, record *RemediationRecord) []any {
 	t.Helper()
 	convertor, err := tableconvertor.New(installed(t, "remediationrecords").Spec.Versions[0].AdditionalPrinterColumns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	table, err := convertor.ConvertToTable(t.Context(), &unstructured.Unstructured{Object: object}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return table.Rows[0].Cells
 }
 
 func installed(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	content, err := os.ReadFile("../../config/crd/bases/kubemend.io_" + kind + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, crd))
 	return crd
 }
 
@@ -104,9 +93,7 @@ func TestColumnsOfHostRemediations(t *testing.T) {
 			}
 			names = append(names, name)
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: %s, want %s", kind, got, want)
-		}
+		must.Is(t, want, strings.Join(names, " "), "%s:", kind)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -109,9 +111,7 @@ func TestWhatHasToLeaveAFencedNode(t *testing.T) {
 				objs = append(objs, tc.what)
 			}
 			seen := clusterOf(interceptor.Funcs{}, objs...).look(t, us)
-			if diff := cmp.Diff(tc.want, seen.Left); diff != "" {
-				t.Errorf("left (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, seen.Left, "left")
 			if seen.Drained != (len(tc.want) == 0) || seen.Count != len(tc.want) {
 				t.Errorf("drained: %t, %d left; want %d", seen.Drained, seen.Count, len(tc.want))
 			}
@@ -150,9 +150,7 @@ func TestPodsComePageByPage(t *testing.T) {
 		return nil
 	}
 	seen := clusterOf(interceptor.Funcs{List: list}, node(outage)).look(t, us)
-	if diff := cmp.Diff([]string{"Pod ns/q"}, seen.Left); diff != "" {
-		t.Errorf("left (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []string{"Pod ns/q"}, seen.Left, "left")
 }
 
 func TestLook(t *testing.T) {
@@ -238,9 +236,7 @@ func TestLook(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			seen, err := nodesOf(tc.fakeCluster).Look(t.Context(), cluster, tc.name, us)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if (seen.Node != nil) != (seen.Presence == Present) || (seen.Cause != nil) != (seen.Presence == Unseen) {
 				t.Errorf("presence %d, node %v, cause %v", seen.Presence, seen.Node, seen.Cause)
 			}

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/test/golden"
 )
@@ -15,9 +17,7 @@ import (
 func TestAMessageIsCutWhereTheFieldEnds(t *testing.T) {
 	for length, want := range map[int]int{maxMessage - 1: maxMessage - 1, maxMessage: maxMessage, maxMessage + 1: maxMessage + len("...")} {
 		text := (&Cycle{}).Message("", Step{Reason: Reason(strings.Repeat("x", length))})
-		if len(text) != want {
-			t.Errorf("a sentence of %d characters becomes one of %d, want %d", length, len(text), want)
-		}
+		must.Is(t, want, len(text), "a sentence of %d characters becomes one of", length)
 	}
 }
 
@@ -50,9 +50,7 @@ func TestTheEndNamesWhatLedToIt(t *testing.T) {
 	}}}
 	step := Step{Do: Wait, From: OwnerRequested, Next: OwnerRequested, Reason: OwnerRequestedReason}
 	const want = "The owner of the machine was asked to replace it (Attempt 2 of 2: The host was not seen off in time (no route to host))"
-	if got := cycle.Message("", step); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	must.Is(t, want, cycle.Message("", step))
 	cycle.After.Cause = Cause{Said: "it cannot be read"}
 	if got := cycle.Message("", step); got != "The owner of the machine was asked to replace it (it cannot be read)" {
 		t.Errorf("of a record that cannot be read it says %q", got)
@@ -71,9 +69,7 @@ func TestWhyAMemberOfAControlPlaneWaitsIsSaid(t *testing.T) {
 			Text: "without it 1 of 3 control-plane nodes are healthy, and 2 are needed", Until: soon},
 		{Reason: controlplane.NotSeen}: {Text: "it is not known yet which members of the control plane are alive", Until: known},
 	} {
-		if got := (&Plane{Connected: known}).ahead(objection, noon); got != want {
-			t.Errorf("%+v: %+v, want %+v", objection, got, want)
-		}
+		must.Is(t, want, (&Plane{Connected: known}).ahead(objection, noon), "%+v:", objection)
 	}
 }
 
@@ -118,9 +114,7 @@ func TestARemediationThatIsOverSaysThatItIsPaused(t *testing.T) {
 	} {
 		cycle := &Cycle{After: Memory{State: OwnerRequested, Attempt: 1}, Pause: "with Cluster c"}
 		step := Step{Do: do, From: OwnerRequested, Next: OwnerRequested, Reason: PausedReason}
-		if got := cycle.Message("", step); got != want {
-			t.Errorf("%s: %q, want %q", do, got, want)
-		}
+		must.Is(t, want, cycle.Message("", step), "%s:", do)
 	}
 }
 

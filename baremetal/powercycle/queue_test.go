@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
 
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 )
@@ -46,9 +46,7 @@ func TestWhichRemediationOfAMachineGoesFirst(t *testing.T) {
 		"H-D4: none has begun before it was created, as it may say": {queuedAs("x", begunAt(PoweringOff, noon.Add(-24*time.Hour))), self(1, noon.Add(-2*time.Hour)), false},
 	} {
 		q := Queue{Self: tc.self, SameMachine: []Queued{tc.other}}
-		if got := len(q.Ahead(noon)) > 0; got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, len(q.Ahead(noon)) > 0, "%s:", name)
 	}
 }
 
@@ -115,9 +113,7 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	} {
 		q := Queue{Self: queuedAs("m", Memory{State: Pending})}
 		tc.is(&q)
-		if diff := cmp.Diff(tc.want, q.Ahead(noon)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, q.Ahead(noon), "%s", name)
 	}
 }
 
@@ -137,9 +133,7 @@ func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
 		"not while another member keeps it waiting anyhow": {plane(controlplane.Answers, busy, memberAs("c")), false},
 	} {
 		q := Queue{Self: queuedAs("s", Memory{}), Plane: tc.plane}
-		if got := q.LeasesDecide(noon); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, q.LeasesDecide(noon), "%s:", name)
 	}
 }
 
@@ -159,17 +153,13 @@ func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 		"not to go on":                  {Step{Do: Advance, From: PoweringOff, Next: MovingWorkload}, false},
 		"not to power it off once more": {Step{Do: Advance, From: MovingWorkload, Next: PoweringOff}, false},
 	} {
-		if got := tc.step.Begins(); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, tc.step.Begins(), "%s:", name)
 	}
 }
 
 func TestWhichRemediationsMayWaitInAQueue(t *testing.T) {
 	for state, want := range map[State]bool{"": true, Pending: true, Preparing: true, PoweringOff: true, Rebooting: true, MovingWorkload: false, Booting: false, Ended: false} {
-		if got := (Memory{State: state}).MayQueue(); got != want {
-			t.Errorf("in %s: %t", state, got)
-		}
+		must.Is(t, want, (Memory{State: state}).MayQueue(), "in %s:", state)
 	}
 	if (Memory{State: PoweringOff, Asked: noon}).MayQueue() || (Memory{State: Rebooting, Touched: true}).MayQueue() {
 		t.Error("one that has asked something of its host waits in no queue")

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -85,9 +86,7 @@ func (s *environment) has(name string, labels map[string]string) {
 	} else {
 		err = s.client.Update(s.t.Context(), crd)
 	}
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 }
 
 // reconcile runs once, and returns which functions of the service were called, and why it is not served; "served" if it is.
@@ -115,9 +114,7 @@ func series(t *testing.T) map[string]float64 {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(Metrics()...)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	all := map[string]float64{}
 	for _, m := range families[0].GetMetric() {
 		labels := map[string]string{}
@@ -166,9 +163,7 @@ func TestAKindIsServedWhenItIsThereAndFree(t *testing.T) {
 		{{CRD: kind, Reason: "Foreign", Because: "its CustomResourceDefinition belongs to infrastructure-x, whose controller serves it"}},
 		{{CRD: kind}},
 	}
-	if diff := cmp.Diff(want, heard); diff != "" {
-		t.Errorf("heard of changes (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, heard, "heard of changes")
 }
 
 // CAPM3 may be installed without the label, or its CRDs be written over by ours.
@@ -265,9 +260,7 @@ func TestAKindThatAGateSwitchedOffIsThereOnceWithTheGate(t *testing.T) {
 	s.r.Fixed = append([]managerlease.Kind{{CRD: "z"}}, Gated("Gate", kind)...)
 	s.reconcile()
 	want := []managerlease.Kind{{CRD: kind, Reason: OffReason, Because: "the feature gate Gate is off"}, {CRD: "z"}}
-	if diff := cmp.Diff(want, s.r.Kinds()); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, s.r.Kinds())
 }
 
 // Without its rights the caches of a controller are never filled: it would hang, and say nothing.

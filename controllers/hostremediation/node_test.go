@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -155,9 +157,7 @@ func (i indexing) IndexField(_ context.Context, obj client.Object, field string,
 func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
 	k := fixtureOf(t, remembers(`{"state":"Booting","host":"h","node":"node"}`))
 	builder := fake.NewClientBuilder().WithScheme(k.client.Scheme()).WithObjects(k.remediation())
-	if err := k.r.addIndexes(t.Context(), indexing{builder}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.r.addIndexes(t.Context(), indexing{builder}))
 	k.r.Client = builder.Build()
 	for _, row := range []struct {
 		name, id string
@@ -179,9 +179,7 @@ func TestThePowerOffOfAnotherMachinesHostWasNotDisprovedForThisOne(t *testing.T)
 	k.host.Annotations[mendv1.PowerOffDisprovedAnnotation] = "2026-01-01T11:00:00Z"
 	for belongs, want := range map[powercycle.Host]bool{powercycle.HostOurs: true, powercycle.HostForeign: false} {
 		w := &observed{rem: mustWrap(k.remediation()), found: host.Found{Host: host.From(k.host), Is: belongs}}
-		if got := k.r.factsOf(w).Disproved; got != want {
-			t.Errorf("host %d: %t", belongs, got)
-		}
+		must.Is(t, want, k.r.factsOf(w).Disproved, "host %d:", belongs)
 	}
 }
 
@@ -264,9 +262,7 @@ func TestAnOwnerThatCannotActWasNotAsked(t *testing.T) {
 	})
 	k.expects(marks)
 	k.pass()
-	if got, want := stands(k.remediation()), [3]string{"False", "False", "OwnerRequested"}; got != want {
-		t.Errorf("it stands at %v, want %v", got, want)
-	}
+	must.Is(t, [3]string{"False", "False", "OwnerRequested"}, stands(k.remediation()), "it stands at")
 	if m := k.machine(t.Context()); !collections.IsUnhealthyAndOwnerRemediated(m) {
 		t.Errorf("its owner does not act: %v", m.Status.Conditions)
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +40,7 @@ func (k *fixture) recording() *fixture {
 func (k *fixture) records() []mendv1.RemediationRecord {
 	k.t.Helper()
 	list := &mendv1.RemediationRecordList{}
-	if err := k.client.List(k.t.Context(), list); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.List(k.t.Context(), list))
 	return list.Items
 }
 
@@ -214,9 +214,7 @@ func TestARecordSaysWhatAsked(t *testing.T) {
 			k.creates(tc.checks...)
 			k.pass()
 			k.wantsRecord("when it has begun")
-			if diff := cmp.Diff(tc.want, k.records()[0].Spec.Requester); diff != "" {
-				t.Errorf("it says of what asked (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, k.records()[0].Spec.Requester, "it says of what asked")
 		})
 	}
 }
@@ -251,9 +249,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 		UnhealthySince: &since, Due: &due,
 	}
 	got := recordOf(w, mendv1.RecordRequester{})
-	if diff := cmp.Diff(want, got.Spec); diff != "" {
-		t.Errorf("the record (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got.Spec, "the record")
 	labels := map[string]string{clusterv1.WatchLabel: "east", clusterv1.ClusterNameLabel: "c"}
 	if diff := cmp.Diff(labels, got.Labels); diff != "" || len(got.OwnerReferences) != 1 || got.OwnerReferences[0].UID != "cluster-uid" {
 		t.Errorf("its metadata are %+v", got.ObjectMeta)
@@ -272,9 +268,7 @@ func TestARecordSaysWhatIsKnownOfMachineHostAndNode(t *testing.T) {
 		t.Errorf("with an answer before the last step the node has the UID %q", got.Spec.Target.Node.UID)
 	}
 	m.Spec.FailureDomain, node.Labels = "", map[string]string{corev1.LabelTopologyZone: "row-3"}
-	if got := recordOf(w, mendv1.RecordRequester{}).Spec.Target.FailureDomain; got != "row-3" {
-		t.Errorf("of a machine without a failure domain it says %q", got)
-	}
+	must.Is(t, "row-3", recordOf(w, mendv1.RecordRequester{}).Spec.Target.FailureDomain, "of a machine without a failure domain it says")
 	w.taken, m.Status.Conditions = nil, nil
 	if got := recordOf(w, mendv1.RecordRequester{}); got.Spec.Cause != requestedByHand || len(got.Spec.Evidence) > 0 {
 		t.Errorf("of a machine of which nothing is known it says %q", got.Spec.Cause)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -65,9 +67,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme),
 		mendv1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	here := fake.NewClientBuilder().WithScheme(scheme).WithObjects(
 		remembering("exists", `{"state":"MovingWorkload","machine":"victim"}`),
 		remembering("forged", `{"state":"MovingWorkload","uid":"gone","machine":"victim"}`),
@@ -105,9 +105,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			node := func() *corev1.Node {
 				is := &corev1.Node{}
-				if err := there.Get(t.Context(), client.ObjectKeyFromObject(n), is); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, there.Get(t.Context(), client.ObjectKeyFromObject(n), is))
 				return is
 			}
 			connected := true
@@ -130,9 +128,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			}
 			swept := func() bool {
 				t.Helper()
-				if err := s.sweep(t.Context()); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.sweep(t.Context()))
 				return !fence.OutOfService(node())
 			}
 			if swept() {
@@ -146,18 +142,12 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 				t.Error("it is unfenced too early")
 			}
 			if row.moves >= 0 {
-				if err := there.Delete(t.Context(), pod); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, there.Delete(t.Context(), pod))
 			}
 			clock.SetTime(noon.Add(time.Minute + waits))
-			if got := swept(); got != row.swept {
-				t.Errorf("unfenced: %t, want %t", got, row.swept)
-			}
+			must.Is(t, row.swept, swept(), "unfenced:")
 			reported := len(recorder.Events) > 0 && strings.Contains(<-recorder.Events, "OrphanedMarkRemoved")
-			if reported != row.swept {
-				t.Errorf("reported: %t, want %t", reported, row.swept)
-			}
+			must.Is(t, row.swept, reported, "reported:")
 		})
 	}
 }

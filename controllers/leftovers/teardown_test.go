@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -82,11 +83,9 @@ func (f *fails) patch(ctx context.Context, c client.WithWatch, o client.Object, 
 func teardownOf(t *testing.T, ours []string, objects ...client.Object) (*Teardown, *fails, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		clientgoscheme.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	write, clock := &fails{}, clocktesting.NewFakeClock(noon)
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
 		WithInterceptorFuncs(interceptor.Funcs{Patch: write.patch}).Build()
@@ -167,13 +166,9 @@ func TestAnObjectThatHasChangedSinceItWasReadIsNotPatched(t *testing.T) {
 		t.Fatalf("found: %v, %v", found, err)
 	}
 	changed := &mendv1.HostRemediation{}
-	if err := u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Client.Get(t.Context(), client.ObjectKeyFromObject(req), changed))
 	changed.Finalizers = append(changed.Finalizers, "keep.me/as-well")
-	if err := u.Client.Update(t.Context(), changed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Client.Update(t.Context(), changed))
 	if err := u.remove(t.Context(), found[0]); err != nil {
 		t.Error(err)
 	}
@@ -223,9 +218,7 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		u, write, _ := teardownOf(t, tc.ours, check.DeepCopy(), tc.given)
 		write.next = true // whatever fails is tried again
 		_, _ = u.reconcile(t.Context(), true), u.reconcile(t.Context(), true)
-		if diff := cmp.Diff(tc.want, metaOf(t, u, tc.given)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, metaOf(t, u, tc.given), "%s", name)
 	}
 }
 
@@ -240,9 +233,7 @@ func TestOurConditionsAreTakenOffMachines(t *testing.T) {
 			t.Errorf("left is %v, want %s", err, left)
 		}
 	}
-	if err := u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, u.Live.Get(t.Context(), client.ObjectKeyFromObject(machine), machine))
 	if left := machine.Status.Conditions; len(left) != 1 || left[0].Type != clusterv1.MachineHealthCheckSucceededCondition {
 		t.Errorf("left are %v, want HealthCheckSucceeded, which Cluster API core goes on with", left)
 	}
@@ -326,18 +317,14 @@ func TestTheFenceOfARemediationThatAnotherManagerEndsIsLeft(t *testing.T) {
 	}
 	u.Clusters = reachable{there.Build()}
 	found, err := u.find(t.Context(), true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	orphaned := map[string]bool{}
 	for _, l := range found {
 		if l.on.Kind == "Node" {
 			orphaned[l.on.Name] = l.do == unfence
 		}
 	}
-	if diff := cmp.Diff(map[string]bool{"east": false, "no-check": true}, orphaned); diff != "" {
-		t.Errorf("fences that are ours, and whether they are orphaned (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]bool{"east": false, "no-check": true}, orphaned, "fences that are ours, and whether they are orphaned")
 }
 
 func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
@@ -348,20 +335,14 @@ func TestTheLeaseGoesWithThePodWhenNothingIsLeft(t *testing.T) {
 
 	owners := func() []metav1.OwnerReference {
 		now := &coordinationv1.Lease{}
-		if err := u.Live.Get(t.Context(), *u.Lease, now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, u.Live.Get(t.Context(), *u.Lease, now))
 		return now.OwnerReferences
 	}
 	if err := u.reconcile(t.Context(), true); err == nil || len(owners()) != 0 {
 		t.Errorf("something is left, and the lease goes: %v", err)
 	}
-	if err := u.reconcile(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]metav1.OwnerReference{*u.Pod}, owners()); diff != "" {
-		t.Errorf("owners (-want +got):\n%s", diff)
-	}
+	must.Do(t, u.reconcile(t.Context(), true))
+	must.Equal(t, []metav1.OwnerReference{*u.Pod}, owners(), "owners")
 }
 
 // withoutHosts is an API server as a manager sees it that has no right to hosts.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -178,9 +180,7 @@ func TestWhenTheAPIServerWasOutOfReach(t *testing.T) {
 			transport := contact.Around(server)
 			ask := func() {
 				req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://localhost", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				if resp, err := transport.RoundTrip(req); err == nil {
 					_ = resp.Body.Close()
 				}
@@ -403,9 +403,7 @@ func TestRequestsOfOtherChecksHoldUpNothingThatGoesOn(t *testing.T) {
 			slow := schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: "Pray"}
 			k.informers.InformersByGVK[slow] = controllertest.NewFakeInformer()
 			other := check("other", func(s *nhcv1.NodeHealthCheckSpec) { s.RemediationTemplate = new(refTo("Pray", "pray")) })
-			if err := k.client.Create(t.Context(), other); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.client.Create(t.Context(), other))
 			row.then(k)
 			for range 20 {
 				k.after(time.Minute)

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,9 +18,7 @@ import (
 
 func TestTheNodesForWhichARemediationStartsComeFirst(t *testing.T) {
 	p := Decide(of(healthy(asked()), lost(since(20*time.Minute)), lost(since(30*time.Minute)), lost(excluded), healthy()))
-	if want := []int{2, 1, 0, 3}; !slices.Equal(p.Order, want) {
-		t.Errorf("order %v, want %v", p.Order, want)
-	}
+	must.List(t, []int{2, 1, 0, 3}, p.Order, "order")
 }
 
 // What is done about a node is carried out only if the node is in the order.
@@ -101,9 +100,7 @@ func TestWhichNodesConcern(t *testing.T) {
 		"one with another status or type does not": {healthy(terminating), false},
 	} {
 		facts := of(tc.node)
-		if got := facts.Concerns(&facts.Nodes[0]); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, facts.Concerns(&facts.Nodes[0]), "%s:", name)
 	}
 }
 
@@ -141,9 +138,7 @@ func TestConditionsOfANode(t *testing.T) {
 			facts := FactsOf(&nhcv1.NodeHealthCheck{Spec: *spec}, epoch)
 			facts.Nodes = []Node{{Name: n.Name, Object: n}}
 			v := Decide(facts).Decisions[0].Verdict
-			if v.State != tc.want {
-				t.Errorf("%v, want %v", v.State, tc.want)
-			}
+			must.Is(t, tc.want, v.State)
 			if tc.again > 0 && !v.Recheck.Equal(epoch.Add(tc.again)) {
 				t.Errorf("looked at again at %v, want in %v", v.Recheck, tc.again)
 			}
@@ -183,9 +178,7 @@ func TestWhatADeletedCheckReleases(t *testing.T) {
 			f := of(tc.node).with(func(f *Facts) { f.Templates = nil })
 			p := Release(f, tc.uninstalling)
 			d := &p.Decisions[0]
-			if diff := cmp.Diff(tc.want, released{d.End, d.Lease}); diff != "" {
-				t.Errorf("released (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, released{d.End, d.Lease}, "released")
 			if d.Starts() || d.Would >= 0 {
 				t.Errorf("step %d starts, %d would", d.Start, d.Would)
 			}
@@ -259,9 +252,7 @@ func TestStatusesOfAConditionCountTogether(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := dueOf(tc.rules, tc.nodes...); got != tc.want {
-				t.Errorf("unhealthy after %v, want %v", got, tc.want)
-			}
+			must.Is(t, tc.want, dueOf(tc.rules, tc.nodes...), "unhealthy after")
 		})
 	}
 }
@@ -300,9 +291,7 @@ func TestANodeIsJudgedByWhatWasSeenOfIt(t *testing.T) {
 		"an older one than the process from when that was seen":       {of(missing).with(func(f *Facts) { f.Since = epoch }), 5 * m},
 		"and one that has reported from when it was missed":           {of(missing).with(seen()), 5 * m},
 	} {
-		if got := Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch); got != tc.want {
-			t.Errorf("%s: unhealthy in %s, want %s", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Decide(tc.given).Decisions[0].Verdict.Findings[0].Due.Sub(epoch), "%s: unhealthy in", name)
 	}
 }
 

@@ -3,6 +3,8 @@ package nodehealthcheck
 import (
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/ptr"
@@ -47,9 +49,7 @@ func TestTheCheckByDefault(t *testing.T) {
 	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
 		k := newFixture(t, append(workers("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
 		for range 2 { // as often as the manager starts
-			if err := CreateDefault(t.Context(), k.client, k.client, flag); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, CreateDefault(t.Context(), k.client, k.client, flag))
 		}
 		c := k.check("nhc-worker-default")
 		c.Spec.UnhealthyConditions = check("").Spec.UnhealthyConditions // the API server's part
@@ -64,13 +64,9 @@ func TestTheCheckByDefault(t *testing.T) {
 	})
 	t.Run("seed 1.1: is not made beside another one", func(t *testing.T) {
 		k := newFixture(t, check("mine"))
-		if err := CreateDefault(t.Context(), k.client, k.client, flag); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, CreateDefault(t.Context(), k.client, k.client, flag))
 		list := &nhcv1.NodeHealthCheckList{}
-		if err := k.client.List(t.Context(), list); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, k.client.List(t.Context(), list))
 		if len(list.Items) != 1 || list.Items[0].Name != "mine" {
 			t.Errorf("there are %d checks, want the one that was there", len(list.Items))
 		}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -25,9 +27,7 @@ import (
 func (k *fixture) node(name string) *corev1.Node {
 	k.t.Helper()
 	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n))
 	return n
 }
 
@@ -87,13 +87,9 @@ func (k *fixture) look(check string) *explain.Check {
 	writes := k.writes
 	k.read(check)
 	is, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 	again, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 	if diff := cmp.Diff(is, again); diff != "" {
 		k.t.Fatalf("the second look comes to something else (-first +second):\n%s", diff)
 	}
@@ -111,9 +107,7 @@ func printed(t *testing.T, is *explain.Check) string {
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	targets, _ := all["targets"].([]any)
 	for i := range is.Targets {
 		for j, blocker := range is.Targets[i].Blockers {
@@ -135,9 +129,7 @@ func printed(t *testing.T, is *explain.Check) string {
 	}
 	all["conditions"] = conditions
 	text, err := yaml.Marshal(inUTC(all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(text)
 }
 
@@ -194,9 +186,7 @@ func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.
 	k.read("nhc")
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Explain(t.Context(), "nhc", k.clock.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return is.Targets[1].Next.At
 	}
 	fresh := &Reconciler{

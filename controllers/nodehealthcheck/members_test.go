@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -43,9 +44,7 @@ func TestTheLeasesOfAPIServersSayWhichMembersLive(t *testing.T) {
 			w.facts.ControlPlane.Nodes = append(w.facts.ControlPlane.Nodes, controlplane.Member{Name: name})
 		}
 		k.r.observeServers(t.Context(), w)
-		if got := controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"]; got != want {
-			t.Errorf("of %d members the first one is %v, want %v", members, got, want)
-		}
+		must.Is(t, want, controlplane.Servers(w.facts.ControlPlane.Renewed, epoch)["a"], "of %d members the first one is", members)
 	}
 }
 
@@ -58,15 +57,11 @@ func TestARequestWithoutItsAnnotationIsOfTheNodeThatItIsNamedAfter(t *testing.T)
 		"cp-2-x7kq2":   "cp-2-x7kq2",   // the node is not there
 		"cp-0-storage": "cp-0-storage", // nothing that is made up
 	} {
-		if got := namedAfter(&unstructured.Unstructured{Object: map[string]any{}}, name, there); got != want {
-			t.Errorf("%s is of %s, want %s", name, got, want)
-		}
+		must.Is(t, want, namedAfter(&unstructured.Unstructured{Object: map[string]any{}}, name, there), "%s is of", name)
 	}
 	annotated := &unstructured.Unstructured{Object: map[string]any{}}
 	annotated.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: "cp-0-x7kq2"})
-	if got := namedAfter(annotated, "cp-0-x7kq2", there); got != "cp-0-x7kq2" {
-		t.Errorf("with its annotation it is of %s", got)
-	}
+	must.Is(t, "cp-0-x7kq2", namedAfter(annotated, "cp-0-x7kq2", there), "with its annotation it is of")
 }
 
 // controlPlaneOfThree is a cluster that manages itself: three control-plane nodes, each with a Machine of its name in namespace capi, and a
@@ -120,9 +115,7 @@ func TestWhichRequestsKeepTheControlPlaneWaiting(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			k := controlPlaneOfThree(t, row.there)
-			if err := k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, k.r.Watches.Watch(t.Context(), row.there.GroupVersionKind()))
 			k.reconciles("nhc")
 			requested := false
 			for _, obj := range k.allObjects() {
@@ -167,9 +160,7 @@ func TestWhatANodeSaysOfItsMember(t *testing.T) {
 		}
 		tc.want.Name, tc.want.Node = "m", cmp.Or(tc.want.Node, controlplane.Alive)
 		tc.want.Etcd = cmp.Or(tc.want.Etcd, controlplane.EtcdNotLabelled)
-		if diff := gocmp.Diff(tc.want, state.member(node)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, state.member(node), "%s", name)
 	}
 }
 
@@ -343,9 +334,7 @@ func (a *apis) ServerPreferredResources() ([]*metav1.APIResourceList, error) {
 // search searches for orphaned requests, as at the start of the manager.
 func (k *fixture) search() {
 	k.t.Helper()
-	if err := k.r.searchOnce(k.t.Context()); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.r.searchOnce(k.t.Context()))
 }
 
 // restart forgets all that the controller remembers.
@@ -439,9 +428,7 @@ func TestUntilOrphansWereSearchedForNoMemberIsRemediated(t *testing.T) {
 			k.bad("m0")
 			k.settle("nhc")
 			k.wants(name, tc.want...)
-			if told := strings.Contains(strings.Join(k.events(), "\n"), why); told != tc.told {
-				t.Errorf("users hear of it: %v, want %v", told, tc.told)
-			}
+			must.Is(t, tc.told, strings.Contains(strings.Join(k.events(), "\n"), why), "users hear of it:")
 			k.apis.err = nil
 			k.search()
 			k.settle("nhc")

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -74,9 +76,7 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 		"with no condition":                 {shippedCheck(with("unhealthyConditions", []any{})), false},
 		"for all machines":                  {shippedCheck(with("selector", map[string]any{})), false},
 	} {
-		if got := shipped(tc.check); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, shipped(tc.check), "%s:", name)
 	}
 }
 
@@ -208,9 +208,7 @@ func (k *fixture) allObjects() []*unstructured.Unstructured {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(ref.APIVersion)
 		list.SetKind(kind + "List")
-		if err := k.client.List(k.t.Context(), list); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, k.client.List(k.t.Context(), list))
 		for i := range list.Items {
 			all = append(all, &list.Items[i])
 		}

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -41,9 +43,7 @@ func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: tc.annotation})
-		if got := remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName; got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName, "%s: got", name)
 	}
 }
 
@@ -87,9 +87,7 @@ func oldest(t *testing.T) (time.Time, bool) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(oldestRequest)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if m.GetLabel()[0].GetValue() == "oldest" {

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -64,9 +66,7 @@ func TestWebhooksReadNoMoreOfAllRequestsTogether(t *testing.T) {
 		return <-wasRead
 	}
 	for range most {
-		if err := ask(longestReview); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, ask(longestReview))
 	}
 	if err := ask(1 << 20); !errors.Is(err, errReviews) {
 		t.Errorf("beside %d of the longest, another one is read: %v", most, err)
@@ -111,9 +111,7 @@ func TestMetricsHaveTheCertificateThatClientsVerify(t *testing.T) {
 			o := &Options{}
 			fs := pflag.NewFlagSet("manager", pflag.ContinueOnError)
 			o.AddFlags(fs)
-			if err := fs.Parse(tc.args); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, fs.Parse(tc.args))
 			if got, err := o.Diagnostics(); err != nil || got.CertDir != tc.want {
 				t.Errorf("the certificate is in %q, %v; want %q", got.CertDir, err, tc.want)
 			}

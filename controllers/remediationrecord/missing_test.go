@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -58,9 +59,7 @@ func TestWhatIsMissingByARecord(t *testing.T) {
 			for _, say := range tc.says {
 				say(is)
 			}
-			if diff := cmp.Diff(tc.want, MissingBy(is)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, MissingBy(is))
 		})
 	}
 }
@@ -84,9 +83,7 @@ func lost(name string, ago time.Duration, edits ...func(*mendv1.RemediationRecor
 func checked(t *testing.T, objects ...client.Object) *Records {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mendv1.AddToScheme(scheme))
 	return &Records{Client: indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...)).Build()}
 }
 
@@ -148,9 +145,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 			r, called := &Records{}, 0
 			r.Hear(func(check types.NamespacedName) {
 				called++
-				if check != workers {
-					t.Errorf("called is %s", check)
-				}
+				must.Is(t, workers, check, "called is")
 			})
 			tc.happens(r.missingChanges())
 			if called != tc.called {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -15,12 +17,8 @@ import (
 func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...) // of a Machine that had no node
 	m.replaced()
-	if label := m.record().Labels[mendv1.RecordOpenLabel]; label != "false" {
-		t.Errorf("when it is closed its label is %q", label)
-	}
-	if label := m.reconcile(12 * time.Hour).Labels[mendv1.RecordOpenLabel]; label != "false" {
-		t.Errorf("after less than twelve hours its label is %q", label)
-	}
+	must.Is(t, "false", m.record().Labels[mendv1.RecordOpenLabel], "when it is closed its label is")
+	must.Is(t, "false", m.reconcile(12 * time.Hour).Labels[mendv1.RecordOpenLabel], "after less than twelve hours its label is")
 	if label, labelled := m.reconcile(12*time.Hour + 10*time.Minute).Labels[mendv1.RecordOpenLabel]; labelled {
 		t.Errorf("after that its label is %q", label)
 	}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -40,9 +42,7 @@ func TestAPowerCycleIsReadOnceForItsAuthor(t *testing.T) {
 		return cache.cached(ctx, kind, namespace)
 	}}
 	m.reconcile(time.Second)
-	if err := m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.server.Create(t.Context(), cycled("w1", "PoweringOff"), client.FieldOwner("somebody")))
 	for i, state := range []string{"PoweringOff", "PoweringOn", "Booting"} {
 		cache = shown{cycled("w1", state)}
 		m.reconcile(time.Duration(2+5*i) * time.Second)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +45,7 @@ func plainNode() *corev1.Node {
 func inEnvelope(t testing.TB, kind string, raw []byte) []byte {
 	t.Helper()
 	sent, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{APIVersion: "v1", Kind: kind}, Raw: raw}).Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return append([]byte("k8s\x00"), sent...)
 }
 
@@ -91,13 +91,9 @@ func TestAnAnswerHasNoMoreInItThanOneOfItsLength(t *testing.T) {
 	const inProtobuf, inJSON, limit = runtime.ContentTypeProtobuf, runtime.ContentTypeJSON, 16 << 20
 	node := plainNode()
 	raw, err := node.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	text, err := json.Marshal(node)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	list := func(items string) []byte {
 		return []byte(`{"kind":"NodeList","apiVersion":"v1","items":[` + items + `]}`)
 	}
@@ -201,9 +197,7 @@ func TestALineThatEndsWithinAnEventEndsNothing(t *testing.T) {
 func FuzzContents(f *testing.F) {
 	const limit = 8 * bytesPerItem
 	node, err := plainNode().Marshal()
-	if err != nil {
-		f.Fatal(err)
-	}
+	must.Do(f, err)
 	for _, raw := range []string{
 		"", strings.Repeat("\x12\x00", 9), strings.Repeat(sub(2, string(node)), 3), sub(2, sub(3, strings.Repeat("\x22\x00", 2000))), "\x13\x14\x12\x00", "\x12\x80",
 	} {

@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -35,8 +37,6 @@ func TestTheSameErrorHasTheSameText(t *testing.T) {
 		"what is neither": {errors.New("odd"), "odd"},
 		"nothing":         {nil, ""},
 	} {
-		if got := Plain(tc.err); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Plain(tc.err), "%s:", name)
 	}
 }

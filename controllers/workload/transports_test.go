@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
@@ -38,17 +40,11 @@ func through(t *testing.T, server *httptest.Server, path string) (client.WithWat
 	carried().Reader = fake.NewClientBuilder().WithObjects(secretOf([]byte(content))).Build()
 	t.Cleanup(func() { carried().forget(c1) })
 	routed, err := kubeconfig.FromSecret(t.Context(), carried(), c1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	config, err := clientcmd.RESTConfigFromKubeConfig(routed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	c, err := client.NewWithWatch(config, client.Options{Mapper: nodesOnly()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return c, config
 }
 
@@ -62,18 +58,14 @@ func TestWhatAClusterIsAskedGoesByItsOwnKubeconfig(t *testing.T) {
 	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, node); err != nil || node.Name != "n" {
 		t.Fatalf("node %q, %v", node.Name, err)
 	}
-	if want := "true /clusters/1/api/v1/nodes/n Bearer t"; asked != want {
-		t.Errorf("the server is asked for %q, want %q", asked, want)
-	}
+	must.Is(t, "true /clusters/1/api/v1/nodes/n Bearer t", asked, "the server is asked for")
 }
 
 // cacheOfNodes is a cache of the nodes of a cluster, as ClusterCache has one. It is not started yet.
 func cacheOfNodes(t *testing.T, transports *Transports) cache.Cache {
 	t.Helper()
 	nodes, err := cache.New(configOf(transports), cache.Options{Mapper: nodesOnly()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := nodes.GetInformer(t.Context(), &corev1.Node{}, cache.BlockUntilSynced(false)); err != nil {
 		t.Fatal(err)
 	}
@@ -110,13 +102,9 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 				return &rest.Config{Host: inside.URL, TLSClientConfig: rest.TLSClientConfig{CAData: ca}}, nil
 			}
 			content := strings.Replace(string(kubeconfigOf(outside, "token: t", "")), outside.URL, outside.URL+"/clusters/1", 1)
-			if err := transports.use(c1, []byte(content)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, transports.use(c1, []byte(content)))
 			c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			is := &corev1.Node{}
 			if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, is); err != nil || (is.Name == "inside Bearer t") != tc.locally {
 				t.Errorf("it is %q, %v", is.Name, err)
@@ -128,9 +116,7 @@ func TestTheClusterThatThisRunsInIsAskedWithoutADetour(t *testing.T) {
 // routed are transports that know the way to a server of a cluster.
 func routed(t *testing.T, cluster client.ObjectKey, server *httptest.Server, transports *Transports) *Transports {
 	t.Helper()
-	if err := transports.use(cluster, kubeconfigOf(server, "token: t", "")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, transports.use(cluster, kubeconfigOf(server, "token: t", "")))
 	return transports
 }
 
@@ -153,15 +139,9 @@ func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 	})
 	transports := routed(t, c1, server, NewTransports(64<<10, testclock.NewFakePassiveClock(noon.Time)))
 	c, err := client.New(configOf(transports), client.Options{Mapper: nodesOnly()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}); err != nil {
-		t.Fatal(err)
-	}
-	if got, want := transports.routeOf(c1).clock.Ahead(), 10*time.Minute-time.Second; got != want {
-		t.Errorf("ahead by %s, want %s", got, want)
-	}
+	must.Do(t, err)
+	must.Do(t, c.Get(t.Context(), client.ObjectKey{Name: "n"}, &corev1.Node{}))
+	must.Is(t, 10*time.Minute-time.Second, transports.routeOf(c1).clock.Ahead(), "ahead by")
 	if transports.forget(c1); transports.routeOf(c1) != nil {
 		t.Error("the clock of a cluster that is gone is remembered")
 	}

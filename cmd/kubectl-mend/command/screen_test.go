@@ -9,6 +9,8 @@ import (
 	"testing"
 	"unicode"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/spf13/cobra"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -149,9 +151,7 @@ func TestAPanicIsSpelledOut(t *testing.T) {
 	root := New(streams, "kubectl mend", "dev")
 	root.AddCommand(&cobra.Command{Use: "fall", Run: func(*cobra.Command, []string) { panic("cannot parse " + obey) }})
 	root.SetArgs([]string{"fall"})
-	if code := Run(t.Context(), root, streams); code != Failed {
-		t.Errorf("exit code %d", code)
-	}
+	must.Is(t, Failed, Run(t.Context(), root, streams), "exit code")
 	if shown := terminal.String(); forged(shown) || strings.ContainsRune(shown, '\x1b') || !strings.Contains(shown, `\x1b]0;owned\a`) ||
 		!strings.Contains(shown, "screen_test.go") {
 		t.Errorf("it prints %q", shown)

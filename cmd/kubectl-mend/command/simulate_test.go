@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 )
 
@@ -78,9 +80,7 @@ const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
 
 func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "record")
-	if err := os.WriteFile(file, []byte(silentC1), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(silentC1), 0o600))
 	check, _, _ := strings.Cut(checkOfC1, "  remediation:")
 	for name, tc := range map[string]struct {
 		manifest string

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -117,9 +119,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			all, err := Of(t.Context(), aScene(noHost, far, node, closed, ownNodes(6*time.Minute)).asker(t), tc.namespace, tc.cluster)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			d := all.Document()
 			if d.CapacityMissing == nil || d.CapacityMissing.Remediations != tc.total {
 				t.Fatalf("missing is %+v", d.CapacityMissing)
@@ -132,9 +132,7 @@ func TestWhatIsMissingIsCountedWithinTheScope(t *testing.T) {
 	partly := aScene(noHost, ownNodes(6*time.Minute)).snapshot(t)
 	partly.Forbid(recordKind, "remediationrecords", true, "templates", errors.New("you may not"))
 	a, err := inspect.New(t.Context(), partly, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if s, err := Of(t.Context(), a, "default", ""); err != nil || !anyMissing(s.Document().CapacityMissing) {
 		t.Errorf("records of one namespace are hidden, and those of the other are not counted: %v", err)
 	}
@@ -324,9 +322,7 @@ func TestAPageHasOneClock(t *testing.T) {
 		"kubectl annotate machine/m a/b=2026-01-01T11:56:00Z": "kubectl annotate machine/m a/b=2026-01-01T11:56:00Z",
 		"since 2026-99-01T11:56:00Z":                          "since 2026-99-01T11:56:00Z",
 	} {
-		if got := p.local(stored); got != want {
-			t.Errorf("%q is %q, want %q", stored, got, want)
-		}
+		must.Is(t, want, p.local(stored), "%q is", stored)
 	}
 }
 
@@ -334,9 +330,7 @@ func TestAPageHasOneClock(t *testing.T) {
 func indented(t *testing.T, document any) string {
 	t.Helper()
 	content, err := json.MarshalIndent(document, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(content) + "\n"
 }
 
@@ -354,9 +348,7 @@ func TestDocuments(t *testing.T) {
 		"a node after a storm":               {aScene(ownNodes(6*time.Minute, cooling)), node("n1")},
 	}, func(t *testing.T, s story) string {
 		e, err := s.ask(t.Context(), s.scene.asker(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		d := e.Document()
 		reasoned(t, d)
 		return indented(t, d)
@@ -436,19 +428,13 @@ func (s *scene) event(about corev1.ObjectReference, reason, note string) {
 
 func TestSampleRecordingsAreDocumented(t *testing.T) {
 	var recording bytes.Buffer
-	if err := shortCircuited().snapshot(t).Save(&recording); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, shortCircuited().snapshot(t).Save(&recording))
 	golden.Compare(t, sample, recording.String())
 
 	loaded, err := snapshot.Load(&recording)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	a, err := inspect.New(t.Context(), loaded, loaded.Taken)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e, err := check("workers")(t.Context(), a)
 	golden.Story(t, "stories", "a check that is short-circuited by the unhealthy", page80and200(t, e, err))
 }

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -137,9 +139,7 @@ func (s *scene) said(name, kind string, status metav1.ConditionStatus, reason, m
 func (s *scene) asker(t *testing.T) *inspect.Asker {
 	t.Helper()
 	a, err := inspect.New(context.Background(), s.snapshot(t), noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return a
 }
 
@@ -173,9 +173,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	}
 	if s.manager != nil {
 		said, err := json.Marshal(s.says)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		s.manager.Annotations = map[string]string{mendv1.ManagerAnnotation: string(said)}
 		objs = append(objs, s.manager)
 	}
@@ -185,9 +183,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	for _, namespace := range s.leasesIn {
 		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
 	}
-	if err := w.Add(objs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Add(objs...))
 	var nodes []corev1.Node
 	for _, name := range slices.Sorted(maps.Keys(s.nodes)) {
 		nodes = append(nodes, *s.nodes[name])

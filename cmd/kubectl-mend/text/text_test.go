@@ -8,6 +8,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"pgregory.net/rapid"
 )
 
@@ -31,9 +33,7 @@ func TestLinesAreBrokenBetweenWords(t *testing.T) {
 		"what is painted is broken all the same": {"\x1b[31mone\x1b[0m two", 0, 6, "\x1b[31mone\x1b[0m\ntwo"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Wrap(tc.text, tc.indent, tc.width); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, Wrap(tc.text, tc.indent, tc.width))
 		})
 	}
 }
@@ -51,9 +51,7 @@ func TestATextHangsBehindItsLead(t *testing.T) {
 		"lines that it has become one":       {"12:00  ", "one\ntwo", 80, "12:00  one two"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Hang(tc.lead, tc.text, 4, tc.width); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, Hang(tc.lead, tc.text, 4, tc.width))
 		})
 	}
 }
@@ -61,9 +59,7 @@ func TestATextHangsBehindItsLead(t *testing.T) {
 func TestTheWidthIsTheUsers(t *testing.T) {
 	for columns, want := range map[string]int{"": unbound, "120": 120, "12": narrowest, "wide": unbound, "-1": unbound} {
 		t.Setenv("COLUMNS", columns)
-		if got := Width(&bytes.Buffer{}); got != want {
-			t.Errorf("with COLUMNS=%q: %d, want %d", columns, got, want)
-		}
+		must.Is(t, want, Width(&bytes.Buffer{}), "with COLUMNS=%q:", columns)
 	}
 }
 
@@ -71,9 +67,7 @@ func TestPaintIsForTerminals(t *testing.T) {
 	words := func(p Painter) string {
 		return p.Good("a") + p.Bad("b") + p.Waits("c") + p.Strong("d") + p.Bad("")
 	}
-	if got := words(PainterFor(&bytes.Buffer{}, ColourAuto)); got != "abcd" {
-		t.Errorf("into a pipe it writes %q", got)
-	}
+	must.Is(t, "abcd", words(PainterFor(&bytes.Buffer{}, ColourAuto)), "into a pipe it writes")
 	if got := words(PainterFor(&bytes.Buffer{}, ColourAlways)); got != words(Painter{on: true}) {
 		t.Errorf("into a pipe that is to be coloured it writes %q", got)
 	}
@@ -92,9 +86,7 @@ func TestNoTextForgesALineOrAColumn(t *testing.T) {
 		"a cell is one, whatever is in it":   {strings.Join(Table([][]string{{"w1\twell\nw2", "bad"}}), "|"), `w1\twell\nw2   bad`},
 		"what has several lines is indented": {Below("cannot read:\na\nb\n"), "cannot read:\n    a\n    b"},
 	} {
-		if tc.got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, tc.got, tc.want)
-		}
+		must.Is(t, tc.want, tc.got, "%s: got", name)
 	}
 }
 
@@ -148,9 +140,7 @@ func TestMoment(t *testing.T) {
 		"yesterday, with the date":               {noon.Add(-24 * time.Hour), "2025-12-31 12:00:00 (24h ago)"},
 		"in another zone, as read here":          {noon.Add(time.Minute).In(time.FixedZone("", 7200)), "12:01:00 (in 60s)"},
 	} {
-		if got := Moment(tc.at, noon); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Moment(tc.at, noon), "%s:", name)
 	}
 }
 
@@ -175,7 +165,5 @@ func TestColoursOfAPainterAreShown(t *testing.T) {
 	if _, err := out.Write([]byte(p.Good("äöü · 节点") + " " + p.Bad("\x1b[32mwell\x1b[0m"))); err != nil {
 		t.Fatal(err)
 	}
-	if want := "\x1b[32mäöü · 节点\x1b[0m \x1b[31m\\x1b[32mwell\\x1b[0m\x1b[0m"; terminal.String() != want {
-		t.Errorf("got %q, want %q", terminal.String(), want)
-	}
+	must.Is(t, "\x1b[32mäöü · 节点\x1b[0m \x1b[31m\\x1b[32mwell\\x1b[0m\x1b[0m", terminal.String())
 }
