@@ -1,15 +1,14 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // node is the one called name.
@@ -76,7 +76,7 @@ func (k *fixture) does(is *explain.Check) {
 	if n := len(k.made) - made; n != starts {
 		k.t.Errorf("the reconcile has made %v, and the look foresaw %d", k.made[made:], starts)
 	}
-	if diff := cmp.Diff(is.Conditions, k.check(is.Name).Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(is.Conditions, k.check(is.Name).Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
 		k.t.Errorf("conditions (-look +reconcile):\n%s", diff)
 	}
 }
@@ -90,7 +90,7 @@ func (k *fixture) look(check string) *explain.Check {
 	must.Do(k.t, err)
 	again, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
 	must.Do(k.t, err)
-	if diff := cmp.Diff(is, again); diff != "" {
+	if diff := gocmp.Diff(is, again); diff != "" {
 		k.t.Fatalf("the second look comes to something else (-first +second):\n%s", diff)
 	}
 	if k.writes != writes {
@@ -242,5 +242,27 @@ func TestWhatComesDueSaysWhatStillBlocksIt(t *testing.T) {
 		if text := comesDue(d, target).Text; strings.Contains(text, "still blocked") != blocked {
 			t.Errorf("a blocker until %s: %q", until, text)
 		}
+	}
+}
+
+// docs/reference/events.md has what blocks a remediation, in the order in which the rules are asked: first of one node, then of all.
+func TestBlockersAreDocumented(t *testing.T) {
+	yes := map[bool]string{true: "yes", false: "no"}
+	words := strings.NewReplacer(skippedOn, "... ", skippedBecause, "... ", quorumLoss, "... ", "{", "*", "}", "*")
+	for section, ofAll := range map[string]bool{"blockers of one node": false, "blockers of all nodes": true} {
+		var table strings.Builder
+		table.WriteString("| reason | message | until | what to do | next step too |\n|---|---|---|---|---|\n")
+		for _, r := range rules {
+			if r.Message == "" || (r.asked&ofCheck != 0) != ofAll {
+				continue
+			}
+			until := r.EndsWhen
+			if r.Until != nil {
+				until = cmp.Or(until, "the time that explain shows")
+			}
+			row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", r.Reason, r.Message, until, r.Fix, yes[r.asked&(beforeNext|ofAnswer) != 0])
+			table.WriteString(words.Replace(row))
+		}
+		golden.Section(t, "../../docs/reference/events.md", section, table.String())
 	}
 }

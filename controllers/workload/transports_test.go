@@ -1,27 +1,37 @@
 package workload
 
 import (
+	"context"
 	"encoding/pem"
+	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/utils/clock"
 	testclock "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/cluster-api/util/kubeconfig"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // carried are the transports that http.DefaultTransport knows in this process.
@@ -144,5 +154,62 @@ func TestTheClockOfAWorkloadClusterIsHeldAgainstOurs(t *testing.T) {
 	must.Is(t, 10*time.Minute-time.Second, transports.routeOf(c1).clock.Ahead(), "ahead by")
 	if transports.forget(c1); transports.routeOf(c1) != nil {
 		t.Error("the clock of a cluster that is gone is remembered")
+	}
+}
+
+func TestTheSameErrorHasTheSameText(t *testing.T) {
+	refused := func(port int) error {
+		op := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{Port: port}, Err: os.NewSyscallError("read", syscall.ECONNRESET)}
+		return fmt.Errorf("look at node: %w", &url.Error{Op: "Get", URL: "https://127.0.0.1:6443/x", Err: op})
+	}
+	for name, tc := range map[string]struct {
+		err  error
+		want string
+	}{
+		"a connection that was reset, without its ports": {refused(40001), "read: read: connection reset by peer"},
+		"the same one from another port":                 {refused(40002), "read: read: connection reset by peer"},
+		"an answer of the API server, as it is":          {fmt.Errorf("x: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "nodes"}, "n", errors.New("no"))), `nodes "n" is forbidden: no`},
+		"an answer that did not come":                    {fmt.Errorf("x: %w", context.DeadlineExceeded), "no answer in time"},
+		"a kubeconfig that is refused": {
+			fmt.Errorf("x: %w: %w", clustercache.ErrClusterNotConnected, &RefusedError{Entry: "users[u].user.exec", Why: "names a program"}),
+			"the kubeconfig is refused: users[u].user.exec names a program",
+		},
+		"what is neither": {errors.New("odd"), "odd"},
+		"nothing":         {nil, ""},
+	} {
+		must.Is(t, tc.want, Plain(tc.err), "%s:", name)
+	}
+}
+
+func TestADoubtBecomesCertaintyThatTheClusterIsDown(t *testing.T) {
+	since := noon.Time
+	cases := map[string]struct {
+		after     time.Duration
+		failures  int
+		answered  bool
+		connected bool
+		link      health.Link
+		recheck   time.Duration
+	}{
+		"one probe that failed is nothing":                      {time.Second, 1, false, true, Unsure, time.Second / 2},
+		"two are an outage":                                     {time.Second, 2, false, true, Down, time.Second / 2},
+		"a connection that is being made is awaited":            {time.Second, 0, false, false, Unsure, time.Second / 2},
+		"at first it is looked at often":                        {0, 0, false, false, Unsure, time.Second / 4},
+		"later as often as the cluster is probed":               {50 * time.Second, 0, false, false, Unsure, ProbeInterval},
+		"but not for ever":                                      {time.Minute, 0, false, false, Down, 0},
+		"also when it can be probed and not be read":            {time.Minute, 0, false, true, Down, ProbeInterval},
+		"just before that nothing is lost":                      {time.Minute - 1, 0, false, true, Unsure, ProbeInterval},
+		"that it is connected again is an event":                {time.Second, 2, false, false, Down, 0},
+		"no event says that a cache has caught up":              {time.Second, 0, true, true, Unsure, catchUpInterval},
+		"not even if that takes so long that it counts as down": {time.Minute, 0, true, true, Down, catchUpInterval},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			d := &doubt{since: since, answered: tc.answered}
+			got := d.view(since.Add(tc.after), tc.connected, clustercache.HealthCheckingState{ConsecutiveFailures: tc.failures})
+			if got.Link != tc.link || got.Recheck != tc.recheck {
+				t.Errorf("link %d, again after %s; want %d, %s", got.Link, got.Recheck, tc.link, tc.recheck)
+			}
+		})
 	}
 }
