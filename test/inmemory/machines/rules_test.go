@@ -252,22 +252,13 @@ func atMost(limit string) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-// lenient makes silent machines of a check pending, strict makes all of them unhealthy: in one reconcile, when all of them are in the
-// cache.
-func lenient(c *clusterv1.MachineHealthCheck) { silentFor(c, 2*long) }
-
-func strict(c *clusterv1.MachineHealthCheck) { silentFor(c, long/2) }
-
 func silentFor(c *clusterv1.MachineHealthCheck, patience time.Duration) {
 	for i := range c.Spec.Checks.UnhealthyNodeConditions {
 		c.Spec.Checks.UnhealthyNodeConditions[i].TimeoutSeconds = ptr.To(int32(patience / time.Second))
 	}
 }
 
-const (
-	remediates = "True/RemediationAllowed"
-	restricted = "False/TooManyUnhealthy"
-)
+const remediates = "True/RemediationAllowed"
 
 func TestCountingSelectsNothingWithAnEmptySelector(t *testing.T) {
 	run(t, func(s *environment) {
@@ -280,33 +271,6 @@ func TestCountingSelectsNothingWithAnEmptySelector(t *testing.T) {
 
 		s.Eventually(s.counts("check")).Should(Equal([]int32{0, 0, 0}))
 		s.Expect(s.getCheck("check").Status.Targets).To(BeEmpty())
-	})
-}
-
-func TestCountingExcludesMachinesWithASkipOrPauseAnnotationFromTheTotalToo(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b", "c", "d")
-		s.check("check", atMost("50%"), lenient)
-		s.fallsSilent("b", "c", "d")
-		s.Eventually(s.counts("check")).Should(Equal([]int32{4, 1, 0}))
-		s.changeCheck("check", strict)
-		s.Eventually(s.health("d")).Should(Equal(silent))
-		s.Eventually(s.allowed("check")).Should(Equal(restricted), "3 of 4, and 2 are allowed")
-		s.Expect(s.owner("b")()).To(Equal(nothing))
-
-		s.change("c", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
-		s.Eventually(s.message("check", "RemediationAllowed")).Should(HaveSuffix("50% of 3 allows 1"))
-		s.Eventually(s.health("c")).Should(Equal(nothing), "its conditions are removed")
-
-		s.change("d", annotated(clusterv1.PausedAnnotation, "anything"))
-		s.Eventually(s.owner("b")).Should(Equal(ownerRequested), "1 of 2, and 1 is allowed")
-		s.Eventually(s.counts("check")).Should(Equal([]int32{2, 1, 0}))
-		s.Expect(s.getCheck("check").Status.Targets).To(Equal([]string{"a", "b"}))
-		s.Eventually(s.health("d")).Should(Equal(nothing))
-		s.Expect(s.owner("c")()).To(Equal(nothing))
-
-		s.change("d", without(clusterv1.PausedAnnotation))
-		s.Eventually(s.health("d")).Should(Equal(silent))
 	})
 }
 
