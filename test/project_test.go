@@ -177,10 +177,10 @@ func content(t *testing.T, file string) string {
 	return string(text)
 }
 
-// parse reads a Go file: the source, or what is at the path if that is nil.
-func parse(t *testing.T, path string, source any) *ast.File {
+// parse reads a Go file: the source, or what is in the file of that name if that is nil.
+func parse(t *testing.T, name string, source any) *ast.File {
 	t.Helper()
-	file, err := parser.ParseFile(token.NewFileSet(), path, source, parser.SkipObjectResolution)
+	file, err := parser.ParseFile(token.NewFileSet(), name, source, parser.SkipObjectResolution)
 	must.Do(t, err)
 	return file
 }

@@ -1,0 +1,124 @@
+package simulator
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	"github.com/kubemend/kubemend/test/partners/bmo"
+)
+
+const (
+	// hostWorkers is how many hosts are reconciled in parallel.
+	hostWorkers = 20
+	// conflicted is the requeue after a conflict: the cache is about to show what was written.
+	conflicted = 5 * time.Millisecond
+)
+
+// operator plays the controller of the Bare Metal Operator.
+type operator struct {
+	*Hosts
+	events events.EventRecorder
+}
+
+func (o *operator) setUp(manager ctrl.Manager) error {
+	o.events = manager.GetEventRecorder("simulated-baremetal-operator")
+	finalizers := predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
+		return !equality.Semantic.DeepEqual(e.ObjectOld.GetFinalizers(), e.ObjectNew.GetFinalizers())
+	}}
+	err := ctrl.NewControllerManagedBy(manager).
+		Named("baremetalhost").
+		For(&bmov1alpha1.BareMetalHost{}, builder.WithPredicates(predicate.Or[client.Object](
+			predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, finalizers))).
+		WatchesRawSource(source.Channel(o.news, &handler.EnqueueRequestForObject{})).
+		WithOptions(controller.Options{MaxConcurrentReconciles: hostWorkers}).
+		Complete(o)
+	if err != nil {
+		return fmt.Errorf("set up the simulated bare metal operator: %w", err)
+	}
+	return nil
+}
+
+// Reconcile reconciles one BareMetalHost, as BMO does: it updates the status from the real state, and then takes one step of the model.
+//
+// Like BMO it reads from a cache, and writes whole objects: of two writers one has a conflict, and retries.
+func (o *operator) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
+	bmh := &bmov1alpha1.BareMetalHost{}
+	if err := o.client.Get(ctx, request.NamespacedName, bmh); err != nil {
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if movedAway(bmh) {
+		return ctrl.Result{}, nil
+	}
+	before := bmh.DeepCopy()
+	pass := o.Host(request.NamespacedName).reconcile(bmh)
+	if pass.Failed {
+		return ctrl.Result{RequeueAfter: pass.After}, nil
+	}
+	if err := o.save(ctx, pass, bmh, before); err != nil {
+		if apierrors.IsConflict(err) {
+			return ctrl.Result{RequeueAfter: conflicted}, nil
+		}
+		return ctrl.Result{}, client.IgnoreNotFound(err)
+	}
+	if pass.Event != "" {
+		o.events.Eventf(bmh, nil, corev1.EventTypeWarning, eventOf(pass.Event), "Manage", "%s", bmh.Status.ErrorMessage)
+	}
+	if pass.Again {
+		return ctrl.Result{RequeueAfter: time.Nanosecond}, nil // the next reconcile, without a back-off
+	}
+	return ctrl.Result{RequeueAfter: pass.After}, nil
+}
+
+// movedAway reports that clusterctl has moved an object, and deletes it here: it is about to go. Neither BMO nor CAPM3 knows that
+// annotation. By chance they see the object once more in between, without a finalizer: they would add theirs, and then delete what is
+// behind it. That race is between clusterctl and them, and none of our tests is decided by it.
+//
+// Until then BMO goes on as ever: clusterctl replaces all annotations, and so takes away the pause and what holds the host off.
+func movedAway(object client.Object) bool {
+	_, moved := object.GetAnnotations()[clusterctlv1.DeleteForMoveAnnotation]
+	return moved && (len(object.GetFinalizers()) == 0 || !object.GetDeletionTimestamp().IsZero())
+}
+
+// save writes what a reconcile has changed: the metadata first, and each by a whole update.
+func (o *operator) save(ctx context.Context, pass bmo.Pass, bmh, before *bmov1alpha1.BareMetalHost) error {
+	status := bmh.Status
+	if pass.Object {
+		bmh.Status = before.Status
+		if err := o.client.Update(ctx, bmh); err != nil {
+			return fmt.Errorf("write host %s: %w", client.ObjectKeyFromObject(bmh), err)
+		}
+	}
+	if !pass.Status {
+		return nil
+	}
+	bmh.Status = status
+	if err := o.client.Status().Update(ctx, bmh); err != nil {
+		return fmt.Errorf("write the status of host %s: %w", client.ObjectKeyFromObject(bmh), err)
+	}
+	return nil
+}
+
+// eventOf is the reason of the event by which BMO reports an error. (baremetalhost_controller.go recordActionFailure)
+func eventOf(kind bmov1alpha1.ErrorType) string {
+	return map[bmov1alpha1.ErrorType]string{
+		bmov1alpha1.ProvisionedRegistrationError: "ProvisionedRegistrationError", bmov1alpha1.RegistrationError: "RegistrationError",
+		bmov1alpha1.ProvisioningError: "ProvisioningError", bmov1alpha1.PowerManagementError: "PowerManagementError",
+		bmov1alpha1.ServicingError: "ServicingError",
+	}[kind]
+}
