@@ -1,26 +1,36 @@
 package setup
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil/promlint"
 	dto "github.com/prometheus/client_model/go"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/controllers/clockerror"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
-	"github.com/kubemend/kubemend/controllers/remediationrecord"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // described is what a collector says of itself. Prometheus offers it in one string only.
@@ -33,7 +43,7 @@ func allMetrics(t *testing.T) []metric {
 	var all []metric
 	for _, c := range slices.Concat(
 		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{&hostremediation.UnderWay{}},
-		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), remediationrecord.Metrics(),
+		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), records.Metrics(),
 	) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {
@@ -99,9 +109,7 @@ func TestMetricsAreNamedAsPrometheusWantsThem(t *testing.T) {
 			"gauge": dto.MetricType_GAUGE, "counter": dto.MetricType_COUNTER, "histogram": dto.MetricType_HISTOGRAM,
 		}[m.kind])}
 		problems, err := promlint.NewWithMetricFamilies([]*dto.MetricFamily{family}).Lint()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var found []string
 		for _, problem := range problems {
 			found = append(found, problem.Text)
@@ -137,4 +145,48 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	golden.Section(t, path, "generated", ours.String())
 	golden.Section(t, path, "generated others", others.String())
+}
+
+// Each of hundreds of records that are written at once finds the host of its machine.
+func TestHostsAreReadFromTheCachesThatHaveThem(t *testing.T) {
+	for name, tc := range map[string]struct {
+		watched   bool
+		namespace string // of the caches
+		want      int    // reads past them
+	}{
+		"while power cycles are watched":           {watched: true},
+		"not of another namespace":                 {watched: true, namespace: "other", want: 301},
+		"not before, and lists in a moment as one": {want: 301},
+	} {
+		t.Run(name, func(t *testing.T) {
+			reads := 0
+			counting := func(n *int) client.WithWatch {
+				return fake.NewClientBuilder().WithInterceptorFuncs(interceptor.Funcs{
+					List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {
+						*n++
+						return nil
+					},
+					Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+						*n++
+						return nil
+					},
+				}).Build()
+			}
+			live := counting(&reads)
+			reader := hostReader{
+				Client: live, recent: &records.Recent{Live: live, Clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))},
+				caches: counting(new(int)), namespace: tc.namespace, watched: func() bool { return tc.watched },
+			}
+			for range 300 {
+				one, list := &metav1.PartialObjectMetadata{}, &metav1.PartialObjectMetadataList{}
+				one.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3Machine"))
+				list.SetGroupVersionKind(infrav1.GroupVersion.WithKind("Metal3MachineList"))
+				get := reader.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "m"}, one)
+				must.Do(t, errors.Join(get, reader.List(t.Context(), list, client.InNamespace("metal"))))
+			}
+			if reads != tc.want {
+				t.Errorf("the API server is asked %d times", reads)
+			}
+		})
+	}
 }

@@ -15,6 +15,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 const (
@@ -63,9 +65,7 @@ func TestSizesAreDocumented(t *testing.T) {
 	case flag.Lookup("update").Value.String() != "true":
 		report(t, unlisted(allowed, packages))
 	case len(grown) == 0:
-		if err := os.WriteFile("size.tsv", []byte(lowered(allowed, packages, sums).String()), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("size.tsv", []byte(lowered(allowed, packages, sums).String()), 0o644))
 	}
 }
 

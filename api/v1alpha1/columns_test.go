@@ -1,13 +1,13 @@
 package v1alpha1
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apiextensions-apiserver/pkg/registry/customresource/tableconvertor"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // What `kubectl get rrec -o wide` shows is computed as the API server does it.
@@ -50,9 +51,7 @@ func TestColumnsOfARemediationRecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			record := &RemediationRecord{ObjectMeta: metav1.ObjectMeta{Name: "r"}, Spec: spec, Status: tc.status}
-			if diff := cmp.Diff(tc.want, cells(t, record)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, cells(t, record))
 		})
 	}
 }
@@ -63,30 +62,20 @@ func age(of metav1.Time) string { return duration.HumanDuration(clock.RealClock{
 func cells(t *testing.T, record *RemediationRecord) []any {
 	t.Helper()
 	convertor, err := tableconvertor.New(installed(t, "remediationrecords").Spec.Versions[0].AdditionalPrinterColumns)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	table, err := convertor.ConvertToTable(t.Context(), &unstructured.Unstructured{Object: object}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return table.Rows[0].Cells
 }
 
 func installed(t *testing.T, kind string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	content, err := os.ReadFile("../../config/crd/bases/kubemend.io_" + kind + ".yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, crd))
 	return crd
 }
 
@@ -104,9 +93,7 @@ func TestColumnsOfHostRemediations(t *testing.T) {
 			}
 			names = append(names, name)
 		}
-		if got := strings.Join(names, " "); got != want {
-			t.Errorf("%s: %s, want %s", kind, got, want)
-		}
+		must.Is(t, want, strings.Join(names, " "), "%s:", kind)
 	}
 }
 
@@ -144,4 +131,25 @@ func TestReasonsAndEventsAreDocumented(t *testing.T) {
 	}
 	golden.Section(t, "../../docs/reference/conditions.md", "reasons of MachineHealthChecks", conditions)
 	golden.Section(t, "../../docs/reference/events.md", "events of MachineHealthChecks", events)
+}
+
+// Records that are stored have steps of whole seconds, and a list with one that cannot be decoded keeps the controller of records from
+// starting.
+func TestStepsOfWholeSecondsAreRead(t *testing.T) {
+	const step = `{"metadata":{"name":"w1"},"status":{"steps":[{"time":"%","reason":"RequestCreated","object":{"kind":"Machine","name":"w1"}}]}}`
+	for moment, want := range map[string]time.Time{
+		"2026-01-01T12:00:00Z":             time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC),
+		"2026-01-01T12:00:00+01:00":        time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC),
+		"2026-01-01T12:00:00.5Z":           time.Date(2026, 1, 1, 12, 0, 0, 500_000_000, time.UTC),
+		"2026-01-01T12:00:00.123456Z":      time.Date(2026, 1, 1, 12, 0, 0, 123_456_000, time.UTC),
+		"2026-01-01T12:00:00.123456+00:00": time.Date(2026, 1, 1, 12, 0, 0, 123_456_000, time.UTC),
+	} {
+		list := RemediationRecordList{}
+		if err := json.Unmarshal([]byte(`{"items":[`+strings.Replace(step, "%", moment, 1)+`]}`), &list); err != nil {
+			t.Fatalf("%s: %v", moment, err)
+		}
+		if got := list.Items[0].Status.Steps[0]; !got.Time.Time.Equal(want) || got.Reason != "RequestCreated" || got.Object == nil || got.Object.Name != "w1" {
+			t.Errorf("%s is read as %+v, want %s", moment, got, want)
+		}
+	}
 }

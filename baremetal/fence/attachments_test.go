@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -32,12 +34,8 @@ func TestASlimAttachmentHoldsWhatIsAsked(t *testing.T) {
 		Status:     storagev1.VolumeAttachmentStatus{Attached: true},
 	}
 	got, err := SlimAttachment(fat)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("SlimAttachment() (-want +got):\n%s", diff)
-	}
+	must.Do(t, err)
+	must.Equal(t, want, got, "SlimAttachment()")
 	if other, err := SlimAttachment("else"); err != nil || other != "else" {
 		t.Errorf("SlimAttachment() of something else = %v, %v", other, err)
 	}
@@ -86,9 +84,7 @@ func see(t *testing.T, n *Nodes) []string {
 	t.Helper()
 	synctest.Wait()
 	seen, err := n.Look(t.Context(), cluster, "n", us)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return seen.Left
 }
 

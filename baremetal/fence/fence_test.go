@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -91,9 +93,7 @@ func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Objec
 func (w *fakeCluster) look(t *testing.T, by Owner) Seen {
 	t.Helper()
 	seen, err := nodesOf(w).Look(t.Context(), cluster, "n", by)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return seen
 }
 
@@ -151,9 +151,7 @@ func now(t *testing.T, c client.Client) *corev1.Node {
 	if apierrors.IsNotFound(err) {
 		return nil
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return n
 }
 
@@ -165,25 +163,19 @@ func meanwhile(changes ...func(*corev1.Node)) func(*testing.T, client.Client) {
 		for _, change := range changes {
 			change(n)
 		}
-		if err := c.Update(t.Context(), n); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Update(t.Context(), n))
 	}
 }
 
 func vanished(t *testing.T, c client.Client) {
 	t.Helper()
-	if err := c.Delete(t.Context(), node()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Delete(t.Context(), node()))
 }
 
 func replaced(t *testing.T, c client.Client) {
 	t.Helper()
 	vanished(t, c)
-	if err := c.Create(t.Context(), node(func(n *corev1.Node) { n.UID = "v" })); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Create(t.Context(), node(func(n *corev1.Node) { n.UID = "v" })))
 }
 
 const (
@@ -273,9 +265,7 @@ func TestUnfence(t *testing.T) {
 				tc.meanwhile(t, w.client)
 			}
 			for range 2 {
-				if err := nodesOf(w).Unfence(t.Context(), cluster, seen, us); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, seen, us))
 				if diff := cmp.Diff(tc.want, lines(now(t, w.client))); diff != "" {
 					t.Fatalf("node (-want +got):\n%s", diff)
 				}
@@ -295,9 +285,7 @@ func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
 	w := clusterOf(interceptor.Funcs{}, whole)
 	cached := now(t, w.client)
 	cached.Annotations, cached.Labels = map[string]string{FencedByAnnotation: "us"}, nil
-	if err := nodesOf(w).Unfence(t.Context(), cluster, cached, us); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, cached, us))
 	is := now(t, w.client)
 	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || len(is.Spec.Taints) != 1 {
 		t.Errorf("it has %v %v %v", is.Annotations, is.Labels, is.Spec.Taints)

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -26,18 +28,12 @@ func TestATaintWithItsTimeIsTheSameTaint(t *testing.T) {
 	if seen := SeenOf(before, us); !seen.Fenced || !seen.Ours {
 		t.Fatalf("seen as %+v, want fenced, and ours", seen)
 	}
-	if err := nodesOf(w).Fence(t.Context(), cluster, before, us); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nodesOf(w).Fence(t.Context(), cluster, before, us))
 	if diff := cmp.Diff(before, now(t, w.client)); diff != "" {
 		t.Errorf("what is fenced was fenced again (-before +after):\n%s", diff)
 	}
-	if err := nodesOf(w).Unfence(t.Context(), cluster, before, us); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{silent + " since 12:00:00"}, lines(now(t, w.client))); diff != "" {
-		t.Errorf("unfenced (-want +got):\n%s", diff)
-	}
+	must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, before, us))
+	must.Equal(t, []string{silent + " since 12:00:00"}, lines(now(t, w.client)), "unfenced")
 }
 
 // H-A3: a taint that no remediation answers for any more would stay for ever, also after a power cycle that succeeded.
@@ -62,18 +58,10 @@ func TestWhatIsInheritedIsSignedAndGoes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := clusterOf(interceptor.Funcs{}, row.seen)
-			if err := nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(row.fenced, lines(now(t, w.client))); diff != "" {
-				t.Errorf("fenced (-want +got):\n%s", diff)
-			}
-			if err := nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), row.heir); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(row.unfenced, lines(now(t, w.client))); diff != "" {
-				t.Errorf("unfenced (-want +got):\n%s", diff)
-			}
+			must.Do(t, nodesOf(w).Fence(t.Context(), cluster, now(t, w.client), row.heir))
+			must.Equal(t, row.fenced, lines(now(t, w.client)), "fenced")
+			must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, now(t, w.client), row.heir))
+			must.Equal(t, row.unfenced, lines(now(t, w.client)), "unfenced")
 		})
 	}
 }

@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -68,17 +69,13 @@ func (s *server) reported() []string {
 // watches makes sure that a node is watched, and waits for the first report.
 func (s *server) watches(t *testing.T, n *Nodes, node string) {
 	t.Helper()
-	if err := n.Watch(t.Context(), cluster, node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, n.Watch(t.Context(), cluster, node))
 	s.reported()
 }
 
 func same[T any](t *testing.T, what string, want, got T) {
 	t.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	must.Equal(t, want, got, "%s", what)
 }
 
 // told is a pod of which only the metadata came, told to end within some seconds; none if negative.
@@ -121,9 +118,7 @@ func TestWatches(t *testing.T) {
 		},
 		"a watch outlives the reconcile that asked for it": func(t *testing.T, s *server, n *Nodes) {
 			ctx, cancel := context.WithCancel(t.Context())
-			if err := n.Watch(ctx, cluster, "n"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, n.Watch(ctx, cluster, "n"))
 			s.reported()
 			cancel()
 			s.pods.Delete(told(-1))
@@ -242,9 +237,7 @@ func TestPodsAreAskedForAsOfACacheForWhichNoWorkerWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		server := &asked{}
 		pods, err := newPods(&rest.Config{Host: "http://there", Transport: server, Timeout: 10 * time.Second}, "n")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		ctx, end := context.WithCancel(t.Context())
 		go pods.RunWithContext(ctx)
 		if !toolscache.WaitFor(ctx, "", pods.HasSyncedChecker()) {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -143,9 +145,7 @@ func TestOf(t *testing.T) {
 				objects = append(objects, aHost(tc.host))
 			}
 			found, err := hosts(t, interceptor.Funcs{List: listed}, objects...).Of(t.Context(), aMachine(provided(tc.id)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if found.Host != nil {
 				is = found.Host.Name
 			}
@@ -210,9 +210,7 @@ func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
 func TestAHostIsNeverReadInAnOlderVersionThanBefore(t *testing.T) {
 	h := hosts(t, interceptor.Funcs{}, aMetal3Machine("ns/host-1"), aHost())
 	h.Live = hosts(t, interceptor.Funcs{}, aHost(func(host *bmov1alpha1.BareMetalHost) { host.ResourceVersion = "99999" })).Live
-	if err := h.Refresh(t.Context(), &Found{Host: From(aHost()), Is: powercycle.HostOurs}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.Refresh(t.Context(), &Found{Host: From(aHost()), Is: powercycle.HostOurs}))
 	if _, err := h.Of(t.Context(), aMachine()); !errors.Is(err, consistency.ErrStale) {
 		t.Errorf("the cache has an older version than was read past it: %v", err)
 	}
@@ -259,16 +257,12 @@ func TestMachineOf(t *testing.T) {
 				tc.change = func(*bmov1alpha1.BareMetalHost) {}
 			}
 			m, err := hosts(t, tc.fails, tc.objects...).MachineOf(t.Context(), aHost(tc.change))
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			got := ""
 			if m != nil {
 				got = m.Name
 			}
-			if got != tc.want {
-				t.Errorf("it is that of %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, got, "it is that of")
 		})
 	}
 	refused := interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error {

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -79,9 +81,7 @@ func aMetal3Machine(host string) *unstructured.Unstructured {
 func hosts(t *testing.T, funcs interceptor.Funcs, objects ...client.Object) *Hosts {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
 	scheme.AddKnownTypeWithName(infrav1.GroupVersion.WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{infrav1.GroupVersion, bmov1alpha1.GroupVersion})
 	for _, kind := range []schema.GroupVersionKind{infrav1.GroupVersion.WithKind("Metal3Machine"), bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), bmov1alpha1.GroupVersion.WithKind("HostClaim")} {
@@ -146,9 +146,7 @@ func TestMarksOf(t *testing.T) {
 	asked := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := MarksOf(aHost(tc.change), us, tc.attempt, asked); got != tc.want {
-				t.Errorf("MarksOf() = %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, MarksOf(aHost(tc.change), us, tc.attempt, asked), "MarksOf() =")
 		})
 	}
 }
@@ -205,17 +203,11 @@ func TestMarksComeAndGo(t *testing.T) {
 			h := hosts(t, interceptor.Funcs{}, before)
 			for _, do := range tc.do {
 				now, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := do(h, now); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
+				must.Do(t, do(h, now))
 			}
 			now, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			want := aHost(foreign).Annotations
 			maps.Copy(want, tc.want)
 			if !maps.Equal(now.Annotations, want) {
@@ -240,14 +232,10 @@ func TestWhatActsOnPowerIsWrittenOnlyToTheHostThatWasRead(t *testing.T) {
 	} {
 		h := hosts(t, interceptor.Funcs{}, aHost(annotated(holdOff+"old", "x")))
 		read, err := h.Named(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		now := aHost()
 		now.ResourceVersion, now.Annotations, now.Spec.ConsumerRef.Name = read.ResourceVersion, read.Annotations, "m3m-2"
-		if err := h.Client.Update(t.Context(), now); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.Client.Update(t.Context(), now))
 		if err := act(h, read); !apierrors.IsConflict(err) {
 			t.Errorf("%s on a host that has changed: %v, want a conflict", name, err)
 		}
@@ -263,9 +251,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 		h.Status.ErrorType, h.Status.ErrorMessage = bmov1alpha1.PowerManagementError, "no route"
 	})
 	obj, err := SlimHost(full.DeepCopy())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	slim := obj.(*bmov1alpha1.BareMetalHost)
 	if PowerOf(slim) != PowerOf(full) || !sameConsumer(slim.Spec.ConsumerRef, full.Spec.ConsumerRef) || MarksOf(slim, Remediation{UID: "new"}, 1, time.Time{}) != MarksOf(full, Remediation{UID: "new"}, 1, time.Time{}) {
 		t.Errorf("the slim host is another one: %+v", slim)
@@ -276,9 +262,7 @@ func TestASlimHostIsTheSameToUs(t *testing.T) {
 	if !spare.FitsTheSame(slim, full) {
 		t.Errorf("the slim host fits other machines: %+v", slim)
 	}
-	if From(slim).Model != "ACME R600" {
-		t.Errorf("the slim host is of model %q", From(slim).Model)
-	}
+	must.Is(t, "ACME R600", From(slim).Model, "the slim host is of model")
 	if kept := slim.Status.HardwareDetails; len(slim.Annotations) != 1 || kept.Hostname != "" || kept.SystemVendor.SerialNumber != "" {
 		t.Errorf("the slim host keeps what is not read: %+v", slim)
 	}
@@ -321,8 +305,6 @@ func TestTheModelOfAHost(t *testing.T) {
 		"one that says no manufacturer":    {inspected("", "KVM"), "KVM"},
 		"one that does not say what it is": {inspected("", ""), ""},
 	} {
-		if got := From(tc.host).Model; got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, From(tc.host).Model, "%s:", name)
 	}
 }

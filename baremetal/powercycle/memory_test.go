@@ -4,6 +4,8 @@ import (
 	"reflect"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestWhatIsRememberedOfAnAttempt(t *testing.T) {
@@ -86,9 +88,7 @@ func TestAHostThatIsSwitchedOnAgainIsGivenTheTimeOfABoot(t *testing.T) {
 func TestAnErrorOfBeforeTheRequestIsNone(t *testing.T) {
 	for said, want := range map[time.Time]bool{ago(time.Hour): false, noon: false, noon.Add(time.Second): true, {}: true} {
 		facts := Facts{Power: Power{Fails: true, Said: said}, Memory: Memory{Said: noon}}
-		if got := facts.powerFails(); got != want {
-			t.Errorf("one of %s counts: %t", said, got)
-		}
+		must.Is(t, want, facts.powerFails(), "one of %s counts:", said)
 	}
 }
 
@@ -122,9 +122,7 @@ func TestAHostThatIsRegisteredAnewIsNotSeenToGoOff(t *testing.T) {
 		"nor is one that is made so": {true, true, true},
 	} {
 		m := After(Facts{Power: Power{PoweredOn: tc.on}, HostAnew: tc.anew, Memory: Memory{State: PoweringOff}}, Step{Do: KeepOff, Next: PoweringOff}, noon)
-		if m.WasOff != tc.want {
-			t.Errorf("%s: a receipt is wanted %t, want %t", name, m.WasOff, tc.want)
-		}
+		must.Is(t, tc.want, m.WasOff, "%s: a receipt is wanted", name)
 	}
 }
 
@@ -351,8 +349,6 @@ func TestWhatIsRemembered(t *testing.T) {
 		"a person is asked about its owner":      {in(PoweringOn), asksPerson, waited, true},
 		"it is left to its owner":                {in(Booting), to(PoweringOn, HostKeptOffReason), waited, false},
 	} {
-		if got := tc.of(After(tc.given, tc.step, noon)); got != tc.want {
-			t.Errorf("%s: got %v, want %v", name, got, tc.want)
-		}
+		must.Is(t, tc.want, tc.of(After(tc.given, tc.step, noon)), "%s: got", name)
 	}
 }

@@ -3,6 +3,8 @@ package powercycle
 import (
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // facts are what is special about a case (see in).
@@ -135,9 +137,7 @@ func TestWhetherTheFenceGoesBeforeAWait(t *testing.T) {
 		"no other action takes it away":                     {Booting, facts{fenced, empty, on, overdue}, row{do: Advance}, false},
 	} {
 		s := situation{Facts: in(tc.state, tc.given...), Policy: policy, now: noon}
-		if got := s.unfencesFirst(tc.row); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, s.unfencesFirst(tc.row), "%s:", name)
 	}
 }
 

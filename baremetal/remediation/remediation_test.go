@@ -8,7 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -56,20 +57,14 @@ func TestRemediationsAreFoundByTheirMachineAndByTheirHost(t *testing.T) {
 
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "m", UID: "m-uid"}}
 	existing, err := List(t.Context(), c, kinds, "ns")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]string{"Metal3Remediation ns/a", "HostRemediation ns/b"}, names(existing.Of(m))); diff != "" {
-		t.Errorf("of the machine (-want +got):\n%s", diff)
-	}
+	must.Do(t, err)
+	must.Equal(t, []string{"Metal3Remediation ns/a", "HostRemediation ns/b"}, names(existing.Of(m)), "of the machine")
 
 	h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "h", Annotations: map[string]string{
 		infrav1.PowerOffAnnotationPrefix + "b-before": "", infrav1.PowerOffAnnotationPrefix + "gone": "", mendv1.RebootedForAnnotation: "a-uid/1", "reboot.metal3.io/by-hand": "", infrav1.PowerOffAnnotationPrefix + "d-uid": "",
 	}}}
 	known, unknown := existing.OnHost(h)
-	if diff := cmp.Diff([]string{"Metal3Remediation ns/a", "HostRemediation ns/b"}, names(known)); diff != "" {
-		t.Errorf("on the host (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []string{"Metal3Remediation ns/a", "HostRemediation ns/b"}, names(known), "on the host")
 	if want := []types.UID{"d-uid", "gone"}; !slices.Equal(unknown, want) {
 		t.Errorf("%v act on it and are not known, want %v", unknown, want)
 	}
@@ -97,9 +92,7 @@ func TestTheKindsThatAreInstalledAreKnownAsFarAsTheirVersionIs(t *testing.T) {
 			mapper.Add(kind, meta.RESTScopeNamespace)
 		}
 		kinds, err := InstalledKinds(mapper)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var got []string
 		for _, kind := range kinds {
 			got = append(got, kind.String())
@@ -107,9 +100,7 @@ func TestTheKindsThatAreInstalledAreKnownAsFarAsTheirVersionIs(t *testing.T) {
 				t.Errorf("%s: more than metadata is known: %t", name, kind.New != nil)
 			}
 		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		must.List(t, tc.want, got, "%s:", name)
 	}
 }
 
@@ -126,9 +117,7 @@ func aRemediation(uid types.UID, remembers string) Object {
 
 func TestWhatIsRememberedSurvivesAMove(t *testing.T) {
 	rec, err := RecordOf(aRemediation("new", `{"state":"PoweringOff","attempt":2,"uid":"old","host":"h","node":"n"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if by := rec.By(aRemediation("new", "")); by.UID != "new" || by.Before != "old" {
 		t.Errorf("it is known as %+v, want new, and old before", by)
 	}

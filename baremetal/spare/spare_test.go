@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -70,12 +72,8 @@ func TestWhichHostsAreFree(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := aSpare("h", tc.change)
-			if got := Free(h); got != tc.free {
-				t.Errorf("free: %t", got)
-			}
-			if got := FitsTheSame(aSpare("h"), h); got != tc.free {
-				t.Errorf("it fits the same as a free one: %t", got)
-			}
+			must.Is(t, tc.free, Free(h), "free:")
+			must.Is(t, tc.free, FitsTheSame(aSpare("h"), h), "it fits the same as a free one:")
 		})
 	}
 	if FitsTheSame(aSpare("h"), aSpare("h", labelled("pool", "a"))) {
@@ -94,9 +92,7 @@ func TestWhichHostsFitAMachine(t *testing.T) {
 	cleaning := aSpare("cleaning", labelled(reuse, "md-workers"), inState(bmov1alpha1.StateDeprovisioning))
 	selector := func(text string) labels.Selector {
 		s, err := labels.Parse(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return s
 	}
 	for name, tc := range map[string]struct {

@@ -1,6 +1,10 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/kubemend/kubemend/test/must"
+)
 
 func TestTheProgramIsCalledAsItsHostCallsIt(t *testing.T) {
 	for file, want := range map[string]string{
@@ -9,8 +13,6 @@ func TestTheProgramIsCalledAsItsHostCallsIt(t *testing.T) {
 		"kubectl-mend.exe":            "kubectl mend",
 		"/tmp/mend":                   "mend",
 	} {
-		if got := calledAs(file); got != want {
-			t.Errorf("%s is called %q, want %q", file, got, want)
-		}
+		must.Is(t, want, calledAs(file), "%s is called", file)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -79,9 +81,7 @@ func TestWhatAnOwnerIsWaitedFor(t *testing.T) {
 		},
 		"and not for this one alone": {[]edit{controlledBy("RKE2ControlPlane", remediating)}, "RKE2ControlPlane cp was asked to replace Machine w1, and has not answered"},
 	} {
-		if got := given(append([]edit{asksOwner("WaitingForRemediation", "", ten)}, tc.edits...)...).Story().Message; got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		must.Is(t, tc.want, given(append([]edit{asksOwner("WaitingForRemediation", "", ten)}, tc.edits...)...).Story().Message, "%s:", name)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -33,9 +35,7 @@ func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *
 	t.Helper()
 	scheme := runtime.NewScheme()
 	err := errors.Join(clientgoscheme.AddToScheme(scheme), clusterv1.AddToScheme(scheme), controlplanev1.AddToScheme(scheme), bmov1alpha1.AddToScheme(scheme))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{metal3Kind.GroupVersion()})
 	mapper.Add(metal3Kind, meta.RESTScopeNamespace)
 	for kind := range scheme.AllKnownTypes() {

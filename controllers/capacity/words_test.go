@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -77,8 +79,6 @@ func TestHostileTextsAreBoundedAndShown(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{"abcdefgh": "abcdefgh", "abcdefghi": "abcde…", "abcdüfghi": "abcd…", "abcdeüghi": "abcde…"} {
-		if got := bounded(text, 8); got != want {
-			t.Errorf("%s is cut to %s", text, got)
-		}
+		must.Is(t, want, bounded(text, 8), "%s is cut to", text)
 	}
 }

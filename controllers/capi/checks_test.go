@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -28,8 +30,6 @@ func TestWhoJudgesAMachine(t *testing.T) {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "check", Annotations: map[string]string{}}}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = "c", map[string]string{"a": "b"}
 		tc.change(check)
-		if got := Judges(check, m); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, Judges(check, m), "%s:", name)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -95,9 +97,7 @@ func TestDecide(t *testing.T) {
 		"of another shard it is not said that it goes as well": {factsWith(notCovered, deleted), Plan{Leave, ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.facts); got != tc.want {
-				t.Errorf("Decide = %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, Decide(tc.facts), "Decide =")
 		})
 	}
 }

@@ -10,7 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -46,9 +47,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{t: t, events: events.NewFakeRecorder(100), clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
 	f.c = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := f.fails; err != nil {
@@ -71,9 +70,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 func (f *fixture) create(o client.Object) {
 	f.t.Helper()
 	o.SetUID(types.UID("uid-of-" + o.GetName()))
-	if err := f.c.Create(f.t.Context(), o, person); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.c.Create(f.t.Context(), o, person))
 }
 
 func theCluster() *clusterv1.Cluster {
@@ -92,9 +89,7 @@ func check(name string, annotations map[string]string) *clusterv1.MachineHealthC
 func (f *fixture) patch(o client.Object, format string, args ...any) {
 	f.t.Helper()
 	patch := client.RawPatch("application/merge-patch+json", fmt.Appendf(nil, `{"metadata":`+format+`}`, args...))
-	if err := f.c.Patch(f.t.Context(), o, patch, person); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.c.Patch(f.t.Context(), o, patch, person))
 }
 
 // label gives the Cluster, or the Namespace, the label with a value; without one it removes it.
@@ -128,9 +123,7 @@ func (f *fixture) reconcile() {
 func (f *fixture) read(name string) *clusterv1.MachineHealthCheck {
 	f.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
-	if err := f.c.Get(f.t.Context(), client.ObjectKey{Namespace: "fleet", Name: name}, c); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.c.Get(f.t.Context(), client.ObjectKey{Namespace: "fleet", Name: name}, c))
 	return c
 }
 
@@ -141,9 +134,7 @@ func (f *fixture) wants(want map[string]map[string]string) {
 	for name := range want {
 		got[name] = f.read(name).Annotations
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		f.t.Errorf("annotations (-want +got):\n%s", diff)
-	}
+	must.Equal(f.t, want, got, "annotations")
 }
 
 // told are the events since it was called last, as "Kind Reason Text".
@@ -205,9 +196,7 @@ func TestALabelClaimsAndReleases(t *testing.T) {
 
 			version := f.read("a").ResourceVersion
 			f.reconcile()
-			if now := f.read("a").ResourceVersion; now != version {
-				t.Errorf("a check that is claimed was written again: %s, %s", version, now)
-			}
+			must.Is(t, version, f.read("a").ResourceVersion, "a check that is claimed was written again: %s,", version)
 			f.told()
 
 			f.label(o.labelled)
@@ -238,9 +227,7 @@ func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineHealthCheck",
 		"metadata": map[string]any{"namespace": "fleet", "name": "a", "annotations": map[string]any{clusterv1.PausedAnnotation: "kubemend"}},
 	}}
-	if err := f.c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(same), person); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(same), person))
 	f.told()
 	f.label(&clusterv1.Cluster{})
 	f.reconcile()
@@ -261,9 +248,7 @@ func TestAClaimThatWasCopiedIsReleased(t *testing.T) {
 
 func TestACopyWithoutItsClusterIsLeftAlone(t *testing.T) {
 	f := newFixture(t, check("a", maps.Clone(claimedByCluster)))
-	if err := f.c.Delete(t.Context(), theCluster()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, f.c.Delete(t.Context(), theCluster()))
 	f.reconcile()
 	f.wants(all{"a": claimedByCluster})
 }

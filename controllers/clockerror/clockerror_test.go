@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestAhead(t *testing.T) {
@@ -28,9 +30,7 @@ func TestAhead(t *testing.T) {
 			defer s.Forget()
 			sent := server.Add(tc.sent)
 			s.Note(sent, sent.Add(tc.took), http.Header{"Date": {tc.date}})
-			if got := s.Ahead(); got != tc.want {
-				t.Errorf("Ahead() = %s, want %s", got, tc.want)
-			}
+			must.Is(t, tc.want, s.Ahead(), "Ahead() =")
 		})
 	}
 }
@@ -58,9 +58,7 @@ func TestMostAnswersDecide(t *testing.T) {
 			for _, ahead := range tc.ahead {
 				s.Note(now, now, http.Header{"Date": {now.Add(-ahead).Format(http.TimeFormat)}})
 			}
-			if got := s.Ahead(); got != tc.want {
-				t.Errorf("Ahead() = %s, want %s", got, tc.want)
-			}
+			must.Is(t, tc.want, s.Ahead(), "Ahead() =")
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,9 +41,7 @@ func TestAnObjectIsStaleUntilTheCacheShowsWhatWasWritten(t *testing.T) {
 		if step.written != "" {
 			w.Note(at("u", step.written))
 		}
-		if got := w.Stale(at(step.uid, step.cached)); got != step.want {
-			t.Errorf("%s: stale: %t", step.name, got)
-		}
+		must.Is(t, step.want, w.Stale(at(step.uid, step.cached)), "%s: stale:", step.name)
 	}
 }
 
@@ -90,9 +90,7 @@ func TestOfWhatNoCacheShowsTheAPIServerKnowsWhetherItIsNewOrGone(t *testing.T) {
 
 func TestACacheThatStandsStillIsReadLessAndLessOften(t *testing.T) {
 	for times, want := range map[int]time.Duration{0: Lag, 1: Lag, 2: 2 * Lag, 4: 8 * Lag, 7: 64 * Lag, 8: 64 * Lag, 1000: 64 * Lag} {
-		if got := Wait(times); got != want {
-			t.Errorf("found stale %d times in a row: again after %v, want %v", times, got, want)
-		}
+		must.Is(t, want, Wait(times), "found stale %d times in a row: again after", times)
 	}
 }
 
@@ -103,8 +101,6 @@ func TestWhatWasWrittenInTwoWritesIsKnownInBothVersions(t *testing.T) {
 	}
 	for version, want := range map[string]bool{"11": false, "12": true, "13": false, "14": true, "15": false} {
 		seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: version}}
-		if got := w.Wrote(seen); got != want {
-			t.Errorf("version %s was written: %t", version, got)
-		}
+		must.Is(t, want, w.Wrote(seen), "version %s was written:", version)
 	}
 }

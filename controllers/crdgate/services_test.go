@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -45,9 +47,7 @@ func TestWhoServesAKindIsSaidAlsoWhereNothingIsStarted(t *testing.T) {
 				s.has(crd, labels)
 			}
 			word, sentence, err := (&Reconciler{Client: s.client}).Why(t.Context(), tc.service)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if word != tc.word || sentence != tc.sentence {
 				t.Errorf("%q, %q; want %q, %q", word, sentence, tc.word, tc.sentence)
 			}

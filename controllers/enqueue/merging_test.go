@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 )
@@ -38,9 +39,7 @@ func TestWhenEventsAreLookedAt(t *testing.T) {
 				at := noon.Add(time.Duration(ms) * time.Millisecond)
 				due = append(due, int(at.Add(m.wait(called("check"), at)).Sub(noon).Milliseconds()))
 			}
-			if diff := cmp.Diff(tc.due, due); diff != "" {
-				t.Errorf("due (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.due, due, "due")
 		})
 	}
 }

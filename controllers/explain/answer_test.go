@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -244,8 +246,6 @@ func TestTimeoutsAreWrittenWithoutUnitsOfNothing(t *testing.T) {
 	for d, want := range map[time.Duration]string{
 		5 * time.Minute: "5m", time.Hour: "1h", 90 * time.Second: "1m30s", 10 * time.Second: "10s", 30 * time.Hour: "30h", 0: "0s", 70 * time.Minute: "1h10m",
 	} {
-		if got := Brief(d); got != want {
-			t.Errorf("%s is %q, want %q", d, got, want)
-		}
+		must.Is(t, want, Brief(d), "%s is", d)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"pgregory.net/rapid"
@@ -24,9 +26,7 @@ func TestASentenceGoesOnInAnotherOne(t *testing.T) {
 		"Metal3Remediation w1 exists": "Metal3Remediation w1 exists",
 		"the workload did not move":   "the workload did not move",
 	} {
-		if got := Clause(sentence); got != want {
-			t.Errorf("%q goes on as %q, want %q", sentence, got, want)
-		}
+		must.Is(t, want, Clause(sentence), "%q goes on as", sentence)
 	}
 }
 
@@ -59,9 +59,7 @@ func TestUnmatched(t *testing.T) {
 		"a selector that cannot be read": {of(expression("pool", "Like")), nil, `the selector is invalid: "Like" is not a valid label selector operator`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Unmatched(tc.selector, tc.labels); got != tc.want {
-				t.Errorf("Unmatched() = %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, Unmatched(tc.selector, tc.labels), "Unmatched() =")
 		})
 	}
 }
@@ -104,9 +102,7 @@ func TestToolsAreKnownByWhatTheyWriteOnAnObject(t *testing.T) {
 		},
 	} {
 		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Labels: tc.labels, Annotations: tc.annotations}}
-		if got := strings.Join(AppliersOf(check), ", "); got != tc.want {
-			t.Errorf("got %q, want %q", got, tc.want)
-		}
+		must.Is(t, tc.want, strings.Join(AppliersOf(check), ", "))
 	}
 }
 
@@ -136,9 +132,7 @@ func TestAnAttributionIsReadAsFarAsItIsOne(t *testing.T) {
 		})
 	}
 	is := Attribution{"alice", at, "NIC drops packets"}
-	if got, want := is.Text(), "by alice at 2026-01-01T12:00:00Z: NIC drops packets"; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	must.Is(t, "by alice at 2026-01-01T12:00:00Z: NIC drops packets", is.Text())
 }
 
 func TestAManagerOfWhichNoTimeIsKnownDoesNotRun(t *testing.T) {

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -85,16 +87,12 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 	m.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "MachineSet", Name: "ms", Controller: ptr.To(true)}}
 	m.Spec.ClusterName, m.Status.NodeRef.Name = "c", "node"
 	scheme := runtime.NewScheme()
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme), nhcv1.AddToScheme(scheme),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	builder := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(rem, m).
 		WithObjects(rem, m, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c"}})
-	if err := records.AddIndex(t.Context(), indexing{builder}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, records.AddIndex(t.Context(), indexing{builder}))
 	c := builder.Build()
 	k := &fixture{
 		t: t, client: c, clock: clocktesting.NewFakePassiveClock(noon), key: client.ObjectKeyFromObject(rem), at: map[act]func() error{},
@@ -116,18 +114,14 @@ func fixtureOf(t *testing.T, edits ...func(*mendv1.HostRemediation)) *fixture {
 func (k *fixture) machine(ctx context.Context) *clusterv1.Machine {
 	k.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := k.client.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "m"}, m))
 	return m
 }
 
 func (k *fixture) remediation() *mendv1.HostRemediation {
 	k.t.Helper()
 	rem := &mendv1.HostRemediation{}
-	if err := k.client.Get(k.t.Context(), k.key, rem); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Get(k.t.Context(), k.key, rem))
 	return rem
 }
 
@@ -174,9 +168,7 @@ func (k *fixture) reconciles() ctrl.Result {
 // do fails the test if something failed that is no part of it.
 func (k *fixture) do(err error) {
 	k.t.Helper()
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 }
 
 // pass makes passes until nothing is done any more, and returns the status.

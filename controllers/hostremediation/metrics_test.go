@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -24,9 +26,7 @@ func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(c)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	samples := map[string]float64{}
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
@@ -121,9 +121,7 @@ func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &observed{facts: powercycle.Facts{Memory: powercycle.Memory{State: tc.was}, Node: tc.node, Fenced: tc.fenced}}
-			if got := unfencedFor(w, tc.step); got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, unfencedFor(w, tc.step))
 		})
 	}
 }
@@ -200,8 +198,6 @@ func TestABootIsNotStuckWithinItsOwnTimeout(t *testing.T) {
 	w.facts.First, w.record.Since = true, noon
 	for state, want := range map[powercycle.State]time.Duration{powercycle.PoweringOn: 11 * time.Minute, powercycle.Booting: 21 * time.Minute} {
 		w.record.State = state
-		if got := stuckAt(w).Sub(noon); got != want {
-			t.Errorf("%s is stuck after %s, want %s", state, got, want)
-		}
+		must.Is(t, want, stuckAt(w).Sub(noon), "%s is stuck after", state)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -84,9 +86,7 @@ func TestABootMayTakeTwiceAsLongAsTheLastOne(t *testing.T) {
 		before.Namespace, before.Name, before.Labels = "ns", "before", map[string]string{mendv1.RecordHostLabel: "h"}
 		k.creates(&before)
 		k.reaches(powercycle.Booting)
-		if got := k.wait(0).Deadline.Sub(k.clock.Now()); got != want {
-			t.Errorf("after a boot of %d s the next one may take %s, want %s", last, got, want)
-		}
+		must.Is(t, want, k.wait(0).Deadline.Sub(k.clock.Now()), "after a boot of %d s the next one may take", last)
 		if status := k.wait(12 * time.Minute); status.Step != string(powercycle.Booting) {
 			t.Errorf("a server in its self-test is in %s", status.Step)
 		}

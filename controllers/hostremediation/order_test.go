@@ -2,12 +2,12 @@ package hostremediation
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -108,9 +108,7 @@ func TestSomebodyElsesBlockOfAMoveStays(t *testing.T) {
 		for _, value := range tc.before {
 			got = append(got, value)
 		}
-		if !slices.Equal(got, tc.want) {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		must.List(t, tc.want, got, "%s:", name)
 	}
 }
 
@@ -244,9 +242,7 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 	} {
 		step.before()
 		k.pass()
-		if diff := cmp.Diff(step.want, told()); diff != "" {
-			t.Errorf("events (-want +got):\n%s", diff)
-		}
+		must.Equal(t, step.want, told(), "events")
 	}
 }
 

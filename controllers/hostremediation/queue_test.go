@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -133,9 +135,7 @@ func (p *plane) waitsFor(name, reason string) {
 	rem := &mendv1.HostRemediation{}
 	rem.Namespace, rem.Name = "ns", "other-"+name
 	patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"`+mendv1.WaitsForAnnotation+`":"`+reason+`"}}}`))
-	if err := p.client.Patch(p.t.Context(), rem, patch); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.Patch(p.t.Context(), rem, patch))
 }
 
 func (p *plane) held() bool {
@@ -341,9 +341,7 @@ func TestWhichHostsWouldGoOff(t *testing.T) {
 		"nor one that others hold":     {powercycle.Power{Wanted: true, KeptOffBy: "somebody"}, false},
 		"nor one that is paused":       {powercycle.Power{Wanted: true, Unmanaged: "the host is paused"}, false},
 	} {
-		if got := obeys(tc.power); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, obeys(tc.power), "%s:", name)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -141,9 +143,7 @@ func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 	} {
 		w := &observed{rem: remediation.Own.New()}
 		w.facts.State, w.facts.HasPowerAnnotations, w.record.Fencing, w.record.Lived = tc.state, tc.held, tc.fencing, tc.lived
-		if got := needsNode(w); got != tc.want {
-			t.Errorf("%+v: %t", tc, got)
-		}
+		must.Is(t, tc.want, needsNode(w), "%+v:", tc)
 	}
 }
 

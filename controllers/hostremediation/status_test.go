@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,9 +79,7 @@ func TestConditionsGoThroughAnAttempt(t *testing.T) {
 		{"a host that cannot be off proves nothing", in(powercycle.Booting, ""), powercycle.Facts{Power: powercycle.Power{NoPowerOff: true}}, because("Booting"), "+-CannotBeProven-CannotBeProven++-Booting"},
 	} {
 		setConditions(rem, now.memory, now.facts, now.step, "why", noon)
-		if got := milestonesOf(rem.GetConditions()); got != now.want {
-			t.Errorf("%s: %s, want %s", now.name, got, now.want)
-		}
+		must.Is(t, now.want, milestonesOf(rem.GetConditions()), "%s:", now.name)
 	}
 }
 
@@ -108,9 +108,7 @@ func TestARemediationSaysHowItStandsAsAWhole(t *testing.T) {
 		step := powercycle.Step{Do: tc.do, Reason: "Because"}
 		setConditions(rem, powercycle.Memory{State: tc.state}, tc.facts, step, "why", noon)
 		processing, succeeded := conditions.Get(rem, nhcv1.ProcessingCondition), conditions.Get(rem, nhcv1.SucceededCondition)
-		if got := fmt.Sprintf("%s, %s", processing.Status, succeeded.Status); got != tc.want {
-			t.Errorf("%s: %s, want %s", name, got, tc.want)
-		}
+		must.Is(t, tc.want, fmt.Sprintf("%s, %s", processing.Status, succeeded.Status), "%s:", name)
 		if processing.Reason != "Because" || succeeded.Message != "why" || !succeeded.LastTransitionTime.Time.Equal(noon) {
 			t.Errorf("%s: it does not say why, or when: %+v, %+v", name, processing, succeeded)
 		}
@@ -166,9 +164,7 @@ func TestWhoPausesARemediationIsSaid(t *testing.T) {
 	} {
 		tc.observed.rem = remediation.Own.New()
 		tc.observed.rem.SetAnnotations(tc.annotations)
-		if got := tc.observed.pause(); got != tc.want {
-			t.Errorf("%s: paused %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, tc.observed.pause(), "%s: paused", name)
 	}
 }
 
@@ -190,9 +186,7 @@ func TestAMachineIsWellUnderAnotherBoot(t *testing.T) {
 		"before it was cycled its boot does not matter":              {aSituation(powercycle.Preparing, "before", ""), true},
 		"a machine whose health check has passed is, once it booted": {aSituation(powercycle.Booting, "after", metav1.ConditionTrue), true},
 	} {
-		if got := tc.w.booted() && !remediation.MarkedUnhealthy(tc.w.machine); got != tc.want {
-			t.Errorf("%s: well: %t", name, got)
-		}
+		must.Is(t, tc.want, tc.w.booted() && !remediation.MarkedUnhealthy(tc.w.machine), "%s: well:", name)
 	}
 }
 

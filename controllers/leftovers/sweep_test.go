@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,11 +43,9 @@ func sweeperOf(
 ) (*Sweep, client.Client, *clocktesting.FakeClock) {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(
+	must.Do(t, errors.Join(
 		bmov1alpha1.AddToScheme(scheme), clusterv1.AddToScheme(scheme), infrav1.AddToScheme(scheme), mendv1.AddToScheme(scheme),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	host := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "host-1", UID: "host-uid", Annotations: annotations}}
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(append(remediations, host)...).WithStatusSubresource(&clusterv1.Machine{}).Build()
 	clock := clocktesting.NewFakeClock(noon)
@@ -58,13 +58,9 @@ func sweeperOf(
 // sweep lets s look once, and returns the annotations that are left on the host.
 func sweep(t *testing.T, s *Sweep, c client.Client) (left []string) {
 	t.Helper()
-	if err := s.sweep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.sweep(t.Context()))
 	host := &bmov1alpha1.BareMetalHost{}
-	if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, host); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, host))
 	return slices.Sorted(maps.Keys(host.Annotations))
 }
 
@@ -91,18 +87,14 @@ func TestW5OrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
 		infrav1.UnhealthyAnnotation, "note", "reboot.metal3.io/by-hand", holdOff + "metal3", holdOff + "new", holdOff + "old",
 	}
 	slices.Sort(want)
-	if !slices.Equal(left, want) {
-		t.Errorf("left are %v, want %v", left, want)
-	}
+	must.List(t, want, left, "left are")
 }
 
 func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {
 	s, c, clock := sweeperOf(t, map[string]string{holdOff + "late": "x"})
 	sweep(t, s, c)
 	late := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "late", UID: "late"}}
-	if err := c.Create(context.Background(), late); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Create(context.Background(), late))
 	clock.SetTime(noon.Add(time.Hour))
 	if left := sweep(t, s, c); len(left) != 1 {
 		t.Error("the mark of a remediation that exists was swept")
@@ -178,12 +170,8 @@ func TestARebootThatARemediationAsksForMeanwhileStays(t *testing.T) {
 	clock.SetTime(noon.Add(time.Hour))
 	s.Live = changing{c, func() {
 		h := &bmov1alpha1.BareMetalHost{}
-		if err := c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, h); err != nil {
-			t.Fatal(err)
-		}
-		if err := s.Hosts.Reboot(t.Context(), h, realhost.Remediation{UID: "another"}, 1); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, h))
+		must.Do(t, s.Hosts.Reboot(t.Context(), h, realhost.Remediation{UID: "another"}, 1))
 	}}
 	if left, want := sweep(t, s, c), []string{mendv1.RebootedForAnnotation, infrav1.RebootAnnotation}; !slices.Equal(left, want) {
 		t.Errorf("%v are left, want %v", left, want)
@@ -238,9 +226,7 @@ func TestARequestIsWithdrawnWhenTheMachineIsHealthyAfterAll(t *testing.T) {
 			})
 			s, c, _ := sweeperOf(t, marked, append(tc.others, m)...)
 			left := sweep(t, s, c)
-			if err := c.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 			if back := len(left) == 0; back != tc.back {
 				t.Errorf("the host keeps %v", left)
 			}
@@ -260,9 +246,7 @@ func TestMarksOfAKindOfWhichOnlyMetadataIsKnownAreNotOrphaned(t *testing.T) {
 	rem := old.Watched().(*metav1.PartialObjectMetadata)
 	rem.Namespace, rem.Name, rem.UID = "ns", "a", "old"
 	scheme := runtime.NewScheme()
-	if err := bmov1alpha1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, bmov1alpha1.AddToScheme(scheme))
 	scheme.AddKnownTypeWithName(old.GroupVersionKind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(old.GroupVersion().WithKind(old.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(rem).Build()
@@ -298,9 +282,7 @@ func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
 		registry.MustRegister(exhausted)
 		families, err := registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var hosts []string
 		for _, f := range families {
 			for _, m := range f.GetMetric() {
@@ -327,12 +309,8 @@ func TestAnExhaustedHostIsExportedUntilItIsRepairedOrGone(t *testing.T) {
 			}
 			h := &bmov1alpha1.BareMetalHost{}
 			key := client.ObjectKey{Namespace: "ns", Name: "host-1"}
-			if err := errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)); err != nil {
-				t.Fatal(err)
-			}
-			if err := s.sweep(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(c.Get(t.Context(), key, h), ends(t.Context(), c, h)))
+			must.Do(t, s.sweep(t.Context()))
 			if got := exported(); len(got) != 0 {
 				t.Errorf("got %v afterwards, want none", got)
 			}

@@ -2,10 +2,11 @@ package machinehealthcheck
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -205,9 +206,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			for _, b := range p.Decisions[0].Blockers {
 				got = append(got, b.Rule)
 			}
-			if !slices.Equal(got, tc.want) {
-				t.Errorf("blocked by %v, want %v", got, tc.want)
-			}
+			must.List(t, tc.want, got, "blocked by")
 		})
 	}
 }

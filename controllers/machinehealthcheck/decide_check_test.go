@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -137,9 +138,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 				}
 			}
 			p := Decide(tc.given)
-			if diff := cmp.Diff(want, conditionsOf(&p)); diff != "" {
-				t.Errorf("conditions (-want +got):\n%s", diff)
-			}
+			must.Equal(t, want, conditionsOf(&p), "conditions")
 		})
 	}
 }
@@ -223,9 +222,7 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"but to explain all that blocks a machine": {byRequests(bad()).with(func(f *Facts) { f.Limits.AtMost, f.Explains = 0, true }), Needs{Template: true}},
 		"not if the template is not there":         {byRequests(bad()).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
-		if got := Decide(tc.given).Needs; got != tc.want {
-			t.Errorf("%s: needs %+v, want %+v", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Decide(tc.given).Needs, "%s: needs", name)
 	}
 }
 

@@ -5,7 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/budget"
@@ -46,9 +47,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"one for which no request can be made waits all the same": {byRequests(bad(unusable)), budget.Population{Unhealthy: 1, Waiting: 1}},
 		"one that was just seen waits a moment later":             {facts(bad()).with(limitsMatter), budget.Population{Unhealthy: 1}},
 	} {
-		if diff := cmp.Diff(tc.want, Decide(tc.given).Population); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, Decide(tc.given).Population, "%s", name)
 	}
 }
 
@@ -56,9 +55,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
 	for places, want := range map[int]bool{1: false, 0: true} {
 		f := facts(bad(), bad(asked)).with(observe).with(atOnce(places + 1))
-		if got := Decide(f).Decisions[0].Blocked(RemediationsInProgress); got != want {
-			t.Errorf("%d places besides the one in flight: blocked %t", places, got)
-		}
+		must.Is(t, want, Decide(f).Decisions[0].Blocked(RemediationsInProgress), "%d places besides the one in flight: blocked", places)
 	}
 }
 
@@ -76,9 +73,7 @@ func TestHowManyMoreMayTurnBadBeforeNothingBegins(t *testing.T) {
 		"none during a cooldown":                  {facts(bad()).with(atMost(3), storming, coolsFor(time.Minute)), 0},
 		"the places that are taken are no matter": {facts(bad(asked)).with(atMost(3), atOnce(1)), 2},
 	} {
-		if got := Decide(tc.given).Grant.Remaining; got != tc.want {
-			t.Errorf("%s: %d, want %d", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Decide(tc.given).Grant.Remaining, "%s:", name)
 	}
 }
 

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"pgregory.net/rapid"
@@ -85,9 +87,7 @@ func TestARemediationWaitsForASpareHost(t *testing.T) {
 			if !slices.Equal(d.blockerEnds(), want) {
 				t.Errorf("blocked by %v, want %v", d.Blockers, want)
 			}
-			if starts := len(want) == 0 && !d.InFlight; d.Starts() != starts {
-				t.Errorf("starts: %t", d.Starts())
-			}
+			must.Is(t, len(want) == 0 && !d.InFlight, d.Starts(), "starts:")
 			if len(want) > 0 && !p.Recheck.Equal(tc.want.until) {
 				t.Errorf("it is looked at again at %v, want %v", p.Recheck, tc.want.until)
 			}
@@ -118,9 +118,7 @@ func TestHostsAreReadOnlyForARemediationThatNeedsOne(t *testing.T) {
 		"not of what is in flight":                              {facts(bad(onHost, asked)).with(waitsFor(time.Hour), unread, cyclesRead), Needs{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.given).Needs; got != tc.want {
-				t.Errorf("needs %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, Decide(tc.given).Needs, "needs")
 		})
 	}
 }
@@ -189,9 +187,7 @@ func TestWhatIsSaidOfAWaitForASpareHost(t *testing.T) {
 					got, got.Message = c, ""
 				}
 			}
-			if got != tc.want {
-				t.Errorf("says %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, got, "says")
 			at := slices.IndexFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.SpareHostAvailable })
 			if at < 0 || (p.Conditions[at].Status == "") != (tc.want != says) {
 				t.Errorf("the check says %+v", p.Conditions)

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"pgregory.net/rapid"
@@ -140,9 +142,7 @@ func TestWhatActsOnAMachine(t *testing.T) {
 		"an unhealthy one is being deleted":    {facts(bad(deleting)), false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if acts := Decide(tc.given).Decisions[0].Acts(); acts != tc.acts {
-				t.Errorf("it acts: %v", acts)
-			}
+			must.Is(t, tc.acts, Decide(tc.given).Decisions[0].Acts(), "it acts:")
 		})
 	}
 }

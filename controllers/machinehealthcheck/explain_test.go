@@ -1,18 +1,26 @@
 package machinehealthcheck
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // explanationOf is the explanation of w.
@@ -113,9 +121,7 @@ func TestWhatTheOwnerReportsStandsBesideTheProviders(t *testing.T) {
 	external := withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse, "WaitingForRemediation")
 	askedByPowerCycle := aCheck(a("m", health.Unhealthy, requestedBy("check", "check-uid"), external, answered("RemediationDeferred", "later"))).external()
 	want := "ExternallyRemediated=False (WaitingForRemediation); OwnerRemediated=False (RemediationDeferred): later"
-	if got := explanationOf(askedByPowerCycle).Targets[0].Message; got != want {
-		t.Errorf("got %q, want %q", got, want)
-	}
+	must.Is(t, want, explanationOf(askedByPowerCycle).Targets[0].Message)
 }
 
 func TestWhyAMachineIsNotSelected(t *testing.T) {
@@ -134,12 +140,227 @@ func TestWhyAMachineIsNotSelected(t *testing.T) {
 	} {
 		check := &clusterv1.MachineHealthCheck{}
 		check.Spec.ClusterName, check.Spec.Selector.MatchLabels = tc.cluster, tc.labels
-		if got := Unselected(check, m); got != tc.want {
-			t.Errorf("%s: %q", name, got)
-		}
+		must.Is(t, tc.want, Unselected(check, m), "%s:", name)
 		selector, _ := selectorOf(check)
 		if selected := tc.want == ""; selected != (tc.cluster == m.Spec.ClusterName && selector.Matches(labels.Set(m.Labels))) {
 			t.Errorf("%s: the controller says otherwise", name)
 		}
 	}
+}
+
+// reported gives the check the status that a manager writes which acts on it.
+func (w *observed) reported(expected, healthy int32) *observed {
+	w.Check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	w.Check.Status.ObservedGeneration = w.Check.Generation
+	w.Check.Status.ExpectedMachines, w.Check.Status.CurrentHealthy = ptr.To(expected), ptr.To(healthy)
+	return w
+}
+
+func TestWhichStatusTellsOfTheMachines(t *testing.T) {
+	for name, tc := range map[string]struct {
+		change func(*observed)
+		want   bool
+	}{
+		"that of a check that a manager acts on": {func(*observed) {}, true},
+		"not one that is not there":              {func(w *observed) { w.Check.Status = clusterv1.MachineHealthCheckStatus{} }, false},
+		"not that of a check as it was before":   {func(w *observed) { w.Check.Generation++ }, false},
+		"not that of a check that is paused":     {func(w *observed) { w.Check.Annotations[clusterv1.PausedAnnotation] = "" }, false},
+		"not that of a check that goes":          {func(w *observed) { w.Check.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+		"not that of a cluster that is paused":   {func(w *observed) { w.Cluster.Spec.Paused = ptr.To(true) }, false},
+		"not that of one that shares machines with a check that kubemend does not act on": {func(w *observed) {
+			has(w.Check, condition(mendv1.TargetsExclusive, metav1.ConditionFalse, mendv1.OverlapReason, ""))
+		}, false},
+		"not that of a cluster that goes": {func(w *observed) { w.Cluster.DeletionTimestamp = ptr.To(metav1.NewTime(noon)) }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := aCheck().reported(5, 3)
+			tc.change(w)
+			must.Is(t, tc.want, Reported(w.Check, w.Cluster), "reported:")
+		})
+	}
+}
+
+// What a page reads in the condition of a machine is what the manager has decided about it.
+func TestAPageReadsWhatTheManagerHasDecided(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		f.Mode, f.Template.Syncing = Active, false
+		plan := Decide(f)
+		for i, d := range plan.Decisions {
+			at := slices.IndexFunc(d.Conditions, func(cond metav1.Condition) bool { return cond.Type == mendv1.Remediation && cond.Status != "" })
+			if at < 0 {
+				continue
+			}
+			refused := d.InFlight && d.Conditions[at].Status == metav1.ConditionFalse
+			if d.Verdict.State == health.Pending && (refused || d.Conditions[at].Status == metav1.ConditionTrue) {
+				continue // it was unhealthy when that began
+			}
+			read := &Decision{Target: &Target{Machine: d.Target.Machine}}
+			if read.remediation(&f, &plan, &d.Conditions[at]); read.Verdict.State != d.Verdict.State {
+				t.Fatalf("machine %d is %s, and read as %s", i, d.Verdict.State, read.Verdict.State)
+			}
+			if inFlight := d.InFlight || d.Starts(); read.InFlight != inFlight {
+				t.Fatalf("machine %d in flight: %t, and read as %t from %v", i, inFlight, read.InFlight, d.Conditions[at])
+			}
+			if read.InFlight {
+				continue
+			}
+			for j := range read.Blockers {
+				b := &read.Blockers[j]
+				known := func(decided Blocker) bool {
+					return oneLine(cmp.Or(decided.Brief, decided.Text)) == b.Text && decided.Until.Equal(b.Until) && decided.Fix == b.Fix
+				}
+				ofCheck := b.Text == plan.Allowed.Message && d.Verdict.State == health.Pending
+				if !ofCheck && !slices.ContainsFunc(d.Blockers, known) || j == 0 && b.Reason != d.Conditions[at].Reason {
+					t.Fatalf("machine %d is blocked by %+v, and read as %+v", i, d.Blockers, b)
+				}
+			}
+		}
+	})
+}
+
+func TestHowAMachineIsAsTheManagerWroteIt(t *testing.T) {
+	healthy := withCondition(HealthCheckSucceeded, metav1.ConditionTrue, clusterv1.MachineHealthCheckSucceededReason)
+	asked := func(t *Target) {
+		askedOwner(t)
+		withCondition(mendv1.Remediation, metav1.ConditionTrue, mendv1.OwnerAskedReason)(t)
+	}
+	madeNow := func(t *Target) { t.Machine.CreationTimestamp = metav1.NewTime(noon) }
+	withNode := func(t *Target) { t.Machine.Status.NodeRef.Name = "node" }
+	reach := func(status metav1.ConditionStatus) func(*observed) {
+		return func(w *observed) {
+			has(w.Check, condition(mendv1.WorkloadClusterReachable, status, mendv1.UnreachableReason, "out of reach"))
+		}
+	}
+	for name, tc := range map[string]struct {
+		given *observed
+		want  string
+	}{
+		"healthy": {aCheck(a("m", health.Healthy, withNode, healthy)), "Healthy"},
+		"marked, and nothing is written yet": {
+			aCheck(a("m", health.Unhealthy, withNode, withCondition(HealthCheckSucceeded, "False", "UnhealthyNode"))), "Unhealthy blocked by UnhealthyNode",
+		},
+		"its owner was asked":                   {aCheck(a("m", health.Unhealthy, withNode, asked)), "Unhealthy in flight"},
+		"nothing is written, and it has none":   {aCheck(a("m", health.Starting, madeNow)), "Starting blocked by WithinTimeout"},
+		"nothing is written, and it has a node": {aCheck(a("m", health.Unknown, withNode)), "Unknown blocked by NotJudged"},
+		"what was written before an outage is not believed": {
+			aCheck(a("m", health.Healthy, withNode, healthy)).with(reach(metav1.ConditionFalse)), "Unknown blocked by Unreachable",
+		},
+		"but that it is remediated stands": {
+			aCheck(a("m", health.Unhealthy, withNode, asked)).with(reach(metav1.ConditionFalse)), "Unknown in flight blocked by Unreachable",
+		},
+		"nor what was written before the infrastructure was not ready": {
+			aCheck(a("m", health.Healthy, withNode, healthy)).with(func(w *observed) { w.Cluster.Status.Conditions[1].Status = metav1.ConditionFalse }),
+			"Unknown blocked by InfrastructureNotReady",
+		},
+		"nor by a clock that is wrong": {
+			aCheck(a("m", health.Healthy, withNode, healthy)).with(func(w *observed) { w.ClockAhead = time.Hour }), "Unknown blocked by ManagerClockWrong",
+		},
+		"it is being deleted": {aCheck(a("m", health.Healthy, withNode, healthy, beingDeleted)), "Healthy blocked by MachineBeingDeleted"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.given.reported(1, 0)
+			w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
+			machine := *w.Targets[0].Machine
+			machine.Labels, machine.Spec.ClusterName = map[string]string{"pool": "workers"}, "c1"
+			explained := Written(w.Check, w.Cluster, []clusterv1.Machine{machine}, noon, w.ClockAhead)
+			target := &explained.Targets[0]
+			got := string(target.State)
+			if target.InFlight {
+				got += " in flight"
+			}
+			if len(target.Blockers) > 0 {
+				got += " blocked by " + target.Blockers[0].Reason
+			}
+			must.Is(t, tc.want, got)
+			if target.State != "Healthy" && explained.Mode != explain.Acting {
+				t.Errorf("mode %s", explained.Mode)
+			}
+		})
+	}
+}
+
+// docs/cli/explain.md has what blocks a remediation, in the order in which the rules are asked, with their words for an example. The one
+// rule that has none is that nothing is held against the machine.
+func TestBlockersAreDocumented(t *testing.T) {
+	seen := map[Reason]bool{}
+	var table strings.Builder
+	table.WriteString("| reason | message | until | what to do |\n|---|---|---|---|\n")
+	for i, r := range rules {
+		if seen[r.Reason] || r.Else && (r.asked < ofAll) != (rules[i-1].asked < ofAll) || (r.Words == nil) != (r.Reason == NotUnhealthy) {
+			t.Errorf("%s is there twice, is an alternative to what is asked at another time, or has no words", r.Reason)
+		}
+		if seen[r.Reason] = true; r.Words == nil {
+			continue
+		}
+		changes := exampleChanges[r.Reason]
+		for _, change := range append(changes, func(*Case) {})[:max(1, len(changes))] {
+			c := exampleCase()
+			change(c)
+			c.plan.Reach = reach(c.Facts)
+			words := r.Words(c)
+			for _, text := range []string{words.Text, words.Fix, words.EndsWhen, words.Next} {
+				if strings.HasSuffix(text, ".") || words.Text == "" {
+					t.Errorf("%s says %+v, want a sentence without a full stop", r.Reason, words)
+				}
+			}
+			until := words.EndsWhen
+			if !words.Until.IsZero() {
+				until = cmp.Or(until, "the time that the message ends with")
+			}
+			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n",
+				cmp.Or(words.Reason, string(r.Reason)), cmp.Or(words.Brief, words.Text), until, words.Fix)
+		}
+	}
+	golden.Section(t, "../../docs/cli/explain.md", "blockers", table.String())
+}
+
+// exampleCase has all that the words of rules name.
+func exampleCase() *Case {
+	machine := bad(hasRequest(ForeignRequest), cycled, unstarted, besideCheck(Opinion{Check: "*check*", InFlight: true}))
+	f := facts(machine).with(former(2*time.Hour), missing)
+	f.Mode, f.Link, f.ClockAhead = Observed, health.Down, time.Hour
+	f.Check.Name, f.Check.Namespace, f.Check.Spec.ClusterName = "*check*", "*namespace*", "*cluster*"
+	f.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m", mendv1.MaxInFlightAnnotation: "0"}
+	f.Template.Kind, f.Template.TemplateKind, f.Template.Name = "HostRemediation", "HostRemediationTemplate", "*template*"
+	f.Template.Missing = "*why*"
+	f.Limits = budget.Limits{AtMost: 2, AtLeast: 4, InFlight: 1}
+	target := f.Targets[0]
+	target.OlderCheck, target.Request.Name, target.Host, target.Unusable = "*check*", "*request*", &Host{Name: "*host*"}, errors.New("*why*")
+	target.Cycle.Kind, target.Cycle.Name, target.Health.NodeName = "HostRemediation", "*request*", "*node*"
+	target.OwnerReferences[0].Name = "*owner*"
+	d := &Decision{Target: target, Spare: &Spare{}, Verdict: health.Verdict{State: health.Unhealthy}}
+	return &Case{Facts: &f, Decision: d, plan: &Plan{Population: budget.Population{Healthy: 2, Unhealthy: 3}}}
+}
+
+// exampleChanges are what is different in the examples for a rule.
+var exampleChanges = map[Reason][]func(*Case){
+	NotActing: {
+		func(*Case) {},
+		func(c *Case) {
+			c.Mode, c.Check.Annotations = Paused, map[string]string{clusterv1.PausedAnnotation: "*value*"}
+		},
+	},
+	ClusterUnreachable: {
+		func(*Case) {},
+		func(c *Case) { c.Outage.Refused = "*why*" },
+		func(c *Case) { c.Outage.Changed = "*which cluster answers*" },
+		func(c *Case) { c.Link = health.Unsure },
+	},
+	WithinTimeout: {func(c *Case) {
+		c.Verdict.Recheck = noon
+		c.Verdict.Findings = []health.Finding{{
+			Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: noon,
+			Signal: health.Signal{Source: health.OnNode, Type: "Ready", Status: "Unknown", Reason: "NodeStatusUnknown"},
+		}}
+	}},
+	RemediationLoop:  {func(*Case) {}, func(c *Case) { c.FormerAwaited = noon.Add(time.Second) }},
+	InvalidSelector:  {func(c *Case) { c.SelectorErr = errors.New("*why*") }},
+	InvalidLimit:     {func(c *Case) { c.Invalid = &InvalidField{"*field*", errors.New("*why*")} }},
+	TooManyUnhealthy: {func(c *Case) { c.plan.Grant.Reason = budget.TooMany }},
+	TooFewUnhealthy:  {func(c *Case) { c.plan.Grant.Reason = budget.TooFew }},
+	CoolingDown: {func(c *Case) {
+		c.plan.Grant.Reason, c.plan.Storm.Recheck, c.plan.Storm.CoolingSince = budget.CoolingDown, noon.Add(10*time.Minute), noon
+	}},
+	NoneAtOnce: {func(c *Case) { c.Limits.InFlight = 0 }},
 }

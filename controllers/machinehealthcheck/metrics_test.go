@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -43,9 +44,7 @@ func modesOf(t *testing.T, key client.ObjectKey) []string {
 	var found []string
 	for s := range series {
 		var is dto.Metric
-		if err := s.Write(&is); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Write(&is))
 		labels := map[string]string{}
 		for _, l := range is.GetLabel() {
 			labels[l.GetName()] = l.GetValue()
@@ -69,9 +68,7 @@ func TestACheckHasOneModeAtATimeAndNoneWhenItIsGone(t *testing.T) {
 			if value != nil {
 				patch = []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/paused":"` + *value + `"}}}`)
 			}
-			if err := r.api.Patch(t.Context(), check, client.RawPatch("application/merge-patch+json", patch)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.api.Patch(t.Context(), check, client.RawPatch("application/merge-patch+json", patch)))
 		}
 	}
 	for _, step := range []struct {
@@ -87,15 +84,11 @@ func TestACheckHasOneModeAtATimeAndNoneWhenItIsGone(t *testing.T) {
 		{"a check without the manager's label is core's", func() { r.Unclaimed, r.WatchFilterValue = Observe, "blue" }, []string{"c1/core"}},
 		{"and if it is claimed it has no controller", claim(ptr.To("kubemend")), []string{"c1/none"}},
 		{"a check that is gone has no series", func() {
-			if err := r.api.Delete(t.Context(), r.check.DeepCopy()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.api.Delete(t.Context(), r.check.DeepCopy()))
 		}, nil},
 	} {
 		step.do()
 		r.pass(0)
-		if diff := cmp.Diff(step.want, modesOf(t, key)); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.name, diff)
-		}
+		must.Equal(t, step.want, modesOf(t, key), "%s", step.name)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -78,9 +80,7 @@ func TestOtherChecksAreToldThatARequestToTheOwnerIsWithdrawn(t *testing.T) {
 	for saved, news := range map[*clusterv1.Machine]bool{target.Machine: true, nil: false} { // nil: the write conflicted
 		next := remembered{decided: Memory{Opinions: map[types.UID]Opinion{target.UID: said}}}
 		next.note(aCheck(), outcome{Decision: &Decision{Target: &target}, saved: saved}, "")
-		if got := !next.decided.Opinions[target.UID].Equal(said); got != news {
-			t.Errorf("after a write of %v it is news to others: %t", saved, got)
-		}
+		must.Is(t, news, !next.decided.Opinions[target.UID].Equal(said), "after a write of %v it is news to others:", saved)
 	}
 }
 
@@ -103,9 +103,7 @@ func TestNoOpinionIsOlderThanTheMachineThatItIsAbout(t *testing.T) {
 	}}
 	w := f.check(noon)
 	w.selector, w.Overlaps = labels.Everything(), []Overlap{{Name: "other", selector: labels.Everything(), Acting: true}}
-	if err := r.observeMachines(t.Context(), w); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.observeMachines(t.Context(), w))
 	if !w.Targets[0].Others[0].InFlight {
 		t.Error("the machine may show what the other check has begun, which it is not said to have")
 	}
@@ -120,12 +118,8 @@ func TestACheckThatIsOnlyObservedWaitsForNoOtherOne(t *testing.T) {
 		w := f.check(noon)
 		w.Mode, w.before.lasts = mode, true
 		w.selector, w.Overlaps = labels.Everything(), []Overlap{{Name: "other", selector: labels.Everything(), Acting: true}}
-		if err := r.observeMachines(t.Context(), w); err != nil {
-			t.Fatal(err)
-		}
-		if got := w.Targets[0].Others[0].Heard; got != heard {
-			t.Errorf("in mode %d the other check was heard: %t", mode, got)
-		}
+		must.Do(t, r.observeMachines(t.Context(), w))
+		must.Is(t, heard, w.Targets[0].Others[0].Heard, "in mode %d the other check was heard:", mode)
 	}
 }
 
@@ -154,8 +148,6 @@ func TestAnAttemptInVainWakesOtherChecksAsOftenAsItIsMade(t *testing.T) {
 		w.before.decided.Opinions = opinions(waits)
 		plan := &Plan{Memory: Memory{Opinions: opinions(tc.plan)}}
 		r.wakeOthers(w, plan, &remembered{failed: tc.failed, decided: Memory{Opinions: opinions(tc.end)}})
-		if got != tc.want {
-			t.Errorf("%s: the other check is woken after %s, want %s", name, got, tc.want)
-		}
+		must.Is(t, tc.want, got, "%s: the other check is woken after", name)
 	}
 }

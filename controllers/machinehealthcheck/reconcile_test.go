@@ -2,12 +2,15 @@ package machinehealthcheck
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/tools/events"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -17,12 +20,14 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/workload"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // upCluster is a workload cluster that can be reached and has no nodes, and counts how often its cache was doubted.
@@ -71,9 +76,7 @@ func reconciling(t *testing.T, change func(*clusterv1.MachineHealthCheck)) *reco
 	scheme := runtime.NewScheme()
 	_, _ = corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(w.Check, w.Cluster, m).WithStatusSubresource(w.Check, m)
-	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, AddIndexes(t.Context(), indexed{b}))
 	r := &reconciled{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), there: &upCluster{}, check: w.Check}
 	r.Reconciler = &Reconciler{
 		Client: r.api, Live: r.api, Clusters: r.there, Kinds: &brokenKinds{}, Requests: cyclesOfHosts(), Recorder: events.NewFakeRecorder(100), Clock: r.clock, Unclaimed: Act,
@@ -91,9 +94,7 @@ func (r *reconciled) pass(at time.Duration) (next time.Duration, begun bool) {
 	if err == nil {
 		err = r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m)
 	}
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 	return result.RequeueAfter, OwnerOf(m) != NotAsked
 }
 
@@ -103,13 +104,9 @@ func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T
 	})
 	r.pass(0)
 	check := &clusterv1.MachineHealthCheck{}
-	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check))
 	check.Annotations = nil
-	if err := r.api.Update(t.Context(), check); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.api.Update(t.Context(), check))
 	for i := range 3 {
 		r.pass(time.Duration(i) * time.Second)
 		if r.there.doubted != 1 {
@@ -122,9 +119,7 @@ func TestTheCacheOfAClusterIsDoubtedThatNoReconcileReadDuringAPause(t *testing.T
 func (r *reconciled) machine() *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: "m"}, m))
 	return m
 }
 
@@ -171,9 +166,7 @@ func TestACheckWhoseSelectorCannotBeParsedSaysSoAndKeepsWhatItHas(t *testing.T) 
 		t.Errorf("a remediation begins: %t; the next reconcile is after %s, and a change of the check causes it", begun, next)
 	}
 	check := &clusterv1.MachineHealthCheck{}
-	if err := r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.api.Get(t.Context(), client.ObjectKeyFromObject(r.check), check))
 	c := ConditionOf(check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
 	want := `Remediation is not allowed, spec.selector: "Is" is not a valid label selector operator; the operators are In, NotIn, Exists and DoesNotExist`
 	if c == nil || c.Status != metav1.ConditionFalse || c.Reason != mendv1.InvalidSelectorReason || c.Message != want {
@@ -206,15 +199,11 @@ func TestACheckIsFoundThroughTheLabelOfItsCluster(t *testing.T) {
 				r := reconciling(t, func(check *clusterv1.MachineHealthCheck) { check.Labels = tc.own })
 				r.WatchFilterValue = value
 				cluster := &clusterv1.Cluster{}
-				if err := r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c1"}, cluster); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.api.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c1"}, cluster))
 				if tc.cluster != "" {
 					cluster.Labels = map[string]string{clusterv1.WatchLabel: tc.cluster}
 				}
-				if err := r.api.Update(t.Context(), cluster); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, r.api.Update(t.Context(), cluster))
 				r.pass(0)
 				if _, begun := r.pass(enqueue.MergeWindow); begun != (value == tc.want) {
 					t.Errorf("the manager of %s begins: %t", value, begun)
@@ -249,9 +238,166 @@ func TestMode(t *testing.T) {
 			if tc.paused {
 				cluster.Spec.Paused = ptr.To(true)
 			}
-			if got := modeFor(check, cluster, tc.unclaimed); got != tc.want {
-				t.Errorf("modeFor() = %d, want %d", got, tc.want)
+			must.Is(t, tc.want, modeFor(check, cluster, tc.unclaimed), "modeFor() =")
+		})
+	}
+}
+
+func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
+	fleet := func(size, pending int) *observed {
+		targets := make([]Target, size)
+		for i := range targets {
+			if targets[i] = a(fmt.Sprintf("m%04d", i), health.Healthy, markedBefore); i < pending {
+				targets[i] = a(fmt.Sprintf("m%04d", i), health.Pending)
+			}
+		}
+		return aCheck(targets...).limited("40%")
+	}
+	for name, tc := range map[string]struct {
+		size, pending int
+		ago           time.Duration // since the status was written last
+		want          time.Duration // from now; zero for at once
+	}{
+		"of a small check at once":                        {100, 1, time.Millisecond, 0},
+		"of a large one two seconds after the last time":  {5000, 1, 400 * time.Millisecond, 1600 * time.Millisecond},
+		"at once if the last time was longer ago":         {5000, 1, 2 * time.Second, 0},
+		"at once if it turns what the check says":         {5000, 2001, 400 * time.Millisecond, 0},
+		"never if nothing differs":                        {5000, 0, 400 * time.Millisecond, 0},
+		"of one with a thousand machines a fifth of that": {1000, 1, 50 * time.Millisecond, 350 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := fleet(tc.size, 0)
+			w := fleet(tc.size, tc.pending)
+			w.Check.Status, w.before.statusAt = statusAfter(before, decide(before), nil).Status, w.Now.Add(-tc.ago)
+			due, want := putOff(w, statusAfter(w, decide(w), nil)), time.Time{}
+			if tc.want > 0 {
+				want = w.Now.Add(tc.want)
+			}
+			if !due.Equal(want) {
+				t.Errorf("written at %s, want %s; zero is at once", due, want)
 			}
 		})
+	}
+}
+
+// A cache that lags behind shows a machine whose owner was not asked yet. A reconcile that decided on that would count no remediation.
+// One that was requested in a write whose answer was lost counts as well.
+func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
+	for name, lost := range map[string]bool{"with an answer": false, "whose answer was lost": true} {
+		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+		r.pass(0)
+		before := r.machine()
+		if lost {
+			r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+				SubResourcePatch: func(ctx context.Context, c client.Client, sub string, obj client.Object, p client.Patch, opts ...client.SubResourcePatchOption) error {
+					return errors.Join(c.SubResource(sub).Patch(ctx, obj, p, opts...), errors.New("the answer was lost"))
+				},
+			})
+		}
+		if _, begun := r.pass(time.Second); !begun {
+			t.Fatal("no remediation was requested")
+		}
+		r.Client, r.Live = outdatedReader{r.api, before}, r.api
+		written := r.machine().ResourceVersion
+		if next, _ := r.pass(2 * time.Second); next != consistency.Lag || r.machine().ResourceVersion != written {
+			t.Errorf("%s: on what was before its write it acts, or waits %s", name, next)
+		}
+		r.Client = r.api
+		if next, _ := r.pass(3 * time.Second); next < time.Minute {
+			t.Errorf("%s: when the cache shows it, the next reconcile is in %s", name, next)
+		}
+	}
+}
+
+// That requests cannot be made, or can again, only a condition of the older flavour says, and only the reconcile that tried it knows. Put
+// off, it would be lost.
+func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
+	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
+	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
+	for len(w.Targets) < 5000 {
+		w.also(a(fmt.Sprintf("n%04d", len(w.Targets)), health.Healthy, markedBefore))
+	}
+	before := statusAfter(w, decide(w), nil)
+	refused := statusAfter(w, decide(w), []outcome{{refused: errors.New("no rights"), err: errors.New("no rights")}})
+	for name, tc := range map[string]struct {
+		was *clusterv1.MachineHealthCheck
+		is  []outcome
+	}{"they cannot": {before, []outcome{{refused: errors.New("no rights")}}}, "they can again": {refused, []outcome{{requested: true}}}} {
+		w.Check.Status, w.before.statusAt = tc.was.Status, w.Now.Add(-time.Millisecond)
+		w.Check.Status.ObservedGeneration = w.Check.Generation
+		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
+			t.Errorf("%s: written at %s, want at once", name, due)
+		}
+	}
+}
+
+// An API server that was restored from a backup has older versions than were written, and never shows the write.
+func TestNoReconcileWaitsForAWriteThatIsGone(t *testing.T) {
+	for name, restored := range map[string]bool{"the API server was restored from a backup": true, "the cache stands still": false} {
+		t.Run(name, func(t *testing.T) {
+			r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+			r.pass(0)
+			before := r.machine()
+			if _, begun := r.pass(time.Second); !begun {
+				t.Fatal("no remediation was requested")
+			}
+			r.Client, r.Live = outdatedReader{r.Client, before}, r.api
+			if restored {
+				r.Live = outdatedReader{r.api, before}
+			}
+			waits := true
+			for i := range 20 {
+				next, _ := r.pass(time.Duration(2+i) * time.Second)
+				waits = next == consistency.Wait(i+1)
+			}
+			if waits == restored {
+				t.Errorf("after 20 reconciles it waits for the cache: %t", waits)
+			}
+		})
+	}
+}
+
+// A machine whose owner may have been asked holds up the others of its check for seconds, also if it can never be read.
+func TestNoReconcileWaitsForeverForAMachineThatCannotBeRead(t *testing.T) {
+	r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+	r.pass(0)
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		SubResourcePatch: func(context.Context, client.Client, string, client.Object, client.Patch, ...client.SubResourcePatchOption) error {
+			return errors.New("the answer was lost")
+		},
+	})
+	r.pass(time.Second)
+	r.Client, r.Live = r.api, interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Get: func(context.Context, client.WithWatch, client.ObjectKey, client.Object, ...client.GetOption) error {
+			return errors.New("it cannot be decoded")
+		},
+	})
+	begun := false
+	for i := range 20 {
+		_, now := r.pass(time.Duration(2+i) * time.Second)
+		begun = begun || now
+	}
+	if !begun {
+		t.Error("after 20 reconciles nothing goes on")
+	}
+}
+
+func TestTheLabelOfACheckIsWrittenEverMoreRarelyWhereAnotherClientRemovesIt(t *testing.T) {
+	r, writes := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), 0
+	r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+			if obj.GetName() == r.check.Name {
+				writes++
+			}
+			return c.Patch(ctx, obj, patch, opts...)
+		},
+	})
+	without := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null,"ownerReferences":null}}`))
+	for i := range 600 {
+		r.pass(time.Duration(i) * 100 * time.Millisecond)
+		must.Do(t, r.api.Patch(t.Context(), r.check.DeepCopy(), without))
+	}
+	if writes < 4 || writes > 8 { // after 1, 2, 4 ... seconds
+		t.Errorf("they are written %d times in a minute", writes)
 	}
 }

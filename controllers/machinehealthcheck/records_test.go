@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -88,9 +89,7 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 			Counts: &mendv1.RecordCounts{Targets: 4, Healthy: 2, InFlight: 1, Limit: "50%", MaxInFlight: ptr.To[int32](3)},
 		},
 	}
-	if diff := cmp.Diff(want, recordOfFirst(t, w, on)); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, recordOfFirst(t, w, on))
 }
 
 func TestARecordLeavesOutWhatIsNotKnown(t *testing.T) {
@@ -125,9 +124,7 @@ func TestARecordNamesTheUserWhoMarkedTheMachine(t *testing.T) {
 		if is.Cause != "MarkedByHand" || is.Requester.User != tc.user || is.Requester.Reason != tc.reason || is.Requester.Check.Name != "check" {
 			t.Errorf("%s: requested by %+v because of %s", name, is.Requester, is.Cause)
 		}
-		if diff := cmp.Diff(tc.due, is.Due); diff != "" {
-			t.Errorf("%s: due (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.due, is.Due, "%s: due", name)
 	}
 	// What was asked for before, and is not what the machine is unhealthy by now, is no request any more.
 	is := recordOfFirst(t, aCheck(a("m", health.Unhealthy, func(t *Target) {
@@ -160,9 +157,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := mendv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, mendv1.AddToScheme(scheme))
 			server := fake.NewClientBuilder().WithScheme(scheme).Build()
 			r := &Reconciler{Records: &records.Records{
 				Client: server, Live: server, Clock: clocktesting.NewFakePassiveClock(noon),
@@ -175,9 +170,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 			}
 			named := r.recordAdopted(t.Context(), tc.w, p, s)
 			all := &mendv1.RemediationRecordList{}
-			if err := server.List(t.Context(), all); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, server.List(t.Context(), all))
 			if len(all.Items) != tc.want || (named != "") != (tc.want == 1) {
 				t.Fatalf("there are %d records, and the request names %q", len(all.Items), named)
 			}
@@ -198,9 +191,7 @@ func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
 		writes = append(writes, what)
 	}
 	scheme := runtime.NewScheme()
-	if err := errors.Join(clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(clusterv1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
 	w := aCheck(a("m1", health.Unhealthy, askedByHand), a("m2", health.Unhealthy, askedByHand))
 	c := fake.NewClientBuilder().WithScheme(scheme).WithStatusSubresource(&clusterv1.Machine{}).
 		WithObjects(w.Targets[0].Machine, w.Targets[1].Machine).WithInterceptorFuncs(interceptor.Funcs{

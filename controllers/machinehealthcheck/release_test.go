@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,9 +29,7 @@ import (
 func releaserOf(t *testing.T, objects ...client.Object) *Releaser {
 	t.Helper()
 	kind, scheme, synced := mendv1.GroupVersion.WithKind("HostRemediation"), runtime.NewScheme(), true
-	if err := clusterv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, clusterv1.AddToScheme(scheme))
 	scheme.AddKnownTypeWithName(kind, &metav1.PartialObjectMetadata{})
 	scheme.AddKnownTypeWithName(kind.GroupVersion().WithKind(kind.Kind+"List"), &metav1.PartialObjectMetadataList{})
 	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithStatusSubresource(&clusterv1.Machine{}).
@@ -99,9 +99,7 @@ func TestABrokenAggregatedAPIDoesNotKeepTheSearchGoing(t *testing.T) {
 	r.Discovery = partly{asked: &asked}
 	ctx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 	defer stop()
-	if err := r.discover(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.discover(ctx))
 	if ctx.Err() != nil || asked != 1 || len(r.Kinds.InUse()) != 1 {
 		t.Errorf("it was searched %d times, found kinds %v, ended by the test: %v; want once, HostRemediation, by itself", asked, r.Kinds.InUse(), ctx.Err())
 	}
@@ -215,9 +213,7 @@ func TestAMachineOnWhichKubemendDoesNotActIsNotCalledRemediated(t *testing.T) {
 			if _, err := r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(m)}); err != nil {
 				t.Fatal(err)
 			}
-			if err := r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(m), m))
 			if stays := ConditionOf(m, mendv1.Remediation) != nil; stays != tc.stays || (Failed(m) == nil) != released {
 				t.Errorf("it stays: %t, want %t; of %v", stays, tc.stays, m.Status.Conditions)
 			}

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
@@ -19,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // Events of the same regarding, related, reason and action are one to the API server's clients, which only count it: the second machine
@@ -35,9 +35,7 @@ func TestEachRemediationHasItsOwnEvent(t *testing.T) {
 	want := map[string]string{
 		"Asked the owner to remediate first": "Machine first", "Asked the owner to remediate second": "Machine second",
 	}
-	if diff := cmp.Diff(want, related); diff != "" {
-		t.Errorf("what the events are about (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, related, "what the events are about")
 }
 
 // failedAndReady is a machine that its provider has failed, and whose node is Ready.
@@ -96,9 +94,7 @@ func TestAMachineWhoseFailureIsContradictedWarnsOnce(t *testing.T) {
 			w.Targets[i].Machine = saved // the cache shows it
 		}
 	}
-	if diff := cmp.Diff(map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]string{"first": "Normal", "second": "Warning", "third": "Warning"}, got, "events")
 }
 
 func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
@@ -118,9 +114,7 @@ func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
 	never := "Warning IneffectiveCheck spec.checks.unhealthyNodeConditions[0] is never met: " +
 		"no condition has the status %q, but True, False or Unknown"
 	want := []string{fmt.Sprintf(never, "NotReady"), fmt.Sprintf(never, "Ready"), fmt.Sprintf(never, "Ready")}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("events (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got, "events")
 }
 
 func TestOneMachineThatCannotBeWrittenHoldsUpNoDeadline(t *testing.T) {
@@ -152,13 +146,7 @@ func TestTriesGetRarerAndAreForgottenAfterOneThatGotThrough(t *testing.T) {
 		}
 		last = after
 	}
-	if last != enqueue.RetryAtMost {
-		t.Errorf("after 20 tries the next is after %s, want %s", last, enqueue.RetryAtMost)
-	}
-	if after := next(); after != 0 {
-		t.Errorf("a steady check is reconciled after %s", after)
-	}
-	if after := next(conflict); after != enqueue.Conflicted {
-		t.Errorf("the first try after that is after %s, want %s", after, enqueue.Conflicted)
-	}
+	must.Is(t, enqueue.RetryAtMost, last, "after 20 tries the next is after")
+	must.Is(t, 0, next(), "a steady check is reconciled after")
+	must.Is(t, enqueue.Conflicted, next(conflict), "the first try after that is after")
 }

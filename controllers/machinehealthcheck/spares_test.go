@@ -9,7 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
@@ -49,17 +50,11 @@ func TestAMachineWaitsForASpareHostAndSaysSo(t *testing.T) {
 	if next := r.pass(0, "c1"); next != 10*time.Minute || r.asked() != "" {
 		t.Errorf("asked: %q, it is looked at again in %s, want it at its deadline", r.asked(), next)
 	}
-	if got := r.says(r.get("a")); got != waitsOfMachine {
-		t.Errorf("the machine says %q, want %q", got, waitsOfMachine)
-	}
-	if got := r.says(r.check("c1")); got != waitsOfCheck {
-		t.Errorf("the check says %q, want %q", got, waitsOfCheck)
-	}
+	must.Is(t, waitsOfMachine, r.says(r.get("a")), "the machine says")
+	must.Is(t, waitsOfCheck, r.says(r.check("c1")), "the check says")
 	was := r.get("a").ResourceVersion
 	r.pass(time.Minute, "c1")
-	if is := r.get("a").ResourceVersion; is != was {
-		t.Errorf("the machine is written although nothing has changed: %s, then %s", was, is)
-	}
+	must.Is(t, was, r.get("a").ResourceVersion, "the machine is written although nothing has changed: %s, then", was)
 	spare := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "ns"}}
 	if got := r.checksOfHost(t.Context(), spare); len(got) != 1 || got[0].Name != "c1" {
 		t.Errorf("a host that becomes free enqueues %v", got)
@@ -86,9 +81,7 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 		all := map[string]float64{}
 		for s := range series {
 			var is dto.Metric
-			if err := s.Write(&is); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.Write(&is))
 			labels := map[string]string{}
 			for _, l := range is.GetLabel() {
 				labels[l.GetName()] = l.GetValue()
@@ -111,9 +104,7 @@ func TestBlockedMachinesAreCountedByTheirBlocker(t *testing.T) {
 	} {
 		step.do()
 		r.pass(time.Minute, "c1")
-		if diff := cmp.Diff(step.want, counted()); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", step.name, diff)
-		}
+		must.Equal(t, step.want, counted(), "%s", step.name)
 	}
 }
 
@@ -238,9 +229,7 @@ func TestADeadlineEndsAlsoIfHostsCannotBeReadAfterOneWasTaken(t *testing.T) {
 		t.Fatalf("before the deadline: asked %q", r.asked())
 	}
 	r.pass(10*time.Minute, "c2")
-	if r.asked() != "a b" {
-		t.Errorf("after the deadline: asked %q", r.asked())
-	}
+	must.Is(t, "a b", r.asked(), "after the deadline: asked")
 }
 
 // When another check's machine needs no host any more, the one that waits hears of it.
@@ -329,18 +318,14 @@ func newPool(t *testing.T) *pool {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, add(scheme))
 	}
 	scheme.AddKnownTypeWithName(betweenKind, &unstructured.Unstructured{})
 	scheme.AddKnownTypeWithName(betweenKind.GroupVersion().WithKind("Metal3MachineList"), &unstructured.UnstructuredList{})
 	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{betweenKind.GroupVersion()})
 	mapper.Add(betweenKind, meta.RESTScopeNamespace)
 	b := fake.NewClientBuilder().WithScheme(scheme).WithRESTMapper(mapper).WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
-	if err := AddIndexes(t.Context(), indexed{b}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, AddIndexes(t.Context(), indexed{b}))
 	r := &pool{t: t, clock: clocktesting.NewFakePassiveClock(noon), api: b.Build(), hosts: &hostWatch{}}
 	for _, cluster := range []string{"c1", "c2"} {
 		c := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: cluster, UID: types.UID("uid-of-" + cluster)}}
@@ -379,9 +364,7 @@ func (r *pool) start() {
 func (r *pool) has(objects ...client.Object) {
 	r.t.Helper()
 	for _, obj := range objects {
-		if err := r.api.Create(r.t.Context(), obj); err != nil {
-			r.t.Fatal(err)
-		}
+		must.Do(r.t, r.api.Create(r.t.Context(), obj))
 	}
 }
 
@@ -434,18 +417,14 @@ func (r *pool) pass(at time.Duration, check string) time.Duration {
 	r.t.Helper()
 	r.clock.SetTime(noon.Add(at))
 	result, err := r.Reconcile(r.t.Context(), ctrl.Request{NamespacedName: types.NamespacedName{Namespace: "ns", Name: check}})
-	if err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, err)
 	return result.RequeueAfter
 }
 
 func (r *pool) get(name string) *clusterv1.Machine {
 	r.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, m))
 	return m
 }
 
@@ -453,9 +432,7 @@ func (r *pool) get(name string) *clusterv1.Machine {
 func (r *pool) asked() string {
 	r.t.Helper()
 	list := &clusterv1.MachineList{}
-	if err := r.api.List(r.t.Context(), list); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.api.List(r.t.Context(), list))
 	var names []string
 	for i := range list.Items {
 		if OwnerOf(&list.Items[i]) != NotAsked {
@@ -478,9 +455,7 @@ func (r *pool) says(obj interface{ GetConditions() []metav1.Condition }) string 
 func (r *pool) check(name string) *clusterv1.MachineHealthCheck {
 	r.t.Helper()
 	c := &clusterv1.MachineHealthCheck{}
-	if err := r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, c); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.api.Get(r.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, c))
 	return c
 }
 
@@ -489,9 +464,7 @@ func (r *pool) replaced(_, name string) {
 	r.t.Helper()
 	m := r.get(name)
 	m.Finalizers = []string{clusterv1.MachineFinalizer}
-	if err := errors.Join(r.api.Update(r.t.Context(), m), r.api.Delete(r.t.Context(), m)); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, errors.Join(r.api.Update(r.t.Context(), m), r.api.Delete(r.t.Context(), m)))
 	r.clock.SetTime(r.clock.Now().Add(time.Second))
 }
 
@@ -522,7 +495,5 @@ func (r *pool) noBetween(name string) {
 	between.SetGroupVersionKind(betweenKind)
 	between.SetNamespace("ns")
 	between.SetName(name)
-	if err := r.api.Delete(r.t.Context(), between); err != nil {
-		r.t.Fatal(err)
-	}
+	must.Do(r.t, r.api.Delete(r.t.Context(), between))
 }

@@ -97,28 +97,10 @@ func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) boo
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone. Last is the target of that name
 // in the reconcile before, same says that its Machine and the check's rules have not changed since.
 func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
-	leftAlone, found := len(LeftAloneBy(machine)) > 0, Target{Machine: machine}
+	found := state.heard(machine)
 	if state.view.Link == health.Up {
 		if found.Node, found.OtherNode = state.view.NodeOf(machine); machine.Status.NodeRef.Name == "" {
 			found.Node = nil // Cluster API has not found it yet
-		}
-	}
-	for i := range state.Overlaps {
-		other := &state.Overlaps[i]
-		if !other.selector.Matches(labels.Set(machine.Labels)) {
-			continue
-		}
-		if !leftAlone {
-			other.Shared++
-		}
-		switch {
-		case other.Acting:
-			opinion := other.opinions[machine.UID]
-			opinion.Check, opinion.Older = other.Name, other.Older
-			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
-			found.Others = append(found.Others, opinion)
-		case other.Older && found.OlderCheck == "":
-			found.OlderCheck = other.Name
 		}
 	}
 	added := last
@@ -132,11 +114,35 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 		}
 		added, changed.last = &changed, last
 	}
-	if leftAlone {
+	if len(LeftAloneBy(machine)) > 0 {
 		state.Skipped = append(state.Skipped, added)
 	} else {
 		state.Targets = append(state.Targets, added)
 	}
+}
+
+// heard is machine as a target with what other checks say of it.
+func (state *observed) heard(machine *clusterv1.Machine) Target {
+	target := Target{Machine: machine}
+	for i := range state.Overlaps {
+		other := &state.Overlaps[i]
+		if !other.selector.Matches(labels.Set(machine.Labels)) {
+			continue
+		}
+		if len(LeftAloneBy(machine)) == 0 {
+			other.Shared++
+		}
+		switch {
+		case other.Acting:
+			opinion := other.opinions[machine.UID]
+			opinion.Check, opinion.Older = other.Name, other.Older
+			opinion.Heard = opinion.Heard || !state.before.lasts || state.Mode != Active // others tell nothing to who does not act
+			target.Others = append(target.Others, opinion)
+		case other.Older && target.OlderCheck == "":
+			target.OlderCheck = other.Name
+		}
+	}
+	return target
 }
 
 // observeNodes finds out what is known of the Nodes of the targets. The facts about a target are those of the reconcile before if its

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -104,7 +106,7 @@ func (f *fleet) check(now time.Time) *observed {
 }
 
 // seen is what a reconcile by r finds at now.
-func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
+func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time, changes ...func(*observed)) map[string]found {
 	w := f.check(now)
 	for _, change := range changes {
 		change(w)
@@ -112,9 +114,7 @@ func (f *fleet) seen(ctx context.Context, t interface{ Fatal(...any) }, r *Recon
 	r.Clusters, r.machines = noNodes{}, f.machines
 	w.selector, _ = selectorOf(w.Check)
 	r.memory.recall(w)
-	if err := r.observeMachines(ctx, w); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.observeMachines(ctx, w))
 	r.observeNodes(ctx, w)
 	p := w.decide()
 	r.memory.leave(w, p)
@@ -257,9 +257,7 @@ func TestAReadyConditionThatVanishedIsNeitherARecoveryNorAFailure(t *testing.T) 
 			node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: look.ready, LastTransitionTime: turned}}
 		}
 		_ = f.nodes.Update(node)
-		if got := f.seen(t.Context(), t, r, noon.Add(look.at))["a"].Verdict.State; got != look.want {
-			t.Errorf("after %s the machine is %s, want %s", look.at, got, look.want)
-		}
+		must.Is(t, look.want, f.seen(t.Context(), t, r, noon.Add(look.at))["a"].Verdict.State, "after %s the machine is", look.at)
 	}
 	if got := f.seen(t.Context(), t, &Reconciler{}, noon.Add(14*m))["a"].Verdict.State; got != health.Pending {
 		t.Errorf("at the first look of a process the machine is %s", got)
@@ -355,8 +353,6 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 			}
 			got = append(got, s.Type+" "+since)
 		}
-		if got := strings.Join(got, " "); got != is.want {
-			t.Errorf("%s: %s, want %s", is.name, got, is.want)
-		}
+		must.Is(t, is.want, strings.Join(got, " "), "%s:", is.name)
 	}
 }

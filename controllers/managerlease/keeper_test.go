@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -101,20 +103,14 @@ func TestASteadyManagerWritesOnceInTwentySeconds(t *testing.T) {
 	if next, err := a.renew(t.Context()); err != nil || next != every {
 		t.Errorf("the next renewal is after %s, %v", next, err)
 	}
-	if asked := s.since(); asked != "get create" {
-		t.Errorf("at first it asked for %q", asked)
-	}
+	must.Is(t, "get create", s.since(), "at first it asked for")
 	for range 3 {
 		s.clock.Step(every)
 		s.renew(a)
-		if asked := s.since(); asked != "get update" {
-			t.Errorf("then it asked for %q", asked)
-		}
+		must.Is(t, "get update", s.since(), "then it asked for")
 	}
 	want := Manager{Namespace: namespace, Holder: "a", Alive: true, Renewed: noon.Add(3 * every), Announcement: &Announcement{Version: "of a"}}
-	if diff := cmp.Diff(want, s.manager()); diff != "" {
-		t.Errorf("a reader sees (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, s.manager(), "a reader sees")
 }
 
 func TestAManagerThatIsSilentIsGoneSinceItsLeaseRanOut(t *testing.T) {
@@ -139,9 +135,7 @@ func TestAManagerThatEndsSaysSo(t *testing.T) {
 	s.clock.Step(time.Second)
 	a.end(t.Context())
 	want := Manager{Namespace: namespace, Renewed: noon.Add(time.Second), Gone: noon.Add(time.Second), Announcement: &Announcement{Version: "of a"}}
-	if diff := cmp.Diff(want, s.manager()); diff != "" {
-		t.Errorf("a reader sees (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, s.manager(), "a reader sees")
 	b := s.keeper("b", false)
 	s.renew(b)
 	if m := s.manager(); m.Holder != "b" || !m.Alive {
@@ -239,21 +233,15 @@ func TestAChangeIsAnnouncedAtOnceAndTheEndAsWell(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- a.Start(ctx) }()
-	if v := <-said; v != "word 1" {
-		t.Errorf("at first it said %q", v)
-	}
+	must.Is(t, "word 1", <-said, "at first it said")
 	changed <- struct{}{} // no time goes by
-	if v := <-said; v != "word 2" {
-		t.Errorf("after the change it said %q", v)
-	}
+	must.Is(t, "word 2", <-said, "after the change it said")
 	// The timer is set anew after the change; a step before that would be lost.
 	for len(said) == 0 {
 		s.clock.Step(every)
 		runtime.Gosched()
 	}
-	if v := <-said; v != "word 3" {
-		t.Errorf("after %s it said %q", every, v)
-	}
+	must.Is(t, "word 3", <-said, "after %s it said", every)
 	cancel()
 	if err := <-ended; err != nil {
 		t.Error(err)

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -83,9 +85,7 @@ func TestALeaseIsBelievedWhereTheManagerIsBound(t *testing.T) {
 		"not of one whose announcement cannot be understood": {[]client.Object{garbled, bound("mend")}, false, "mend: cannot be seen (read the annotation kubemend.io/manager of lease mend/manager.kubemend.io: unexpected end of JSON input)"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := believed(t, tc.objects, tc.unread); got != tc.want {
-				t.Errorf("%q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, believed(t, tc.objects, tc.unread))
 		})
 	}
 }
@@ -105,9 +105,7 @@ func believed(t *testing.T, objects []client.Object, unread bool) string {
 			},
 		}).Build()
 	managers, err := Of(t.Context(), reader, noon)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var all []string
 	for _, m := range managers {
 		all = append(all, m.Namespace+": "+modeOf(m))

@@ -3,6 +3,8 @@ package migration
 import (
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -28,9 +30,7 @@ func TestTheMigratorFindsTheKindsThatWeHaveInstalled(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			scheme := runtime.NewScheme()
-			if err := apiextensionsv1.AddToScheme(scheme); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, apiextensionsv1.AddToScheme(scheme))
 			crd := &apiextensionsv1.CustomResourceDefinition{ObjectMeta: metav1.ObjectMeta{Name: row.crd, Labels: row.labels}}
 			found := &metav1.PartialObjectMetadata{}
 			found.SetGroupVersionKind(apiextensionsv1.SchemeGroupVersion.WithKind("CustomResourceDefinition"))

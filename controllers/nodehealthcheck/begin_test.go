@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -257,9 +259,7 @@ func TestACheckSaysThatACacheDoesNotShowWhatWasWritten(t *testing.T) {
 		_, err := k.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
 		return err
 	}
-	if err := errors.Join(reconcile(), reconcile()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(reconcile(), reconcile()))
 	k.after(slowRead + time.Second)
 	if err := reconcile(); !errors.Is(err, consistency.ErrStale) {
 		t.Errorf("failed with: %v", err)
@@ -316,9 +316,7 @@ func TestANodeThatTurnsWhileACacheCatchesUpWasNotHealthyInBetween(t *testing.T) 
 			k.settle("nhc")
 			k.after(100 * time.Second)
 			k.settle("nhc")
-			if got := len(k.requests()) == 2; got != tc.want {
-				t.Errorf("b, which has been bad for 300 s, is remediated: %t", got)
-			}
+			must.Is(t, tc.want, len(k.requests()) == 2, "b, which has been bad for 300 s, is remediated:")
 		})
 	}
 }

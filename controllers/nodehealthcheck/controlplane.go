@@ -258,7 +258,8 @@ func (r *Reconciler) ownerThere(ctx context.Context, req *unstructured.Unstructu
 		return false, nil
 	}
 	key := client.ObjectKey{Namespace: req.GetNamespace(), Name: owners[0].Name}
-	if err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); client.IgnoreNotFound(err) != nil {
+	err := r.Management.Get(ctx, key, machine, client.UnsafeDisableDeepCopy)
+	if client.IgnoreNotFound(err) != nil {
 		return false, fmt.Errorf("read machine %s of %s %s: %w", key.Name, req.GetKind(), req.GetName(), err)
 	}
 	return machine.UID == owners[0].UID && machine.DeletionTimestamp.IsZero(), nil // one that is gone has no UID

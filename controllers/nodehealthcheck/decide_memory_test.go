@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -96,9 +97,7 @@ func TestWhatIsRemembered(t *testing.T) {
 		t.Errorf("the conditions of %d nodes are remembered", len(got.Seen))
 	}
 	got.Streaks, got.Seen, got.Rules = nil, nil, nil // see TestTurnsOfAConditionAreRemembered
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("remembered (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got, "remembered")
 }
 
 // A condition that turns from one status to another counts on, unless it may have been healthy in between and this was not seen.
@@ -274,9 +273,7 @@ func TestWhatTheLimitsCount(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Decide(tc.given)
-			if diff := cmp.Diff(tc.want, p.Population); diff != "" {
-				t.Errorf("population (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, p.Population, "population")
 			if got := p.Minimum() + p.Limits.AtMost; got != p.Population.Total() {
 				t.Errorf("%d nodes have to be healthy, of %d of which %d may be unhealthy", p.Minimum(), p.Population.Total(), p.Limits.AtMost)
 			}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	gocmp "github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -305,10 +307,8 @@ func TestWhatIsRememberedChangesNoDecisionOfTheSameFacts(t *testing.T) {
 }
 
 // printed is everything that v says to others.
-func encoded(t interface{ Fatal(args ...any) }, v any) string {
+func encoded(t must.T, v any) string {
 	text, err := json.Marshal(v)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(text)
 }

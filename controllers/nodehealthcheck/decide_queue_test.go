@@ -6,7 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -117,9 +118,7 @@ func TestWhichNodeOfTheControlPlaneGoesFirst(t *testing.T) {
 				}
 				got = append(got, strings.Join(all, ", "))
 			}
-			if diff := cmp.Diff(tc.want, strings.Join(got, "; ")); diff != "" {
-				t.Errorf("blockers (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, strings.Join(got, "; "), "blockers")
 		})
 	}
 }
@@ -204,9 +203,7 @@ func TestWhoMayBeDisrupted(t *testing.T) {
 			if blockers := c.ask(ofControlPlane); len(blockers) > 0 {
 				got = strings.TrimPrefix(blockers[0].Text, strings.Replace(quorumLoss, "{node}", "m0", 1))
 			}
-			if got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, got)
 		})
 	}
 }

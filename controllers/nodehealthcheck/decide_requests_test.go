@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -169,9 +171,7 @@ func TestTheAnswerOfAnEscalation(t *testing.T) {
 			two, escalation.Decision{Do: escalation.Start, Step: 1, Reason: passedOver}, a + " cannot be about the node, " + b + " is next",
 		},
 	} {
-		if got := EscalationText(tc.facts, tc.answer); got != tc.want {
-			t.Errorf("%s: %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, EscalationText(tc.facts, tc.answer), "%s:", name)
 	}
 }
 
@@ -206,9 +206,7 @@ func TestLeaseStep(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, again := tc.lease.next(tc.term, epoch.Add(-tc.since), epoch)
-			if got != tc.want {
-				t.Errorf("next() = %v, want %v", got, tc.want)
-			}
+			must.Is(t, tc.want, got, "next() =")
 			if !again.IsZero() && !again.After(epoch) || got == RenewLease && !again.Equal(epoch.Add(tc.term.Length/2)) {
 				t.Errorf("to be looked at again at %v", again)
 			}
@@ -225,9 +223,7 @@ func TestTheTermOfALeaseIsThatOfItsStep(t *testing.T) {
 		2:  {Length: time.Minute, Overdue: 26 * time.Minute},
 		3:  {Length: defaultTerm},
 	} {
-		if got := termOf(steps, step); got != want {
-			t.Errorf("termOf(%d) = %v, want %v", step, got, want)
-		}
+		must.Is(t, want, termOf(steps, step), "termOf(%d) =", step)
 	}
 }
 

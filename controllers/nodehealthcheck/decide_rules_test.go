@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -240,12 +242,8 @@ func TestWhichMachineOwnsARequest(t *testing.T) {
 		"C70: Cluster API's for no requests of nodes": {nodes, lost(machine(in("remediators"))), false, false},
 		"none, for a template without namespace":      {Template{}, lost(), false, false},
 	} {
-		if got := tc.template.OwnedByMachine(&tc.node); got != tc.clusterAPI {
-			t.Errorf("%s: OwnedByMachine() = %t", name, got)
-		}
-		if got := tc.template.OwnedByOpenShift(&tc.node); got != tc.byOpen {
-			t.Errorf("%s: OwnedByOpenShift() = %t", name, got)
-		}
+		must.Is(t, tc.clusterAPI, tc.template.OwnedByMachine(&tc.node), "%s: OwnedByMachine() =", name)
+		must.Is(t, tc.byOpen, tc.template.OwnedByOpenShift(&tc.node), "%s: OwnedByOpenShift() =", name)
 	}
 }
 
@@ -275,9 +273,7 @@ func TestAnUpgradeThatBlocksIsNamed(t *testing.T) {
 					got = strings.TrimPrefix(b.Text, PostponedByUpgrade+": ")
 				}
 			}
-			if got != tc.want {
-				t.Errorf("got %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, got)
 		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -102,9 +104,7 @@ func TestWhichStepWouldStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &Decide(tc.given).Decisions[0]
-			if got := (would{d.Would, d.Nothing}); got != tc.want {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, (would{d.Would, d.Nothing}))
 		})
 	}
 }
@@ -164,9 +164,7 @@ func TestWhatHappensNext(t *testing.T) {
 			if tc.want.Text == "" {
 				next.Text = ""
 			}
-			if diff := cmp.Diff(tc.want, next); diff != "" {
-				t.Errorf("next (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, next, "next")
 			if !tc.want.At.IsZero() && (p.Recheck.IsZero() || p.Recheck.After(tc.want.At)) {
 				t.Errorf("looked at again at %s", p.Recheck)
 			}

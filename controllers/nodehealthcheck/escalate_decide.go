@@ -291,16 +291,21 @@ func (d *decider) recallRecovery(i int) {
 	case verdict.State == health.Healthy:
 		keep = len(n.Requests) > 0 || d.f.Now.Before(recovery.Last.Add(shortRecovery))
 	case verdict.State != health.Unknown && keep: // it is to be remembered until the status lists the requests of the node
-		enough := shortRecovery
-		for _, finding := range verdict.Findings {
-			enough = min(enough, finding.Limit)
-		}
-		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough))
+		recovery.Short = recovery.Short || d.f.Now.Before(recovery.Last.Add(enough(verdict)))
 		keep = recovery.Short && (verdict.State != health.Unhealthy || recovery.giveBack(n, d.f.Now))
 	}
 	if keep {
 		d.p.Memory.Recoveries[n.ID()] = recovery
 	}
+}
+
+// enough is how long a recovery lasts after which the failure that verdict tells of is a new one.
+func enough(verdict *health.Verdict) time.Duration {
+	within := shortRecovery
+	for _, finding := range verdict.Findings {
+		within = min(within, finding.Limit)
+	}
+	return within
 }
 
 // recovery is that of a node that is healthy now. It has no requests if the last step was given up: there is none to go on with.

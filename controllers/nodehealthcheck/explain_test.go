@@ -1,13 +1,14 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -19,15 +20,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/test/golden"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // node is the one called name.
 func (k *fixture) node(name string) *corev1.Node {
 	k.t.Helper()
 	n := &corev1.Node{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, n))
 	return n
 }
 
@@ -76,7 +76,7 @@ func (k *fixture) does(is *explain.Check) {
 	if n := len(k.made) - made; n != starts {
 		k.t.Errorf("the reconcile has made %v, and the look foresaw %d", k.made[made:], starts)
 	}
-	if diff := cmp.Diff(is.Conditions, k.check(is.Name).Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
+	if diff := gocmp.Diff(is.Conditions, k.check(is.Name).Status.Conditions, cmpopts.EquateEmpty()); diff != "" {
 		k.t.Errorf("conditions (-look +reconcile):\n%s", diff)
 	}
 }
@@ -87,14 +87,10 @@ func (k *fixture) look(check string) *explain.Check {
 	writes := k.writes
 	k.read(check)
 	is, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 	again, err := k.r.Explain(k.t.Context(), check, k.clock.Now())
-	if err != nil {
-		k.t.Fatal(err)
-	}
-	if diff := cmp.Diff(is, again); diff != "" {
+	must.Do(k.t, err)
+	if diff := gocmp.Diff(is, again); diff != "" {
 		k.t.Fatalf("the second look comes to something else (-first +second):\n%s", diff)
 	}
 	if k.writes != writes {
@@ -111,9 +107,7 @@ func printed(t *testing.T, is *explain.Check) string {
 	if err == nil {
 		err = json.Unmarshal(raw, &all)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	targets, _ := all["targets"].([]any)
 	for i := range is.Targets {
 		for j, blocker := range is.Targets[i].Blockers {
@@ -135,9 +129,7 @@ func printed(t *testing.T, is *explain.Check) string {
 	}
 	all["conditions"] = conditions
 	text, err := yaml.Marshal(inUTC(all))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(text)
 }
 
@@ -194,9 +186,7 @@ func TestAnExplanationKnowsTheStreaksOfFormerReconcilesAndBeginsNone(t *testing.
 	k.read("nhc")
 	due := func(r *Reconciler) time.Time {
 		is, err := r.Explain(t.Context(), "nhc", k.clock.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return is.Targets[1].Next.At
 	}
 	fresh := &Reconciler{
@@ -252,5 +242,27 @@ func TestWhatComesDueSaysWhatStillBlocksIt(t *testing.T) {
 		if text := comesDue(d, target).Text; strings.Contains(text, "still blocked") != blocked {
 			t.Errorf("a blocker until %s: %q", until, text)
 		}
+	}
+}
+
+// docs/reference/events.md has what blocks a remediation, in the order in which the rules are asked: first of one node, then of all.
+func TestBlockersAreDocumented(t *testing.T) {
+	yes := map[bool]string{true: "yes", false: "no"}
+	words := strings.NewReplacer(skippedOn, "... ", skippedBecause, "... ", quorumLoss, "... ", "{", "*", "}", "*")
+	for section, ofAll := range map[string]bool{"blockers of one node": false, "blockers of all nodes": true} {
+		var table strings.Builder
+		table.WriteString("| reason | message | until | what to do | next step too |\n|---|---|---|---|---|\n")
+		for _, r := range rules {
+			if r.Message == "" || (r.asked&ofCheck != 0) != ofAll {
+				continue
+			}
+			until := r.EndsWhen
+			if r.Until != nil {
+				until = cmp.Or(until, "the time that explain shows")
+			}
+			row := fmt.Sprintf("| `%s` | %s | %s | %s | %s |\n", r.Reason, r.Message, until, r.Fix, yes[r.asked&(beforeNext|ofAnswer) != 0])
+			table.WriteString(words.Replace(row))
+		}
+		golden.Section(t, "../../docs/reference/events.md", section, table.String())
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -219,9 +221,7 @@ func (k *fixture) read(check string) {
 	k.t.Helper()
 	for range 2 {
 		is, err := k.r.read(k.t.Context(), check)
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, err)
 		if is == nil {
 			return
 		}
@@ -229,9 +229,7 @@ func (k *fixture) read(check string) {
 		if err != nil {
 			return // that is for the test to see
 		}
-		if err := k.r.watch(k.t.Context(), w.facts.Awaited); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, k.r.watch(k.t.Context(), w.facts.Awaited))
 	}
 }
 
@@ -239,9 +237,7 @@ func (k *fixture) read(check string) {
 func (k *fixture) reconcile(check string) ctrl.Result {
 	k.t.Helper()
 	result, err := k.r.Reconcile(k.t.Context(), ctrl.Request{NamespacedName: client.ObjectKey{Name: check}})
-	if err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, err)
 	return result
 }
 
@@ -256,9 +252,7 @@ func (k *fixture) reconciles(check string) {
 func (k *fixture) check(name string) *nhcv1.NodeHealthCheck {
 	k.t.Helper()
 	c := &nhcv1.NodeHealthCheck{}
-	if err := k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, c); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Get(k.t.Context(), client.ObjectKey{Name: name}, c))
 	return c
 }
 
@@ -282,9 +276,7 @@ func (k *fixture) objects() []*unstructured.Unstructured {
 	for _, kind := range kindsOfRequests {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: kind + "List"})
-		if err := k.client.List(k.t.Context(), list); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, k.client.List(k.t.Context(), list))
 		for i := range list.Items {
 			all = append(all, &list.Items[i])
 		}
@@ -304,9 +296,7 @@ func (k *fixture) leases() []string {
 func (k *fixture) heldLeases() []coordinationv1.Lease {
 	k.t.Helper()
 	list := &coordinationv1.LeaseList{}
-	if err := k.client.List(k.t.Context(), list); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.List(k.t.Context(), list))
 	return list.Items
 }
 

@@ -3,6 +3,8 @@ package nodehealthcheck
 import (
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -48,9 +50,7 @@ func (k *fixture) says(condition, status, reason, message string) {
 		said := []any{map[string]any{
 			"type": condition, "status": status, "reason": reason, "message": message, "lastTransitionTime": k.clock.Now().UTC().Format(time.RFC3339),
 		}}
-		if err := unstructured.SetNestedSlice(obj.Object, said, "status", "conditions"); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, unstructured.SetNestedSlice(obj.Object, said, "status", "conditions"))
 		k.update(obj)
 	}
 }
@@ -302,9 +302,7 @@ var looks = map[string]looked{
 		k.bad("b")
 		n := k.node("b")
 		n.Status.Conditions = append(n.Status.Conditions, corev1.NodeCondition{Type: "Terminating", Status: corev1.ConditionTrue})
-		if err := k.client.Status().Update(k.t.Context(), n); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, k.client.Status().Update(k.t.Context(), n))
 	}},
 	"nodes of the control plane take turns": {five: true, happens: badMembers("m1", "m0")},
 	"one of the control plane while another one is remediated and too few are left": {five: true, happens: func(k *fixture) {

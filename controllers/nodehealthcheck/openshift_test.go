@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // machineCheck is a MachineHealthCheck of OpenShift, beside the Machines, with a condition of each of those types.
@@ -74,9 +76,7 @@ func TestWhatCountsAsTheMachineHealthCheckThatOpenShiftBringsAlong(t *testing.T)
 		"with no condition":                 {shippedCheck(with("unhealthyConditions", []any{})), false},
 		"for all machines":                  {shippedCheck(with("selector", map[string]any{})), false},
 	} {
-		if got := shipped(tc.check); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, shipped(tc.check), "%s:", name)
 	}
 }
 
@@ -208,9 +208,7 @@ func (k *fixture) allObjects() []*unstructured.Unstructured {
 		list := &unstructured.UnstructuredList{}
 		list.SetAPIVersion(ref.APIVersion)
 		list.SetKind(kind + "List")
-		if err := k.client.List(k.t.Context(), list); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, k.client.List(k.t.Context(), list))
 		for i := range list.Items {
 			all = append(all, &list.Items[i])
 		}
@@ -240,4 +238,65 @@ func ownedByMachine(name, uid string) func(*unstructured.Unstructured) {
 			APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: name, UID: types.UID(uid),
 		}})
 	}
+}
+
+func TestTheFlagNamesATemplate(t *testing.T) {
+	for name, tc := range map[string]struct {
+		value string
+		want  *corev1.ObjectReference // nil if the value is refused
+	}{
+		"seed 1.2: Poison Pill's": {
+			"PoisonPillRemediationTemplate.v1alpha1.poison-pill.medik8s.io/openshift-operators/poison-pill-default-template",
+			&corev1.ObjectReference{
+				APIVersion: "poison-pill.medik8s.io/v1alpha1", Kind: "PoisonPillRemediationTemplate", Namespace: "openshift-operators", Name: "poison-pill-default-template",
+			},
+		},
+		"seed 1.2: one of ours": {
+			"HostRemediationTemplate.v1alpha1.kubemend.io/metal/cycle",
+			&corev1.ObjectReference{APIVersion: "kubemend.io/v1alpha1", Kind: "HostRemediationTemplate", Namespace: "metal", Name: "cycle"},
+		},
+		"one whose kind has no namespace": {
+			"RebootTemplate.v1.test.io//a", &corev1.ObjectReference{APIVersion: "test.io/v1", Kind: "RebootTemplate", Name: "a"},
+		},
+		"a kind that is none of templates": {"Reboot.v1.test.io/default/a", nil},
+		"a kind without its version":       {"RebootTemplate/default/a", nil},
+		"no name":                          {"RebootTemplate.v1.test.io/default/", nil},
+		"no namespace, not even an empty":  {"RebootTemplate.v1.test.io/a", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, err := parseTemplate(tc.value)
+			if diff := cmp.Diff(tc.want, got); diff != "" || (err == nil) != (tc.want != nil) {
+				t.Errorf("%v, reference (-want +got):\n%s", err, diff)
+			}
+		})
+	}
+}
+
+func TestTheCheckByDefault(t *testing.T) {
+	flag := ptr.To(refTo("Reboot", "reboot"))
+	t.Run("seed 1.1: is nhc-worker-default, and has workers remediated with the template of the flag", func(t *testing.T) {
+		k := newFixture(t, append(workers("a", "b", "c"), member("m"), template("Reboot", "reboot", false))...)
+		for range 2 { // as often as the manager starts
+			must.Do(t, CreateDefault(t.Context(), k.client, k.client, flag))
+		}
+		c := k.check("nhc-worker-default")
+		c.Spec.UnhealthyConditions = check("").Spec.UnhealthyConditions // the API server's part
+		k.update(c)
+		k.turn("m", corev1.ConditionUnknown)
+		k.bad("b")
+		k.settle(c.Name)
+		k.wants("the worker alone", "Reboot/b")
+		if got := k.state(c.Name); got != "Remediating 2/3 b:1" {
+			t.Errorf("the status is %q", got)
+		}
+	})
+	t.Run("seed 1.1: is not made beside another one", func(t *testing.T) {
+		k := newFixture(t, check("mine"))
+		must.Do(t, CreateDefault(t.Context(), k.client, k.client, flag))
+		list := &nhcv1.NodeHealthCheckList{}
+		must.Do(t, k.client.List(t.Context(), list))
+		if len(list.Items) != 1 || list.Items[0].Name != "mine" {
+			t.Errorf("there are %d checks, want the one that was there", len(list.Items))
+		}
+	})
 }

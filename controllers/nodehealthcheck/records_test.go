@@ -2,9 +2,10 @@ package nodehealthcheck
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
@@ -34,9 +35,7 @@ func (k *fixture) recording() *fixture {
 func (k *fixture) records() []mendv1.RemediationRecord {
 	k.t.Helper()
 	list := &mendv1.RemediationRecordList{}
-	if err := k.client.List(k.t.Context(), list); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.List(k.t.Context(), list))
 	return list.Items
 }
 
@@ -149,9 +148,7 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	if len(all) != 1 || all[0].Namespace != namespace {
 		t.Fatalf("%q were made, and there are %d records", k.made, len(all))
 	}
-	if want := []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}; !slices.Equal(named, want) {
-		t.Errorf("the requests name %q, want %q", named, want)
-	}
+	must.List(t, []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}, named, "the requests name")
 }
 
 func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
@@ -185,14 +182,10 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 		Evidence:  []mendv1.RecordEvidence{{Type: "Ready", Status: "Unknown", Since: &from, TimeoutSeconds: 300, Message: "NodeStatusUnknown"}},
 		Counts:    &mendv1.RecordCounts{Targets: 5, Healthy: 4, Limit: "51%"},
 	}
-	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
-		t.Errorf("of a node with a Machine (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, recordOf(w, o).Spec, "of a node with a Machine")
 	o.n.Object.Labels[corev1.LabelTopologyZone], o.n.Machine = "row-3", nil
 	want.Target = mendv1.RecordTarget{Node: want.Target.Node, ControlPlane: true, FailureDomain: "row-3"}
-	if diff := cmp.Diff(want, recordOf(w, o).Spec); diff != "" {
-		t.Errorf("of a node without one (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, recordOf(w, o).Spec, "of a node without one")
 }
 
 // What a process remembers of a node's conditions is not in the name of a record: another process has to find the same name.

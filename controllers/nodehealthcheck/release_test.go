@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -144,9 +146,7 @@ func TestADeletedCheckTakesNoRequestsOfOthersWithIt(t *testing.T) {
 	k.goes("nhc")
 	k.settle("nhc")
 	k.wants("one of another check, and one without a maker", "Reboot/c", "Reboot/d")
-	if leases := k.leases(); !slices.Equal(leases, []string{"node-c"}) {
-		t.Errorf("leases %v", leases)
-	}
+	must.List(t, []string{"node-c"}, k.leases(), "leases")
 }
 
 func TestACheckThatIsThereIsNotReleasedByACacheThatLagsBehind(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -106,9 +108,7 @@ func (k *fixture) minutes(n int, checks ...string) {
 
 func (k *fixture) remove(obj client.Object) {
 	k.t.Helper()
-	if err := k.client.Delete(k.t.Context(), obj); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Delete(k.t.Context(), obj))
 }
 
 // A right to make namespaces is one to make any: that of the leases is asked for.
@@ -361,9 +361,7 @@ func without(label string) func(*nhcv1.NodeHealthCheckSpec) {
 func (k *fixture) deleteAll() {
 	k.t.Helper()
 	for _, obj := range k.objects() {
-		if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj)); err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj)))
 	}
 }
 
@@ -372,9 +370,7 @@ func (k *fixture) forget() {
 	k.t.Helper()
 	c := k.check("nhc")
 	c.Status.UnhealthyNodes = nil
-	if err := k.client.Status().Update(k.t.Context(), c); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Status().Update(k.t.Context(), c))
 }
 
 func TestTheOwnerOfARequestCompletesItsMarks(t *testing.T) {
@@ -399,9 +395,7 @@ func TestTheOwnerOfARequestCompletesItsMarks(t *testing.T) {
 		if tc.markedUID != "" {
 			obj.Labels = map[string]string{mendv1.MadeByNodeCheckUIDLabel: tc.markedUID}
 		}
-		if got := makerOf(obj); got != tc.want {
-			t.Errorf("%s: got %+v, want %+v", name, got, tc.want)
-		}
+		must.Is(t, tc.want, makerOf(obj), "%s: got", name)
 	}
 }
 
@@ -429,9 +423,7 @@ func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
 		if tc.listed {
 			w.listed = map[types.UID]*listed{"r": {}}
 		}
-		if got := w.made(obj); got != tc.want {
-			t.Errorf("%s: ours %t, want %t", name, got, tc.want)
-		}
+		must.Is(t, tc.want, w.made(obj), "%s: ours", name)
 	}
 }
 
@@ -441,9 +433,7 @@ func TestARequestOfAKindThatTheCheckNamesNoMoreIsDeleted(t *testing.T) {
 	named := k.check("nhc")
 	ref := refTo("Replace", "replace")
 	named.Spec.RemediationTemplate = &ref
-	if err := k.client.Update(t.Context(), named); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.client.Update(t.Context(), named))
 	k.settle("nhc")
 	k.turn("b", corev1.ConditionTrue)
 	k.after(time.Second)

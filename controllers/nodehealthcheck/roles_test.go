@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/go-logr/logr/funcr"
 	"github.com/google/go-cmp/cmp"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -89,13 +91,9 @@ func (g granted) Delete(ctx context.Context, obj client.Object, opts ...client.D
 func shippedRole(t *testing.T, file string) *rbacv1.ClusterRole {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("testdata", "roles", file+".yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(content, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, r))
 	return r
 }
 
@@ -133,9 +131,7 @@ func (k *fixture) looks() (failed []string, again time.Duration) {
 	}, funcr.Options{}))
 	for range 5 {
 		result, err := k.r.Reconcile(ctx, ctrl.Request{NamespacedName: client.ObjectKey{Name: "nhc"}})
-		if err != nil {
-			k.t.Fatal(err)
-		}
+		must.Do(k.t, err)
 		again = result.RequeueAfter
 	}
 	return failed, again
@@ -293,13 +289,9 @@ func (k *fixture) state(check string) string {
 func role(t *testing.T, file string) *rbacv1.ClusterRole {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	r := &rbacv1.ClusterRole{}
-	if err := yaml.UnmarshalStrict(content, r); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, r))
 	return r
 }
 

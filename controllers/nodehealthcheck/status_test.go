@@ -1,16 +1,24 @@
 package nodehealthcheck
 
 import (
+	"maps"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // outcomeOf is the outcome for a node with one request.
@@ -41,9 +49,7 @@ func TestARequestNamesTheTemplateOfItsStep(t *testing.T) {
 	} {
 		obj := &unstructured.Unstructured{Object: map[string]any{}}
 		obj.SetAnnotations(map[string]string{nhcv1.TemplateNameAnnotation: tc.annotation})
-		if got := remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName; got != tc.want {
-			t.Errorf("%s: got %q, want %q", name, got, tc.want)
-		}
+		must.Is(t, tc.want, remediationOf(w, outcomeOf(Request{Object: obj, Step: tc.step}), 0).TemplateName, "%s: got", name)
 	}
 }
 
@@ -87,9 +93,7 @@ func oldest(t *testing.T) (time.Time, bool) {
 	registry := prometheus.NewPedanticRegistry()
 	registry.MustRegister(oldestRequest)
 	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, f := range families {
 		for _, m := range f.GetMetric() {
 			if m.GetLabel()[0].GetValue() == "oldest" {
@@ -187,5 +191,106 @@ func TestADisabledCheckNamesTheTemplateAndItsStep(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func node(name string, labels map[string]string) *corev1.Node {
+	all := map[string]string{"kubernetes.io/hostname": name}
+	maps.Copy(all, labels)
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("node-" + name), Labels: all, CreationTimestamp: metav1.NewTime(epoch.Add(-time.Hour))},
+		Status: corev1.NodeStatus{Conditions: []corev1.NodeCondition{
+			{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(epoch.Add(-time.Hour))},
+		}},
+	}
+}
+
+func workers(names ...string) []client.Object {
+	var all []client.Object
+	for _, name := range names {
+		all = append(all, node(name, nil))
+	}
+	return all
+}
+
+func member(name string) *corev1.Node {
+	return node(name, map[string]string{"node-role.kubernetes.io/control-plane": ""})
+}
+
+// remediationTemplate is a remediation template of one of the kinds of tests, whose remediator copes with one request for a node, or with
+// several.
+func template(kind, name string, several bool) *unstructured.Unstructured {
+	obj := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}},
+	}}
+	obj.SetGroupVersionKind(schema.GroupVersionKind{Group: remediatorGroup, Version: "v1", Kind: kind + remediationrequest.TemplateSuffix})
+	obj.SetNamespace(namespace)
+	obj.SetName(name)
+	if several {
+		obj.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
+	}
+	return obj
+}
+
+func refTo(kind, name string) corev1.ObjectReference {
+	return corev1.ObjectReference{APIVersion: remediatorGroup + "/v1", Kind: kind + remediationrequest.TemplateSuffix, Namespace: namespace, Name: name}
+}
+
+// check is a check of all nodes with the default conditions and one template.
+func check(name string, change ...func(*nhcv1.NodeHealthCheckSpec)) *nhcv1.NodeHealthCheck {
+	ref := refTo("Reboot", "reboot")
+	c := &nhcv1.NodeHealthCheck{
+		ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("check-" + name), Generation: 1},
+		Spec: nhcv1.NodeHealthCheckSpec{
+			UnhealthyConditions: []nhcv1.UnhealthyCondition{
+				{Type: corev1.NodeReady, Status: corev1.ConditionFalse, Duration: metav1.Duration{Duration: 300 * time.Second}},
+				{Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Duration: metav1.Duration{Duration: 300 * time.Second}},
+			},
+			RemediationTemplate: &ref,
+		},
+	}
+	for _, f := range change {
+		f(&c.Spec)
+	}
+	return c
+}
+
+// ladder replaces the one template by several, each of the given kind and with five minutes.
+func ladder(steps ...corev1.ObjectReference) func(*nhcv1.NodeHealthCheckSpec) {
+	return func(s *nhcv1.NodeHealthCheckSpec) {
+		s.RemediationTemplate = nil
+		for i, ref := range steps {
+			s.EscalatingRemediations = append(s.EscalatingRemediations, nhcv1.EscalatingRemediation{
+				RemediationTemplate: ref, Order: i, Timeout: metav1.Duration{Duration: 5 * time.Minute},
+			})
+		}
+	}
+}
+
+func leaseOf(holder string, length, acquired, renewed time.Duration) *coordinationv1.Lease {
+	at := func(ago time.Duration) *metav1.MicroTime { return ptr.To(metav1.NewMicroTime(epoch.Add(-ago))) }
+	return &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+		HolderIdentity: &holder, LeaseDurationSeconds: ptr.To(int32(length / time.Second)), AcquireTime: at(acquired), RenewTime: at(renewed),
+	}}
+}
+
+func TestALeaseGoesWithItsNode(t *testing.T) {
+	owner := func(kind, uid string) metav1.OwnerReference {
+		return metav1.OwnerReference{APIVersion: "v1", Kind: kind, Name: "n", UID: types.UID(uid)}
+	}
+	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "new"}}
+	for name, tc := range map[string]struct {
+		node        *corev1.Node
+		given, want []metav1.OwnerReference
+	}{
+		"a lease without owner":          {n, nil, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease of an older node":       {n, []metav1.OwnerReference{owner("Node", "old")}, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease with another owner":     {n, []metav1.OwnerReference{owner("Pod", "x")}, []metav1.OwnerReference{owner("Pod", "x"), owner("Node", "new")}},
+		"a lease of this node":           {n, []metav1.OwnerReference{owner("Node", "new")}, []metav1.OwnerReference{owner("Node", "new")}},
+		"a lease of a node that is gone": {nil, []metav1.OwnerReference{owner("Node", "old")}, []metav1.OwnerReference{owner("Node", "old")}},
+	} {
+		lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{OwnerReferences: tc.given}}
+		belongsTo(lease, tc.node)
+		must.Equal(t, tc.want, lease.OwnerReferences, "%s", name)
 	}
 }

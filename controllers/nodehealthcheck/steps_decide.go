@@ -234,21 +234,26 @@ func (c *Case) unhealthy() {
 		return
 	}
 	c.GaveUp, c.Answer = gaveUp, answer
-	for j := range c.Requests {
-		r, state := &c.n.Requests[j], &c.Requests[j]
-		state.Adopt = state.Over // what is left of the last time is what the failure begins with
-		// If remediators have to be notified, those who were know that their requests were given up.
-		state.GiveUp = gaveUp.Do == escalation.GiveUp && r.Step == gaveUp.Step && (!gaveUp.Notify || !r.notified())
-		if state.GiveUp && gaveUp.Notify {
-			state.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
-		}
-	}
+	c.adopt()
 	c.happens(c.expires(answer))
 	switch {
 	case answer.Do == escalation.Start && len(c.Blockers) == 0:
 		c.start(answer.Step)
 	case answer.Do == escalation.Start:
 		c.happens(askedAgain(c.Blockers))
+	}
+}
+
+// adopt makes what is left of the last time what the failure begins with, and gives up the requests of a step that is given up. If
+// remediators have to be notified, those who were know that.
+func (c *Case) adopt() {
+	for j := range c.Requests {
+		r, state := &c.n.Requests[j], &c.Requests[j]
+		state.Adopt = state.Over
+		state.GiveUp = c.GaveUp.Do == escalation.GiveUp && r.Step == c.GaveUp.Step && (!c.GaveUp.Notify || !r.notified())
+		if state.GiveUp && c.GaveUp.Notify {
+			state.note(nhcv1.TimedOutAnnotation, stamp(c.f.Now))
+		}
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
@@ -45,9 +47,7 @@ func TestWhichChangesOfANodeAreLookedAt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			was, is := node("n", nil), node("n", nil)
 			tc.change(is)
-			if got := nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: is}); got != tc.want {
-				t.Errorf("looked at: %v, want %v", got, tc.want)
-			}
+			must.Is(t, tc.want, nodeChanges().Update(event.TypedUpdateEvent[*corev1.Node]{ObjectOld: was, ObjectNew: is}), "looked at:")
 		})
 	}
 }
@@ -148,9 +148,7 @@ func (k *fixture) turn(node string, ready corev1.ConditionStatus) {
 	k.t.Helper()
 	n := k.node(node)
 	n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: ready, LastTransitionTime: metav1.NewTime(k.clock.Now())}}
-	if err := k.client.Status().Update(k.t.Context(), n); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Status().Update(k.t.Context(), n))
 }
 
 // label sets labels of a node; one with the value "-" is removed.
@@ -172,9 +170,7 @@ func (k *fixture) update(obj client.Object) {
 	fails := k.fails
 	k.fails = nil
 	defer func() { k.fails = fails }()
-	if err := k.client.Update(k.t.Context(), obj); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, k.client.Update(k.t.Context(), obj))
 }
 
 // answers makes the remediator of every request of that kind say something.
@@ -190,17 +186,13 @@ func (k *fixture) answers(kind, condition, status string) {
 func (k *fixture) answer(obj *unstructured.Unstructured, condition, status string) {
 	k.t.Helper()
 	said := []any{map[string]any{"type": condition, "status": status, "lastTransitionTime": k.clock.Now().UTC().Format(time.RFC3339)}}
-	if err := unstructured.SetNestedSlice(obj.Object, said, "status", "conditions"); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, unstructured.SetNestedSlice(obj.Object, said, "status", "conditions"))
 	k.update(obj)
 }
 
 // makes creates obj, or replaces the one of its name.
 func (k *fixture) makes(obj *unstructured.Unstructured) {
 	k.t.Helper()
-	if err := client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())); err != nil {
-		k.t.Fatal(err)
-	}
+	must.Do(k.t, client.IgnoreNotFound(k.client.Delete(k.t.Context(), obj.DeepCopy())))
 	k.create(obj)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -31,9 +33,7 @@ func TestReadyElsewhere(t *testing.T) {
 		"nor a pod of something else":                 {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels = nil }), false},
 		"nor one of another installation of the same": {pod("other", "n2", corev1.ConditionTrue, func(p *corev1.Pod) { p.Labels["app.kubernetes.io/instance"] = "b" }), false},
 	} {
-		if got := readyElsewhere([]corev1.Pod{own, tc.other}, "own"); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
+		must.Is(t, tc.want, readyElsewhere([]corev1.Pod{own, tc.other}, "own"), "%s:", name)
 	}
 	if readyElsewhere([]corev1.Pod{pod("other", "n2", corev1.ConditionTrue)}, "own") {
 		t.Error("another one counts although the node of this one is unknown")
@@ -52,9 +52,7 @@ func TestGarbageIsCollectedEarlyUnlessAUserSaysOtherwise(t *testing.T) {
 			defer debug.SetGCPercent(debug.SetGCPercent(100))
 			t.Setenv("GOGC", tc.gogc)
 			t.Setenv("MEMORY_LIMIT", "")
-			if err := LimitMemory(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, LimitMemory())
 			if got := debug.SetGCPercent(100); got != tc.want {
 				t.Errorf("garbage may be %d %%, want %d", got, tc.want)
 			}

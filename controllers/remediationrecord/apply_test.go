@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -81,9 +83,7 @@ func TestWhereAnEndIsReported(t *testing.T) {
 			if !slices.Equal(about, tc.about) {
 				t.Fatalf("reported are %v, want %v", about, tc.about)
 			}
-			if m.reported[0].text != tc.text {
-				t.Errorf("it is reported %q, want %q", m.reported[0].text, tc.text)
-			}
+			must.Is(t, tc.text, m.reported[0].text, "it is reported")
 		})
 	}
 }
@@ -106,9 +106,7 @@ func TestWhatIsReportedOfTheEnd(t *testing.T) {
 		for _, e := range m.reported {
 			got = e.kind + " " + e.reason
 		}
-		if got != want {
-			t.Errorf("%s is reported as %q, want %q", outcome, got, want)
-		}
+		must.Is(t, want, got, "%s is reported as", outcome)
 	}
 }
 

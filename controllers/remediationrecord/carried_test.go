@@ -4,7 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,9 +37,7 @@ func TestARecordThatNothingCarriesIsNotBegun(t *testing.T) {
 	} {
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(uid))...)
 		change(m)
-		if got := condition(m.reconcile(time.Minute), mendv1.RecordBegun); got != "" {
-			t.Errorf("%s: begun %q", name, got)
-		}
+		must.Is(t, "", condition(m.reconcile(time.Minute), mendv1.RecordBegun), "%s: begun", name)
 	}
 }
 
@@ -113,9 +112,7 @@ func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun(RequestCreated)), check)...)
 		m.ActsOnUnclaimed = false
 		m.reconcile(time.Minute)
-		if got := condition(m.reconcile(time.Minute+Idles), mendv1.RecordCapacityBack); got != want {
-			t.Errorf("claimed %q: it waits for %q, want %q", claim, got, want)
-		}
+		must.Is(t, want, condition(m.reconcile(time.Minute+Idles), mendv1.RecordCapacityBack), "claimed %q: it waits for", claim)
 	}
 }
 
@@ -159,7 +156,5 @@ func TestRecordsShareWhatTheyRead(t *testing.T) {
 	}
 	m.clock.Step(time.Minute)
 	read()
-	if diff := cmp.Diff(map[string]int{"MachineSet": 2, "MachineList": 2}, m.asked); diff != "" {
-		t.Errorf("in two minutes the API server is asked (-want +got):\n%s", diff)
-	}
+	must.Equal(t, map[string]int{"MachineSet": 2, "MachineList": 2}, m.asked, "in two minutes the API server is asked")
 }

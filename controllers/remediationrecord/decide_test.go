@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -245,15 +247,11 @@ func TestRequestsAreNotedOnce(t *testing.T) {
 		f.Requests = []Request{{RecordRef: cycle, Created: later(time.Second), Acts: true, State: "PoweringOff"}}
 	})
 	p := Decide(f)
-	if diff := cmp.Diff([]mendv1.RecordRef{cycle}, p.Status.Requests); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, []mendv1.RecordRef{cycle}, p.Status.Requests)
 	want := []mendv1.RecordStep{
 		aStep(later(time.Second), RequestCreated, cycle), aStep(f.Now, RemediatorActs, cycle), aStep(f.Now, "PoweringOff", cycle),
 	}
-	if diff := cmp.Diff(want, p.Status.Steps); diff != "" {
-		t.Errorf("steps (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, p.Status.Steps, "steps")
 	f.Status = p.Status
 	if again := Decide(f); !cmp.Equal(again.Status, f.Status) {
 		t.Errorf("the same facts again: %s", cmp.Diff(f.Status, again.Status))
@@ -296,9 +294,7 @@ func TestWaits(t *testing.T) {
 	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).Status
 	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
-	if diff := cmp.Diff(want, waitedOf(&got)); diff != "" {
-		t.Errorf("at its end (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, waitedOf(&got), "at its end")
 	if !got.Replacement.Guessed || got.Replacement.Machine != m2 {
 		t.Errorf("replaced by %+v", got.Replacement)
 	}
@@ -318,9 +314,7 @@ func TestARecordIsBounded(t *testing.T) {
 	if s := f.Status; len(s.Steps) != mendv1.MaxRecordSteps || len(s.Requests) != MaxRequests {
 		t.Errorf("%d steps, %d requests", len(s.Steps), len(s.Requests))
 	}
-	if first := f.Status.Steps[0].Reason; first != OwnerRequested {
-		t.Errorf("the first step is %s", first)
-	}
+	must.Is(t, OwnerRequested, f.Status.Steps[0].Reason, "the first step is")
 }
 
 func TestWaitsLeaveRoomForSteps(t *testing.T) {

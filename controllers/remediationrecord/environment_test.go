@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -150,9 +152,7 @@ func (m *management) restart() {
 
 func (m *management) count(o runtime.Object) {
 	kind, err := apiutil.GVKForObject(o, m.server.Scheme())
-	if err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, err)
 	m.asked[kind.Kind]++
 }
 
@@ -195,22 +195,16 @@ func (m *management) reconcile(at time.Duration) *mendv1.RemediationRecord {
 func (m *management) record() *mendv1.RemediationRecord {
 	m.t.Helper()
 	is := &mendv1.RemediationRecord{}
-	if err := m.server.Get(m.t.Context(), recordKey, is); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.server.Get(m.t.Context(), recordKey, is))
 	return is
 }
 
 // edit changes any object.
 func (m *management) edit(o client.Object, change func(client.Object)) {
 	m.t.Helper()
-	if err := m.server.Get(m.t.Context(), client.ObjectKeyFromObject(o), o); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.server.Get(m.t.Context(), client.ObjectKeyFromObject(o), o))
 	change(o)
-	if err := m.server.Update(m.t.Context(), o); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.server.Update(m.t.Context(), o))
 }
 
 // change changes a Machine.
@@ -269,17 +263,13 @@ func refusing[T client.Object](from client.WithWatch, err error) client.WithWatc
 func (m *management) create(objects ...client.Object) {
 	m.t.Helper()
 	for _, o := range objects {
-		if err := m.server.Create(m.t.Context(), o); err != nil {
-			m.t.Fatal(err)
-		}
+		must.Do(m.t, m.server.Create(m.t.Context(), o))
 	}
 }
 
 func (m *management) remove(o client.Object) {
 	m.t.Helper()
-	if err := m.server.Delete(m.t.Context(), o); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.server.Delete(m.t.Context(), o))
 }
 
 var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}

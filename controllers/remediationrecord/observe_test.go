@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,9 +77,7 @@ func TestARecordTellsNothingOfWhatIsNotInItsNamespace(t *testing.T) {
 			m := newManagement(t, append(append(fleet(), theirs()...), nodeCheck("elsewhere"), is.DeepCopy())...)
 			got := m.reconcile(time.Minute)
 			text, err := yaml.Marshal(got.Status)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if len(got.Status.Steps)+len(got.Status.Conditions) > 0 || strings.Contains(string(text), "only they") {
 				t.Errorf("it says:\n%s", text)
 			}
@@ -168,9 +168,7 @@ func TestAnOpenRecordThatCannotBeFollowedIsDeletedOnceItIsOld(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := m.server.Get(t.Context(), recordKey, &mendv1.RemediationRecord{})
-			if gone := apierrors.IsNotFound(err); gone != tc.gone {
-				t.Errorf("deleted: %t", gone)
-			}
+			must.Is(t, tc.gone, apierrors.IsNotFound(err), "deleted:")
 		})
 	}
 }

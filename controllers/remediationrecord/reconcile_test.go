@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -182,9 +184,7 @@ func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))
 	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), live)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
 	plan := Decide(stale.facts)
 	if _, err := m.apply(t.Context(), stale, plan); !apierrors.IsConflict(err) {

@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -35,9 +37,7 @@ var errKilled = errors.New("the manager is killed")
 func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := mendv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, mendv1.AddToScheme(scheme))
 	s := &shelf{clock: clocktesting.NewFakePassiveClock(noon), breaks: -1}
 	s.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
 	s.restart()
@@ -77,9 +77,7 @@ func (s *shelf) restart() {
 func (s *shelf) all(ctx context.Context, t *testing.T) []mendv1.RemediationRecord {
 	t.Helper()
 	list := &mendv1.RemediationRecordList{}
-	if err := s.server.List(ctx, list); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.List(ctx, list))
 	return list.Items
 }
 
@@ -90,9 +88,7 @@ func (s *shelf) close(ctx context.Context, t *testing.T) {
 	is := &all[len(all)-1]
 	is.Status.Ended, is.Status.Outcome = new(metav1.NewTime(s.clock.Now())), mendv1.RecordCancelled
 	delete(is.Labels, mendv1.RecordOpenLabel)
-	if err := s.server.Update(ctx, is); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.Update(ctx, is))
 }
 
 func about(machine, uid string) *mendv1.RemediationRecord {
@@ -114,9 +110,7 @@ func (s *shelf) begins(ctx context.Context, record *mendv1.RemediationRecord, si
 func TestARecordIsFoundByItsHost(t *testing.T) {
 	s, record := newShelf(t), about("w1", "1")
 	record.Spec.Target.Host = &mendv1.RecordRef{Kind: hostKind, Name: "host-7"}
-	if got := s.begins(t.Context(), record, "a").Labels[mendv1.RecordHostLabel]; got != "host-7" {
-		t.Errorf("the label is %q", got)
-	}
+	must.Is(t, "host-7", s.begins(t.Context(), record, "a").Labels[mendv1.RecordHostLabel], "the label is")
 }
 
 func TestARemediationHasOneRecord(t *testing.T) {
@@ -133,9 +127,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
 			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
 			change(made)
-			if err := s.server.Create(ctx, made); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, s.server.Create(ctx, made))
 			if record := s.begins(ctx, about("w1", "1"), "a"); record == nil || record.UID == made.UID || record.Spec.Cause != "" {
 				t.Errorf("the remediation has the record %v", record)
 			}

@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -226,9 +228,7 @@ func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
 			o := &observed{record: &mendv1.RemediationRecord{}, node: node("n1")}
 			o.node.Annotations = map[string]string{nhcv1.OpenShiftMachineAnnotation: tc.openshift}
 			o.record.Spec.Target.Machine = tc.machine
-			if got := o.canBeAbout(tc.template); got != tc.want {
-				t.Errorf("it can be about the node: %t, want %t", got, tc.want)
-			}
+			must.Is(t, tc.want, o.canBeAbout(tc.template), "it can be about the node:")
 		})
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -34,9 +36,7 @@ func closedOne(name, cluster string, hours int) *mendv1.RemediationRecord {
 func (m *management) left() string {
 	m.t.Helper()
 	list := &mendv1.RemediationRecordList{}
-	if err := m.server.List(m.t.Context(), list); err != nil {
-		m.t.Fatal(err)
-	}
+	must.Do(m.t, m.server.List(m.t.Context(), list))
 	names := make([]string, 0, len(list.Items))
 	for i := range list.Items {
 		names = append(names, list.Items[i].Name)
@@ -87,12 +87,8 @@ func TestWhatIsTooOldOrTooMuchIsDeletedWhenARecordIsClosed(t *testing.T) {
 			m := newManagement(t, append(tc.with, tc.closed)...)
 			m.Retention = tc.options
 			m.clock.SetTime(noon.Add(tc.ahead))
-			if err := m.retire(t.Context(), tc.closed); err != nil {
-				t.Fatal(err)
-			}
-			if got := m.left(); got != tc.want {
-				t.Errorf("left are %q, want %q", got, tc.want)
-			}
+			must.Do(t, m.retire(t.Context(), tc.closed))
+			must.Is(t, tc.want, m.left(), "left are")
 		})
 	}
 }
@@ -121,9 +117,7 @@ func TestAClusterIsLookedAtOnceAMinute(t *testing.T) {
 	for second := range 120 {
 		m.clock.SetTime(noon.Add(time.Duration(second) * time.Second))
 		for _, cluster := range []string{"a", "b"} {
-			if err := m.retire(t.Context(), closedOne("now", cluster, 0)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.retire(t.Context(), closedOne("now", cluster, 0)))
 		}
 	}
 	if m.asked["RemediationRecordList"] != 4 {

@@ -13,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,9 +99,7 @@ type scene struct {
 func newScene(t *testing.T, first string) *scene {
 	t.Helper()
 	recorded, err := os.ReadFile(filepath.Join("testdata", "capi-v1.14.2.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	pass(time.Until(noon)) // the client takes the time of its objects from the clock of the bubble
 	s := &scene{newManagement(t), string(recorded)}
 	s.play("there is a worker")
@@ -107,9 +107,7 @@ func newScene(t *testing.T, first string) *scene {
 		s.play(first)
 	}
 	worker := &clusterv1.Machine{}
-	if err := s.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "w1"}, worker); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.server.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "w1"}, worker))
 	s.create(recordOf(func(r *mendv1.RemediationRecord) {
 		before := r.Spec.Target
 		delete(r.Labels, clusterv1.MachineDeploymentNameLabel)
@@ -135,9 +133,7 @@ func (s *scene) play(step string) {
 		return
 	}
 	all := map[string][]write{}
-	if err := yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all))
 	s.Recent.answers, s.Recent.machines = nil, nil // the manager looks at a change of another machine when what it remembers is older than that
 	if len(all[step]) == 0 {
 		s.t.Fatalf("nothing is recorded of %q", step)
@@ -201,9 +197,7 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 		return is, nil
 	}
 	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), cached)
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, err)
 	return is, o.story
 }
 

@@ -7,7 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -40,17 +41,11 @@ func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
 		Owner:   &mendv1.RecordRef{APIVersion: "controlplane.cluster.x-k8s.io/v1beta2", Kind: "KubeadmControlPlane", Namespace: "metal", Name: "cp", UID: "cp-uid"},
 		Node:    &mendv1.RecordRef{APIVersion: "v1", Kind: "Node", Name: "node-1"},
 	}
-	if diff := cmp.Diff(want, record.Spec.Target); diff != "" {
-		t.Errorf("the target (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, record.Spec.Target, "the target")
 	owners := []metav1.OwnerReference{{APIVersion: "cluster.x-k8s.io/v1beta2", Kind: "Cluster", Name: "c1", UID: "c-uid"}}
-	if diff := cmp.Diff(owners, record.OwnerReferences); diff != "" {
-		t.Errorf("the owners (-want +got):\n%s", diff)
-	}
+	must.Equal(t, owners, record.OwnerReferences, "the owners")
 	labels := map[string]string{clusterv1.ClusterNameLabel: "c1", clusterv1.MachineDeploymentNameLabel: "workers"}
-	if diff := cmp.Diff(labels, record.Labels); diff != "" {
-		t.Errorf("the labels (-want +got):\n%s", diff)
-	}
+	must.Equal(t, labels, record.Labels, "the labels")
 	other := &mendv1.RemediationRecord{}
 	OnMachine(other, &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Name: "w2"}})
 	if bare := other.Spec.Target; bare.Owner != nil || bare.Node != nil {
@@ -70,15 +65,11 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 		"a node that is not known":        {nil, mendv1.RecordTarget{Node: NodeRef("n", "")}, mendv1.RecordTarget{Node: NodeRef("n", "")}},
 	} {
 		OnNode(&tc.is, tc.node)
-		if diff := cmp.Diff(tc.want, tc.is); diff != "" {
-			t.Errorf("%s: (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, tc.is, "%s", name)
 		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
 			target := tc.is
 			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
-			if target.FailureDomain != want {
-				t.Errorf("%s: on a host it is %q, want %q", name, target.FailureDomain, want)
-			}
+			must.Is(t, want, target.FailureDomain, "%s: on a host it is", name)
 		}
 	}
 }
@@ -176,20 +167,14 @@ func TestARecordSaysWhyItsTargetCountedAsUnhealthy(t *testing.T) {
 	} {
 		got := mendv1.RemediationRecordSpec{}
 		Judged(&got, health.Verdict{State: health.Unhealthy, Findings: tc.findings}, noon)
-		if diff := cmp.Diff(tc.want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", name, diff)
-		}
+		must.Equal(t, tc.want, got, "%s", name)
 	}
 }
 
 func TestARecordHasTheNumbersOfTheCheck(t *testing.T) {
 	p := budget.Population{Healthy: 5, Unhealthy: 2, Pending: 1, InFlight: 1}
 	want := &mendv1.RecordCounts{Targets: 8, Healthy: 5, InFlight: 1, Limit: "40%"}
-	if diff := cmp.Diff(want, CountsOf(p, budget.Limits{InFlight: budget.Unlimited}, "40%")); diff != "" {
-		t.Errorf("without a limit of those in flight (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, CountsOf(p, budget.Limits{InFlight: budget.Unlimited}, "40%"), "without a limit of those in flight")
 	want.MaxInFlight = new(int32(3))
-	if diff := cmp.Diff(want, CountsOf(p, budget.Limits{InFlight: 3}, "40%")); diff != "" {
-		t.Errorf("with one (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, CountsOf(p, budget.Limits{InFlight: 3}, "40%"), "with one")
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -36,25 +38,19 @@ func TestRequestsAreReadFromTheStoreOfAWatch(t *testing.T) {
 	is := &stored{store: toolscache.NewIndexer(toolscache.MetaNamespaceKeyFunc, indexers)}
 	for _, name := range []string{"ns/a", "ns/b", "elsewhere/c"} {
 		namespace, name, _ := toolscache.SplitMetaNamespaceKey(name)
-		if err := is.store.Add(&Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, is.store.Add(&Metadata{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}))
 	}
 	k := kindsOf(t, things)
 	k.cache = is
 	cached := func() (int, bool) {
 		all, has, err := k.Cached(t.Context(), things, "ns")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return len(all), has
 	}
 	if _, has := cached(); has {
 		t.Error("a kind that is not watched is in the cache")
 	}
-	if err := k.Watch(t.Context(), things); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, k.Watch(t.Context(), things))
 	if _, has := cached(); has {
 		t.Error("a kind whose first list was not read is in the cache")
 	}

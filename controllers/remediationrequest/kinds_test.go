@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -80,9 +82,7 @@ func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
 			t.Fatal(kind, ready, err)
 		}
 	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2", "A"), of("v1", "B")}, k.InUse()); diff != "" {
-		t.Errorf("InUse() (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []schema.GroupVersionKind{of("v2", "A"), of("v1", "B")}, k.InUse(), "InUse()")
 }
 
 func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
@@ -111,12 +111,8 @@ func TestKindsOfWhichThereAreMarkedObjectsAreDiscovered(t *testing.T) {
 		lists = append(lists, list)
 	}
 	k.live = objects.Build()
-	if err := k.Discover(t.Context(), lists, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{ours, theirs, reboot}, k.InUse()); diff != "" {
-		t.Errorf("InUse() (-want +got):\n%s", diff)
-	}
+	must.Do(t, k.Discover(t.Context(), lists, client.HasLabels{"our-mark"}, client.HasLabels{"their-mark"}))
+	must.Equal(t, []schema.GroupVersionKind{ours, theirs, reboot}, k.InUse(), "InUse()")
 }
 
 // A check waits also for a polled kind: another check names it, and its requests were not read in that reconcile.
@@ -144,9 +140,7 @@ func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
 			if err != nil || !ready || w.watches != row.watches || k.Polled(things) != (row.watches == 0) {
 				t.Errorf("%s, may watch: %v; ready %v, %v, %d watches, polled %v", name, may, ready, err, w.watches, k.Polled(things))
 			}
-			if diff := cmp.Diff([]schema.GroupVersionKind{things}, k.InUse()); diff != "" {
-				t.Errorf("%s, in use (-want +got):\n%s", name, diff)
-			}
+			must.Equal(t, []schema.GroupVersionKind{things}, k.InUse(), "%s, in use", name)
 		}
 	}
 }
@@ -231,16 +225,10 @@ func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 		_, err := k.Ready(t.Context(), of(version))
 		return err
 	}
-	if err := ready("v1"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, ready("v1"))
 	served["v1"] = false
-	if err := ready("v2"); err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff([]schema.GroupVersionKind{of("v2")}, k.InUse()); diff != "" {
-		t.Errorf("InUse() (-want +got):\n%s", diff)
-	}
+	must.Do(t, ready("v2"))
+	must.Equal(t, []schema.GroupVersionKind{of("v2")}, k.InUse(), "InUse()")
 	if err := ready("v1"); !Missing(err) {
 		t.Errorf("the version that is not served is ready: %v", err)
 	}
@@ -284,9 +272,7 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 		}
 	}
 	close(w.started)
-	if err := <-ended; err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, <-ended)
 	if n := lists.Load(); n != 1 {
 		t.Errorf("the kind is listed %d times, want once", n)
 	}

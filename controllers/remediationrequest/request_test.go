@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -52,9 +54,7 @@ func TestARequestIsMadeAsClusterAPIMakesIt(t *testing.T) {
 		},
 		"spec": map[string]any{"strategy": map[string]any{"type": "Reboot"}},
 	}), Maker{Name: "check", UID: "c-uid"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := map[string]any{
 		"apiVersion": "infrastructure.cluster.x-k8s.io/v1beta1", "kind": "Metal3Remediation",
 		"metadata": map[string]any{
@@ -69,9 +69,7 @@ func TestARequestIsMadeAsClusterAPIMakesIt(t *testing.T) {
 		},
 		"spec": map[string]any{"strategy": map[string]any{"type": "Reboot"}},
 	}
-	if diff := cmp.Diff(want, got.Object); diff != "" {
-		t.Errorf("For() (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got.Object, "For()")
 }
 
 // A request of a kind that no controller lists would be made again and again.
@@ -146,9 +144,7 @@ func TestARequestThatIsAdoptedNamesItsMakerAndItsRecord(t *testing.T) {
 		}).Build()
 		req := NewMetadata()
 		req.Namespace, req.Name, req.ResourceVersion = "ns", "m", "7"
-		if err := (&Requests{Client: c}).Adopt(t.Context(), req, Maker{Name: "check", UID: "check-uid"}, record); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, (&Requests{Client: c}).Adopt(t.Context(), req, Maker{Name: "check", UID: "check-uid"}, record))
 		if diff := cmp.Diff(want, written.Annotations); diff != "" || written.ResourceVersion != "7" {
 			t.Errorf("record %q: it writes resourceVersion %q, and (-want +got):\n%s", record, written.ResourceVersion, diff)
 		}
@@ -181,9 +177,7 @@ func TestTheProvidersStatusEnqueuesNothing(t *testing.T) {
 			is := &Metadata{ObjectMeta: metav1.ObjectMeta{Name: "m", ResourceVersion: "1"}}
 			tc.change(is)
 			h.Update(t.Context(), event.TypedUpdateEvent[*Metadata]{ObjectOld: &Metadata{ObjectMeta: metav1.ObjectMeta{Name: "m", ResourceVersion: "1"}}, ObjectNew: is}, nil)
-			if enqueued != tc.enqueues {
-				t.Errorf("enqueued: %t, want %t", enqueued, tc.enqueues)
-			}
+			must.Is(t, tc.enqueues, enqueued, "enqueued:")
 		})
 	}
 }
@@ -203,9 +197,7 @@ func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 	got, err := ForNode(ask, nodeTemplate(map[string]any{"template": map[string]any{
 		"metadata": map[string]any{"annotations": map[string]any{"not": "copied"}}, "spec": map[string]any{"size": int64(42)},
 	}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want := map[string]any{
 		"apiVersion": "medik8s.io/v1alpha1", "kind": "ProviderXRemediation",
 		"metadata": map[string]any{
@@ -224,12 +216,8 @@ func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 		},
 		"spec": map[string]any{"size": int64(42)},
 	}
-	if diff := cmp.Diff(want, got.Object); diff != "" {
-		t.Errorf("ForNode() (-want +got):\n%s", diff)
-	}
-	if by := NodeCheckOf(got); by != ask.By {
-		t.Errorf("it says that it was made by %v", by)
-	}
+	must.Equal(t, want, got.Object, "ForNode()")
+	must.Is(t, ask.By, NodeCheckOf(got), "it says that it was made by")
 	if by, marked := MadeBy(got); marked {
 		t.Errorf("it was made by MachineHealthCheck %v, who would delete it", by)
 	}
@@ -261,9 +249,7 @@ func TestContentOfATemplate(t *testing.T) {
 			if said := fmt.Sprint(err); said != stdcmp.Or(tc.err, "<nil>") {
 				t.Errorf("error %q, want %q", said, tc.err)
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("Content() (-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, got, "Content()")
 		})
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,9 +56,7 @@ func TestAnEmptyAnswerToAProbeIsOne(t *testing.T) {
 	_, config := through(t, serve(t, func(http.ResponseWriter, *http.Request) {}), "")
 	config.NegotiatedSerializer = clientgoscheme.Codecs.WithoutConversion()
 	probe, err := rest.UnversionedRESTClientFor(config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := probe.Get().AbsPath("/").Do(t.Context()).Error(); err != nil {
 		t.Errorf("the probe: %v", err)
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -50,9 +52,7 @@ func TestTheCacheOfNodesIsNotBelievedForAWhileAfterAnAnswerAboutThemWasCutOff(t 
 		unsure bool
 	}{{nodesPath + "/n", false}, {"/", false}, {nodesPath + "?timeout=11m", true}} {
 		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "workload://"+hostOf(c1)+ask.path, http.NoBody)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if answer, err := transports.RoundTrip(request); err == nil {
 			_ = answer.Body.Close()
 		}

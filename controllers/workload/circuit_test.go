@@ -16,6 +16,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/client-go/rest"
@@ -244,9 +246,7 @@ func TestAClusterIsAskedWhatItAnswers(t *testing.T) {
 					}
 				default:
 					passed, err := time.ParseDuration(what)
-					if err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, err)
 					now.SetTime(now.Now().Add(passed))
 				}
 			}
@@ -295,9 +295,7 @@ func cachedView(t *testing.T, clusters *Clusters, now *testclock.FakePassiveCloc
 	clusters.keepNodes(gated, nodes.SharedIndexInformer)
 	return func() View {
 		v, err := clusters.View(t.Context(), gated, now.Now())
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return v
 	}
 }

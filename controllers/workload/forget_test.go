@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -60,16 +62,12 @@ func TestAClusterThatInventsNodesIsOutOfReachBeforeItFillsTheMemory(t *testing.T
 	invent := func(i int) {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := c.store(gated).Watch(there); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.store(gated).Watch(there))
 	go there.Run(there.stop)
 	eventually(t, "it is cached", there.HasSynced)
 	link := func() health.Link {
 		v, err := c.View(t.Context(), gated, noon.Time)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return v.Link
 	}
 	for i := range 10 {
@@ -110,9 +108,7 @@ func lives(t *testing.T, c *Clusters, key client.ObjectKey, nodes int) {
 	for i := range nodes {
 		source.Add(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("node-", i)}})
 	}
-	if err := c.store(key).Watch(there); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.store(key).Watch(there))
 	stop := make(chan struct{})
 	go there.Run(stop)
 	eventually(t, "the nodes are cached", there.HasSynced)
@@ -145,16 +141,12 @@ func TestAClusterThatIsGoneIsForgottenAndOneThatIsMadeAgainInheritsNoDoubt(t *te
 	server, transports := serve(t, func(http.ResponseWriter, *http.Request) {}), NewTransports(1<<20, clock.RealClock{})
 	c := NewClusters(nil)
 	c.Transports = transports
-	if err := c.ForgetDeleted(t.Context(), management); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.ForgetDeleted(t.Context(), management))
 	go management.Run(t.Context().Done())
 	eventually(t, "Clusters are watched", management.HasSynced)
 	cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "c"}}
 	key := client.ObjectKeyFromObject(cluster)
-	if err := transports.use(key, kubeconfigOf(server, "token: t", "")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, transports.use(key, kubeconfigOf(server, "token: t", "")))
 	c.of(key).identity.changed = true // of one of its name before
 	source.Add(cluster.DeepCopy())
 	eventually(t, "the Cluster is heard of", func() bool {

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,9 +40,7 @@ func (c connected) GetUncachedClient(context.Context, client.ObjectKey) (client.
 func objects(t *testing.T, all ...client.Object) client.WithWatch {
 	t.Helper()
 	scheme := runtime.NewScheme()
-	if err := errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(corev1.AddToScheme(scheme), clusterv1.AddToScheme(scheme)))
 	return fake.NewClientBuilder().WithScheme(scheme).WithObjects(all...).Build()
 }
 
@@ -99,9 +99,7 @@ func TestAWorkloadClusterIsTheUIDOfItsNamespaceKubeSystem(t *testing.T) {
 func stored(t *testing.T, management client.Reader) *clusterv1.Cluster {
 	t.Helper()
 	cluster := &clusterv1.Cluster{}
-	if err := management.Get(t.Context(), c1, cluster); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, management.Get(t.Context(), c1, cluster))
 	return cluster
 }
 
@@ -134,9 +132,7 @@ func TestWhatAnotherManagerHasKeptStandsAndIsNotWrittenAgain(t *testing.T) {
 	})
 	theirs := before.DeepCopy()
 	theirs.Annotations = map[string]string{mendv1.WorkloadClusterAnnotation: "c1/w1"}
-	if err := management.Update(t.Context(), theirs); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, management.Update(t.Context(), theirs))
 	for range 3 {
 		if err := c.Verify(t.Context(), c1); err != nil {
 			t.Errorf("of what the cache does not show it says %v", err)

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/clientcmd"
@@ -47,13 +49,9 @@ func TestOfARefusedKubeconfigClusterCacheGetsNothingUntilItIsPutRight(t *testing
 		{"tokenFile: /token", "users[u].user.tokenFile"}, {"client-key: /key", "users[u].user.client-key"}, {"token: t", ""},
 	} {
 		s := &corev1.Secret{}
-		if err := c.Get(t.Context(), client.ObjectKeyFromObject(secretOf(nil)), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(secretOf(nil)), s))
 		s.Data = map[string][]byte{"value": kubeconfigOf(server, step.user, "")}
-		if err := c.Update(t.Context(), s); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Update(t.Context(), s))
 		got, refused := "", (&RefusedError{})
 		if err := k.Get(t.Context(), client.ObjectKeyFromObject(s), s); errors.As(err, &refused) {
 			got = refused.Entry
@@ -112,9 +110,7 @@ func TestNoShapeOfAKubeconfigHidesAnEntry(t *testing.T) {
 			} else if err != nil {
 				t.Errorf("%v is no RefusedError", err)
 			}
-			if got != tc.refused {
-				t.Errorf("refused is %q, want %q", got, tc.refused)
-			}
+			must.Is(t, tc.refused, got, "refused is")
 			if tc.refused == "" && (config == nil || config.BearerToken != "t" || config.BearerTokenFile != "") {
 				t.Errorf("it is used as %s", config)
 			}
@@ -196,9 +192,7 @@ func FuzzKubeconfig(f *testing.F) {
 			t.Errorf("it asks a proxy: %s", config)
 		}
 		said, err := clientcmd.Load(kubeconfig)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, cluster := range said.Clusters {
 			if cluster.Server != "" && config.Host == called(cluster.Server) {
 				return

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	testclock "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -90,9 +92,7 @@ func TestNodesAreAskedForLiveInPages(t *testing.T) {
 func TestAListWhosePagesDoNotEndIsCutOff(t *testing.T) {
 	transports := routed(t, c1, older(t, -1), NewTransports(1<<20, testclock.NewFakePassiveClock(noon.Time)))
 	c, err := client.NewWithWatch(configOf(transports), client.Options{Mapper: nodesOnly()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	list := &corev1.NodeList{}
 	for pages := 0; err == nil && pages < 200; pages++ {
 		err = c.List(t.Context(), list, client.Limit(50), client.Continue(list.Continue))

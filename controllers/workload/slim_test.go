@@ -8,7 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -46,9 +47,7 @@ func node(changes ...func(*corev1.Node)) *corev1.Node {
 func slimmed(t *testing.T, n *corev1.Node) *corev1.Node {
 	t.Helper()
 	slim, err := SlimNode(n)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return slim.(*corev1.Node)
 }
 
@@ -59,9 +58,7 @@ func TestASlimNodeSaysWhichMemberItIs(t *testing.T) {
 			n.Labels[label] = value
 		}
 	}))
-	if diff := cmp.Diff(roles, n.Labels); diff != "" {
-		t.Errorf("labels (-want +got):\n%s", diff)
-	}
+	must.Equal(t, roles, n.Labels, "labels")
 }
 
 func TestASlimNodeIsSmallWhateverItsKubeletMakesUp(t *testing.T) {
@@ -78,9 +75,7 @@ func TestASlimNodeIsSmallWhateverItsKubeletMakesUp(t *testing.T) {
 		}
 	}))
 	size, err := n.Marshal()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if len(size) > 16<<10 {
 		t.Errorf("%d bytes are kept of it", len(size))
 	}
@@ -97,17 +92,13 @@ func TestASlimNodeHoldsWhatIsJudgedAndFenced(t *testing.T) {
 			Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady", LastTransitionTime: noon,
 		}}},
 	}
-	if diff := cmp.Diff(want, slimmed(t, node())); diff != "" {
-		t.Errorf("SlimNode() (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, slimmed(t, node()), "SlimNode()")
 	want.Annotations = map[string]string{"kubemend.io/fenced-by": "uid"}
 	want.Labels = map[string]string{corev1.LabelTopologyZone: "row-3"}
 	fenced := node(func(n *corev1.Node) {
 		n.Annotations, n.Labels[corev1.LabelTopologyZone] = map[string]string{"kubemend.io/fenced-by": "uid", "note": "x"}, "row-3"
 	})
-	if diff := cmp.Diff(want, slimmed(t, fenced)); diff != "" {
-		t.Errorf("who has fenced it, and its zone (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, slimmed(t, fenced), "who has fenced it, and its zone")
 }
 
 func TestNodeChanges(t *testing.T) {
@@ -133,9 +124,7 @@ func TestNodeChanges(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			e := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: slimmed(t, node()), ObjectNew: slimmed(t, node(tc.change))}
-			if got := NodeChanges().Update(e); got != tc.want {
-				t.Errorf("passes: %t, want %t", got, tc.want)
-			}
+			must.Is(t, tc.want, NodeChanges().Update(e), "passes:")
 		})
 	}
 }
@@ -169,9 +158,7 @@ func TestAControllerHearsOfANodeThatIsDeletedAsSoonAsItIsShown(t *testing.T) {
 			Hears: handler.TypedEnqueueRequestsFromMapFunc(func(context.Context, *corev1.Node) []reconcile.Request { return []reconcile.Request{{}} }),
 		}
 
-		if err := watch.Watch(filled{informer: informer}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, watch.Watch(filled{informer: informer}))
 		synctest.Wait()
 		for queue.Len() > 0 { // that it is there
 			is, _ := queue.Get()

@@ -39,10 +39,9 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 
 	BeforeAll(func(ctx SpecContext) {
 		writeOtherProviders(ctx)
-		plane, err := suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{
+		plane := suite.Must(suite.Rig(ctx).Workload(ctx, "fresh", rig.WorkloadOptions{
 			Controllers: slices.Concat(rig.OwnerControllers(), rig.PodControllers()),
-		})
-		Expect(err).NotTo(HaveOccurred())
+		}))
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
 
@@ -172,13 +171,11 @@ func (c *cluster) initialise(ctx context.Context, version string, more ...string
 // writeOtherProviders adds to the repository what clusterctl init installs besides.
 func writeOtherProviders(ctx context.Context) {
 	GinkgoHelper()
-	module, err := rig.ClusterAPI()
-	Expect(err).NotTo(HaveOccurred())
+	module := suite.Must(rig.ClusterAPI())
 	write(filepath.Join("cluster-api", coreVersion()), "core-components.yaml",
 		kustomized(ctx, filepath.Join(module, "core", "config", "default")))
 	write(filepath.Join("cluster-api", coreVersion()), "metadata.yaml", read(filepath.Join(module, "metadata.yaml")))
-	kinds, err := rig.CertManager()
-	Expect(err).NotTo(HaveOccurred())
+	kinds := suite.Must(rig.CertManager())
 	namespace := []byte("apiVersion: v1\nkind: Namespace\nmetadata: {name: cert-manager}\n")
 	write(filepath.Join("cert-manager", certManagerVersion), "cert-manager.yaml", slices.Concat(namespace, read(kinds[0]), read(kinds[1])))
 }
@@ -297,8 +294,7 @@ func obeysWithoutManager(management *cluster) {
 			name := o.GetKind() + " " + o.GetName()
 			o = asStored(o)
 			Expect(management.Delete(ctx, o)).To(Succeed(), name)
-			is, err := management.current(ctx, o)
-			Expect(err).NotTo(HaveOccurred())
+			is := suite.Must(management.current(ctx, o))
 			Expect(is.GetDeletionTimestamp()).NotTo(BeNil(), name)
 			Expect(management.Patch(ctx, o, client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"finalizers":null}}`)))).
 				To(Succeed(), name)

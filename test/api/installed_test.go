@@ -105,10 +105,9 @@ func takesManifests(management *cluster) {
 			management.apply(ctx, o, author)
 			kind := o.GroupVersionKind()
 			Expect(management.crd(ctx, contract.CalculateCRDName(kind.Group, kind.Kind))).NotTo(BeNil())
-			found, err := external.GetObjectFromContractVersionedRef(ctx, management, clusterv1.ContractVersionedObjectReference{
+			found := suite.Must(external.GetObjectFromContractVersionedRef(ctx, management, clusterv1.ContractVersionedObjectReference{
 				APIGroup: kind.Group, Kind: kind.Kind, Name: o.GetName(),
-			}, metav1.NamespaceDefault)
-			Expect(err).NotTo(HaveOccurred())
+			}, metav1.NamespaceDefault))
 			Expect(found.GetUID()).To(Equal(o.GetUID()))
 		}
 	}, SpecTimeout(specPatience))
@@ -135,8 +134,7 @@ func takesManifests(management *cluster) {
 	}, SpecTimeout(specPatience))
 
 	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {
-		files, err := filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		files := suite.Must(filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml")))
 		Expect(files).NotTo(BeEmpty())
 		for _, file := range files {
 			for _, o := range suite.Manifest(file) {
@@ -149,8 +147,7 @@ func takesManifests(management *cluster) {
 	}, SpecTimeout(specPatience))
 
 	It("accepts every template that clusterctl renders for a named cluster", func(ctx SpecContext) {
-		files, err := filepath.Glob(filepath.Join(root, "templates", "*.yaml"))
-		Expect(err).NotTo(HaveOccurred())
+		files := suite.Must(filepath.Glob(filepath.Join(root, "templates", "*.yaml")))
 		Expect(files).NotTo(BeEmpty())
 		named := settings(map[string]string{"CLUSTER_NAME": "fleet"})
 		for _, file := range files {
@@ -196,8 +193,7 @@ func forgets(management *cluster) {
 		writing.Kill()
 
 		pod, manager := management.teardown(ctx)
-		is, err := management.current(ctx, check)
-		Expect(err).NotTo(HaveOccurred())
+		is := suite.Must(management.current(ctx, check))
 		Expect(is.GetAnnotations()).NotTo(HaveKey(clusterv1.PausedAnnotation))
 		Eventually(management.told(ctx, check)).Should(ContainElement(mendv1.EventCheckReleased))
 
@@ -248,8 +244,7 @@ func (c *cluster) teardown(ctx context.Context) (*corev1.Pod, *rig.Kubemend) {
 	for name, value := range map[string]string{"POD_NAMESPACE": pod.Namespace, "POD_NAME": pod.Name, "POD_UID": string(pod.UID)} {
 		GinkgoT().Setenv(name, value)
 	}
-	manager, err := c.plane.Leaving(ctx, "leaving", c.account(), append(c.plane.WebhookFlags(), "--leader-elect")...)
-	Expect(err).NotTo(HaveOccurred())
+	manager := suite.Must(c.plane.Leaving(ctx, "leaving", c.account(), append(c.plane.WebhookFlags(), "--leader-elect")...))
 	reportLog(manager)
 	Eventually(func() error { return manager.Ready(ctx) }).Should(Succeed())
 	return pod, manager
@@ -285,8 +280,7 @@ func (c *cluster) told(ctx context.Context, about *unstructured.Unstructured) fu
 // mentions are the objects of all kinds that the API server has in which our name is, anywhere but in who wrote a field.
 // Events are gone after an hour.
 func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
-	api, err := discovery.NewDiscoveryClientForConfig(c.plane.Config())
-	Expect(err).NotTo(HaveOccurred())
+	api := suite.Must(discovery.NewDiscoveryClientForConfig(c.plane.Config()))
 	return func() ([]string, error) {
 		kinds, err := api.ServerPreferredResources()
 		if err != nil {

@@ -66,8 +66,7 @@ func (w writers) user(ctx context.Context, namespace, name string, rule rbacv1.P
 	Expect(builders.Apply(ctx, w, role, binding)).To(Succeed())
 	config := rest.CopyConfig(w.management.plane.Config())
 	config.Impersonate = rest.ImpersonationConfig{UserName: name}
-	impersonated, err := client.New(config, client.Options{Scheme: w.Scheme()})
-	Expect(err).NotTo(HaveOccurred())
+	impersonated := suite.Must(client.New(config, client.Options{Scheme: w.Scheme()}))
 	return impersonated
 }
 

@@ -61,8 +61,7 @@ func recordsAreTaken(management *cluster) {
 	// A record that the API server refuses is missed, or stays open for ever.
 	It("take a record however long what it quotes is", func(ctx SpecContext) {
 		written := func(r *mendv1.RemediationRecord) *unstructured.Unstructured {
-			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(r)
-			Expect(err).NotTo(HaveOccurred())
+			content := suite.Must(runtime.DefaultUnstructuredConverter.ToUnstructured(r))
 			return record("long", content)
 		}
 		r := hugeRecord()
@@ -72,8 +71,7 @@ func recordsAreTaken(management *cluster) {
 		Expect(management.Create(ctx, stored)).To(Succeed())
 		Expect(management.Delete(ctx, stored)).To(Succeed())
 		stored.SetManagedFields(nil)
-		content, err := stored.MarshalJSON()
-		Expect(err).NotTo(HaveOccurred())
+		content := suite.Must(stored.MarshalJSON())
 		Expect(len(content)).To(BeNumerically("<=", mostOfRecord))
 	}, SpecTimeout(specPatience))
 

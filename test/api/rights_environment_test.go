@@ -51,17 +51,14 @@ var agent = schema.GroupVersionKind{Group: "self-node-remediation.medik8s.io", V
 func installEverything(ctx context.Context) {
 	GinkgoHelper()
 	control = suite.Rig(ctx)
-	var err error
-	plane, err = control.Management(ctx, rig.ManagementOptions{
+	plane = suite.Must(control.Management(ctx, rig.ManagementOptions{
 		Name: "rights", Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true,
 		CRDs: []string{filepath.Join("testdata", "openshift.yaml")}, Webhooks: true, Audit: true,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	here = suite.Client(plane.Config(), apiextensionsv1.AddToScheme, clusterv1.AddToScheme, bmov1alpha1.AddToScheme, infrav1.AddToScheme,
 		mendv1.AddToScheme, nhcv1.AddToScheme)
 	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
-	account, err = plane.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
+	account = suite.Must(plane.Install(ctx, "standalone"))
 	for _, o := range suite.Manifest(filepath.Join("..", "e2e", "nodes", "testdata", "self-node-remediator.yaml")) {
 		Expect(here.Create(ctx, o)).To(Succeed())
 	}
@@ -79,12 +76,10 @@ func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: rig.Namespace, Name: managerlease.LeaderLeaseName}}
 	Expect(client.IgnoreNotFound(here.Delete(ctx, lease))).To(Succeed())
-	var err error
-	manager, err = plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
+	manager = suite.Must(plane.Kubemend(ctx, "rights", account, append(append(plane.WebhookFlags(),
 		"--leader-elect", "--leader-elect-namespace="+rig.Namespace, "--leader-elect-lease-duration=15s",
 		"--leader-elect-renew-deadline=14s",
-		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...)
-	Expect(err).NotTo(HaveOccurred())
+		"--leader-elect-retry-period=1s", "--insecure-diagnostics=false"), more...)...))
 	reportLog(manager)
 }
 
@@ -208,8 +203,7 @@ func openRecords(ctx context.Context, check *nhcv1.NodeHealthCheck) func() []str
 // grant makes the roles, and what binds them, that a folder below config/ ships, as far as they are not there.
 func grant(ctx context.Context, folder string) {
 	GinkgoHelper()
-	shipped, err := control.Shipped(ctx, folder)
-	Expect(err).NotTo(HaveOccurred())
+	shipped := suite.Must(control.Shipped(ctx, folder))
 	for i := range shipped {
 		if o := &shipped[i]; o.GroupVersionKind().Group == rbacv1.GroupName {
 			Expect(client.IgnoreAlreadyExists(here.Create(ctx, o))).To(Succeed())

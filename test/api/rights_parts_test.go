@@ -93,8 +93,7 @@ func hasNoLeasesOfOthers(ctx SpecContext) {
 func shard(ctx context.Context, example, part string) string {
 	GinkgoHelper()
 	folder := filepath.Join("..", "docs", "examples", example)
-	shipped, err := control.Shipped(ctx, folder)
-	Expect(err).NotTo(HaveOccurred())
+	shipped := suite.Must(control.Shipped(ctx, folder))
 	account := ""
 	for i := range shipped {
 		switch o := &shipped[i]; o.GetKind() {
@@ -140,8 +139,7 @@ func called(ctx context.Context, machine string) func() metav1.ConditionStatus {
 
 func withKind(o client.Object) client.Object {
 	GinkgoHelper()
-	kind, err := here.GroupVersionKindFor(o)
-	Expect(err).NotTo(HaveOccurred())
+	kind := suite.Must(here.GroupVersionKindFor(o))
 	o.GetObjectKind().SetGroupVersionKind(kind)
 	return o
 }
@@ -172,15 +170,13 @@ func told(ctx context.Context, check *nhcv1.NodeHealthCheck, reason string) func
 
 func audited() []auditv1.Event {
 	GinkgoHelper()
-	events, err := plane.Audited()
-	Expect(err).NotTo(HaveOccurred())
+	events := suite.Must(plane.Audited())
 	return events
 }
 
 func granted(roles []unstructured.Unstructured) []rights.Grant {
 	GinkgoHelper()
-	grants, err := rights.Granted(roles)
-	Expect(err).NotTo(HaveOccurred())
+	grants := suite.Must(rights.Granted(roles))
 	return grants
 }
 
@@ -263,8 +259,7 @@ func ofFormerRelease(ctx context.Context, crd *apiextensionsv1.CustomResourceDef
 
 func touched(ctx context.Context, version string, object client.Object) {
 	GinkgoHelper()
-	kind, err := here.GroupVersionKindFor(object)
-	Expect(err).NotTo(HaveOccurred())
+	kind := suite.Must(here.GroupVersionKindFor(object))
 	at := &unstructured.Unstructured{}
 	at.SetGroupVersionKind(kind.GroupKind().WithVersion(version))
 	at.SetNamespace(object.GetNamespace())

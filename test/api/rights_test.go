@@ -259,14 +259,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("has used every right that it has, and no other", func(ctx SpecContext) {
 		manager.Kill() // or it might be asking
 		events := audited()
-		shipped, err := control.Shipped(ctx, "standalone")
-		Expect(err).NotTo(HaveOccurred())
+		shipped := suite.Must(control.Shipped(ctx, "standalone"))
 		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases",
 			"kubemend-api-servers",
 			"kubemend-leader-election")
 		Expect(here).NotTo(BeEmpty())
-		roles, err := control.WorkloadRoles()
-		Expect(err).NotTo(HaveOccurred())
+		roles := suite.Must(control.WorkloadRoles())
 		there := granted(roles)
 		Expect(there).NotTo(BeEmpty())
 

@@ -65,8 +65,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 // nextVersion is the one that clusterctl's settings have for what is not yet released.
 func nextVersion() string {
 	GinkgoHelper()
-	content, err := os.ReadFile(filepath.Join(root, "clusterctl-settings.json"))
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile(filepath.Join(root, "clusterctl-settings.json")))
 	var settings struct {
 		Config struct {
 			NextVersion string `json:"nextVersion"`
@@ -105,8 +104,7 @@ func kustomized(ctx context.Context, folder string) []byte {
 
 func read(file string) []byte {
 	GinkgoHelper()
-	content, err := os.ReadFile(file)
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(os.ReadFile(file))
 	return content
 }
 
@@ -125,11 +123,9 @@ type cluster struct {
 // newCluster starts one with the kinds of cert-manager, in addition to what the options say.
 func newCluster(ctx context.Context, o rig.ManagementOptions) *cluster {
 	GinkgoHelper()
-	certManager, err := rig.CertManager()
-	Expect(err).NotTo(HaveOccurred())
+	certManager := suite.Must(rig.CertManager())
 	o.CRDs = append(o.CRDs, certManager...)
-	plane, err := suite.Rig(ctx).Management(ctx, o)
-	Expect(err).NotTo(HaveOccurred())
+	plane := suite.Must(suite.Rig(ctx).Management(ctx, o))
 	return reach(plane)
 }
 
@@ -215,8 +211,7 @@ func (c *cluster) serves(ctx context.Context, all []*unstructured.Unstructured) 
 // start starts the manager with the rights of the ServiceAccount that ships, and nothing but them. It ends with the cluster, at the latest.
 func (c *cluster) start(ctx context.Context, name string, more ...string) *rig.Kubemend {
 	GinkgoHelper()
-	manager, err := c.plane.Kubemend(ctx, name, c.account(), append(c.plane.WebhookFlags(), more...)...)
-	Expect(err).NotTo(HaveOccurred())
+	manager := suite.Must(c.plane.Kubemend(ctx, name, c.account(), append(c.plane.WebhookFlags(), more...)...))
 	reportLog(manager)
 	return manager
 }
@@ -314,8 +309,7 @@ var _ = Describe("clusterctl", func() {
 
 func clusterctl(ctx context.Context, settings string, args ...string) string {
 	GinkgoHelper()
-	out, err := rig.Clusterctl(ctx, settings, args...)
-	Expect(err).NotTo(HaveOccurred())
+	out := suite.Must(rig.Clusterctl(ctx, settings, args...))
 	return string(out)
 }
 
@@ -336,8 +330,7 @@ func settings(variables map[string]string) string {
 	for name, value := range variables {
 		all[name] = value
 	}
-	content, err := json.Marshal(all)
-	Expect(err).NotTo(HaveOccurred())
+	content := suite.Must(json.Marshal(all))
 	file := filepath.Join(GinkgoT().TempDir(), "clusterctl.yaml")
 	Expect(os.WriteFile(file, content, 0o600)).To(Succeed())
 	return file
@@ -346,8 +339,7 @@ func settings(variables map[string]string) string {
 // coreVersion is that of the Cluster API that this project is built with.
 func coreVersion() string {
 	GinkgoHelper()
-	folder, err := rig.ClusterAPI()
-	Expect(err).NotTo(HaveOccurred())
+	folder := suite.Must(rig.ClusterAPI())
 	_, version, found := strings.Cut(filepath.Base(folder), "@")
 	Expect(found).To(BeTrue(), folder)
 	return version

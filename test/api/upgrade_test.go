@@ -75,8 +75,7 @@ func commitBefore(ctx context.Context) []byte {
 // unchanged expects an object to be the one that was written, and in every field that its author wrote as it was then.
 func unchanged(ctx context.Context, c *cluster, written *unstructured.Unstructured) {
 	GinkgoHelper()
-	is, err := c.current(ctx, written)
-	Expect(err).NotTo(HaveOccurred())
+	is := suite.Must(c.current(ctx, written))
 	name := written.GetAPIVersion() + " " + written.GetKind() + " " + written.GetName()
 	Expect(is.GetUID()).To(Equal(written.GetUID()), name)
 	Expect(is.GetDeletionTimestamp()).To(BeNil(), name)
@@ -132,8 +131,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	Eventually(management.migrated(ctx, "hostremediations.kubemend.io")).Should(BeTrue(), "it has begun")
 	Eventually(management.migrated(ctx, "nodehealthchecks.remediation.medik8s.io")).Should(BeTrue())
 	for _, name := range []string{metal3Kind, metal3Template} {
-		crd, err := management.crd(ctx, name)
-		Expect(err).NotTo(HaveOccurred())
+		crd := suite.Must(management.crd(ctx, name))
 		Expect(crd.Status.StoredVersions).To(both)
 		Expect(seen(crd)).To(BeFalse())
 	}

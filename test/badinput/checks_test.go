@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -195,15 +197,11 @@ func newFixture(t *testing.T) *fixture {
 	}
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{corev1.AddToScheme, clusterv1.AddToScheme, mendv1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, add(scheme))
 	}
 	b := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
 		WithStatusSubresource(&clusterv1.MachineHealthCheck{}, &clusterv1.Machine{})
-	if err := machinehealthcheck.AddIndexes(t.Context(), indexer{b}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, machinehealthcheck.AddIndexes(t.Context(), indexer{b}))
 	f := &fixture{t: t, api: b.Build(), clock: clocktesting.NewFakePassiveClock(noon)}
 	f.Reconciler = &machinehealthcheck.Reconciler{
 		Client: f.api, Live: f.api, Clusters: reachable{}, Kinds: own{}, Requests: &remediationrequest.Requests{Client: f.api, Live: f.api},
@@ -261,27 +259,21 @@ func (f *fixture) reconcile(check string) {
 func (f *fixture) check(name string) *clusterv1.MachineHealthCheck {
 	f.t.Helper()
 	check := &clusterv1.MachineHealthCheck{}
-	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, check); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: name}, check))
 	return check
 }
 
 func (f *fixture) update(check *clusterv1.MachineHealthCheck) {
 	f.t.Helper()
 	check.Generation++
-	if err := f.api.Update(f.t.Context(), check); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.api.Update(f.t.Context(), check))
 }
 
 // asked reports whether the owner of a machine is asked to remediate it.
 func (f *fixture) asked(machine string) bool {
 	f.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: machine}, m))
 	return machinehealthcheck.OwnerOf(m) != machinehealthcheck.NotAsked
 }
 

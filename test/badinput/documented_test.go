@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -158,9 +160,7 @@ func (f *fixture) annotate(kind, key string, value *string) {
 	if kind == "MachineHealthCheck" {
 		obj = &clusterv1.MachineHealthCheck{}
 	}
-	if err := f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "bad"}, obj); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.api.Get(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: "bad"}, obj))
 	all := map[string]string{}
 	for k, v := range obj.GetAnnotations() {
 		all[k] = v
@@ -170,18 +170,14 @@ func (f *fixture) annotate(kind, key string, value *string) {
 		all[key] = *value
 	}
 	obj.SetAnnotations(all)
-	if err := f.api.Update(f.t.Context(), obj); err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, f.api.Update(f.t.Context(), obj))
 }
 
 // said is all that a check says of itself and of its machine, as `kubectl mend explain` asks it.
 func (f *fixture) said(check string) string {
 	f.t.Helper()
 	is, err := f.Explain(f.t.Context(), client.ObjectKey{Namespace: "ns", Name: check}, f.clock.Now())
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	must.Do(f.t, err)
 	said := []string{is.ModeMessage, is.Message}
 	for _, target := range is.Targets {
 		said = append(said, target.Skipped)

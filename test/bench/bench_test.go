@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestAnAimThatIsMissedIsNamed(t *testing.T) {
@@ -14,19 +14,13 @@ func TestAnAimThatIsMissedIsNamed(t *testing.T) {
 		var measured figures
 		measured.addDelays("Marked after", []time.Duration{delay, 25400 * time.Microsecond, time.Millisecond}, 0.025, 0.2)
 		measured.add("Heartbeats", 0, count, 0)
-		if err := s.add([]string{"few", "many"}[column], measured); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.add([]string{"few", "many"}[column], measured))
 	}
 	want := []string{"- Checks, Marked after, p99: 0.250 s / 0.050 s, want ≤ 0.200 s"}
-	if diff := cmp.Diff(want, s.missed()); diff != "" {
-		t.Errorf("missed (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, s.missed(), "missed")
 	const stored = "# Head\n<!-- checks: begin -->\nold\n<!-- checks: end -->\n<!-- cli: begin -->\nold\n<!-- cli: end -->\n"
 	document, err := merged(stored, map[string]string{"checks": s.markdown("checks", "a machine", time.Second)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, l := range []string{
 		"| measured | few | many | aim |\n|---|---:|---:|---|",
 		"| Marked after, p50 | 0.025 s | 0.025 s | ≤ 0.025 s: met |",

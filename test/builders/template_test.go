@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -32,25 +33,17 @@ func TestTemplatesAreTheDocumentsManifestsWithAClaim(t *testing.T) {
 	} {
 		t.Run(template, func(t *testing.T) {
 			rendered := templated(t, template, map[string]string{"CLUSTER_NAME": "capi-quickstart"})
-			if claim := rendered.GetAnnotations()[clusterv1.PausedAnnotation]; claim != builders.ClaimedBy {
-				t.Errorf("the claim is %q", claim)
-			}
-			if rendered.GetNamespace() != "default" {
-				t.Errorf("the namespace is %q", rendered.GetNamespace())
-			}
+			must.Is(t, builders.ClaimedBy, rendered.GetAnnotations()[clusterv1.PausedAnnotation], "the claim is")
+			must.Is(t, "default", rendered.GetNamespace(), "the namespace is")
 			rendered.SetAnnotations(nil)
 			rendered.SetNamespace("")
 			want := read(t, seed)
 			if strings.Contains(template, "workers") {
 				all := map[string]any{"matchExpressions": []any{map[string]any{"key": clusterv1.MachineDeploymentNameLabel,
 					"operator": "Exists"}}}
-				if err := unstructured.SetNestedMap(want, all, "spec", "selector"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, unstructured.SetNestedMap(want, all, "spec", "selector"))
 			}
-			if diff := cmp.Diff(want, rendered.Object); diff != "" {
-				t.Errorf("not what the documentation has (-want +got):\n%s", diff)
-			}
+			must.Equal(t, want, rendered.Object, "not what the documentation has")
 		})
 	}
 }
@@ -65,9 +58,7 @@ func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 		plain := templated(t, "machine-health-check-workers"+suffix+".yaml", given)
 		reboots := templated(t, "machine-health-check-workers-host-remediation"+suffix+".yaml", given)
 		unstructured.RemoveNestedField(reboots.Object, field...)
-		if diff := cmp.Diff(plain.Object, reboots.Object); diff != "" {
-			t.Errorf("not the plain check (-want +got):\n%s", diff)
-		}
+		must.Equal(t, plain.Object, reboots.Object, "not the plain check")
 	}
 }
 
@@ -75,9 +66,7 @@ func TestRebootingChecksDifferFromPlainOnesOnlyInTheirTemplate(t *testing.T) {
 func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 	rendered := templated(t, "host-remediation-template.yaml", map[string]string{"CLUSTER_NAME": "capi-quickstart"})
 	got := &mendv1.HostRemediationTemplate{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, got, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, got, true))
 	want := &mendv1.HostRemediationTemplate{
 		TypeMeta:   metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "capi-quickstart-reboot"},
@@ -86,9 +75,7 @@ func TestTheTemplateOfHostRemediationsHasTheDefaultsOfTheAPI(t *testing.T) {
 		Type: infrav1.RebootRemediationStrategy, RetryLimit: infrav1.DefaultRetryLimit, TimeoutSeconds: infrav1.DefaultTimeoutSeconds,
 	})
 	want.Spec.Template.Spec.Strategy.BootTimeoutSeconds = mendv1.DefaultBootTimeoutSeconds
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got)
 }
 
 // A ladder ends with the template that is beside it, and leaves it the time for all its attempts.
@@ -97,16 +84,12 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 	template := templated(t, "host-remediation-template.yaml", given)
 	rendered := templated(t, "node-health-check-workers-escalating.yaml", given)
 	check := &nhcv1.NodeHealthCheck{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, check, true); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(rendered.Object, check, true))
 	last := check.Spec.EscalatingRemediations[len(check.Spec.EscalatingRemediations)-1]
 	want := corev1.ObjectReference{
 		APIVersion: template.GetAPIVersion(), Kind: template.GetKind(), Namespace: template.GetNamespace(), Name: template.GetName(),
 	}
-	if diff := cmp.Diff(want, last.RemediationTemplate); diff != "" {
-		t.Errorf("it names another template than the one beside it (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, last.RemediationTemplate, "it names another template than the one beside it")
 	// Until it may be switched on, and until its node is ready.
 	attempts := (infrav1.DefaultRetryLimit + 1) * (infrav1.DefaultTimeoutSeconds + mendv1.DefaultBootTimeoutSeconds) * time.Second
 	if last.Timeout.Duration < attempts {
@@ -117,21 +100,15 @@ func TestTheEscalatingTemplateNamesTheHostTemplate(t *testing.T) {
 func templated(t *testing.T, name string, given map[string]string) *unstructured.Unstructured {
 	t.Helper()
 	rendered, err := builders.Template(name, given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return rendered
 }
 
 func read(t *testing.T, seed string) map[string]any {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", seed))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var object map[string]any
-	if err := yaml.UnmarshalStrict(content, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, &object))
 	return object
 }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // The whole default demo, as `make demo` plays it: everything that it promises has to be observed, in the documented order.
@@ -29,9 +31,7 @@ func TestEverySceneIsNamedWhereReadersLook(t *testing.T) {
 		"docs/development.md": func(name string) string { return "(?m)^\\| `" + name + "` " },
 	} {
 		text, err := os.ReadFile(filepath.Join("..", "..", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, s := range scenes() {
 			if !regexp.MustCompile(named(s.name)).Match(text) {
 				t.Errorf("%s does not name the scene %s", file, s.name)

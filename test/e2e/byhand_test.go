@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/kubemend/kubemend/test/suite"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
@@ -147,8 +149,7 @@ func person(ctx context.Context, name string, without ...string) string {
 	GinkgoHelper()
 	var rules []rbacv1.PolicyRule
 	for _, file := range []string{"mend-reader.yaml", "mend-operator.yaml"} {
-		content, err := os.ReadFile(filepath.Join(project, "docs", "examples", file))
-		Expect(err).NotTo(HaveOccurred())
+		content := suite.Must(os.ReadFile(filepath.Join(project, "docs", "examples", file)))
 		for decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(content), 4096); ; {
 			role := &rbacv1.ClusterRole{}
 			err := decoder.Decode(role)
@@ -171,6 +172,21 @@ func person(ctx context.Context, name string, without ...string) string {
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
+	return kubeconfigOf(ctx, name, role, binding, func(theirs client.Client) error {
+		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts",
+				Namespace: fixture.Namespace},
+		}}
+		if err := theirs.Create(ctx, review); err != nil || review.Status.Allowed {
+			return err
+		}
+		return errors.New("it is not allowed yet")
+	})
+}
+
+// kubeconfigOf makes a file for a user whose rights are these for as long as the spec runs, once they are there.
+func kubeconfigOf(ctx context.Context, name string, role, binding client.Object, there func(client.Client) error) string {
+	GinkgoHelper()
 	for _, object := range []client.Object{role, binding} {
 		Expect(here.Create(ctx, object)).To(Succeed())
 		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
@@ -178,14 +194,7 @@ func person(ctx context.Context, name string, without ...string) string {
 	config, content, err := management.User(name)
 	Expect(err).NotTo(HaveOccurred())
 	theirs := clientFor(config)
-	Eventually(func(g Gomega) {
-		review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts",
-				Namespace: fixture.Namespace},
-		}}
-		g.Expect(theirs.Create(ctx, review)).To(Succeed())
-		g.Expect(review.Status.Allowed).To(BeTrue())
-	}).Should(Succeed())
+	Eventually(func() error { return there(theirs) }).Should(Succeed())
 	return fileWith(content)
 }
 

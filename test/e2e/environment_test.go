@@ -51,8 +51,7 @@ func checked(ctx context.Context, name string, edits ...func(*clusterv1.MachineH
 func applyTemplate(ctx context.Context, variables map[string]string) *clusterv1.MachineHealthCheck {
 	GinkgoHelper()
 	variables["CLUSTER_NAME"], variables["NAMESPACE"] = fixture.Name, fixture.Namespace
-	check, err := builders.Template("machine-health-check-workers.yaml", variables)
-	Expect(err).NotTo(HaveOccurred())
+	check := suite.Must(builders.Template("machine-health-check-workers.yaml", variables))
 	Expect(builders.Apply(ctx, here, check)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, check)).To(Succeed()) })
 	Eventually(counts(ctx, check.GetName())).Should(Equal("5 of 5"))
@@ -227,8 +226,7 @@ spec:
 
 func patch(content map[string]any) client.Patch {
 	GinkgoHelper()
-	text, err := json.Marshal(content)
-	Expect(err).NotTo(HaveOccurred())
+	text := suite.Must(json.Marshal(content))
 	return client.RawPatch(types.MergePatchType, text)
 }
 

@@ -60,14 +60,12 @@ func aUserOf(ctx context.Context, plane *rig.ControlPlane, names map[string]stri
 	for _, pattern := range slices.SortedFunc(maps.Keys(names), longestFirst) {
 		u.names = append(u.names, name{regexp.MustCompile(`\b(?:` + pattern + `)\b`), names[pattern]})
 	}
-	top, err := filepath.Abs(project)
-	Expect(err).NotTo(HaveOccurred())
+	top := suite.Must(filepath.Abs(project))
 	for _, folder := range []string{"config", "docs", "templates"} {
 		Expect(os.Symlink(filepath.Join(top, folder), filepath.Join(u.folder, folder))).To(Succeed())
 	}
 	u.programs(ctx)
-	config, err := clientcmd.LoadFromFile(plane.KubeconfigFile())
-	Expect(err).NotTo(HaveOccurred())
+	config := suite.Must(clientcmd.LoadFromFile(plane.KubeconfigFile()))
 	config.Contexts[config.CurrentContext].Namespace = fixture.Namespace
 	Expect(clientcmd.WriteToFile(*config, u.kubeconfig())).To(Succeed())
 	return u
@@ -79,10 +77,8 @@ func (u *user) kubeconfig() string { return filepath.Join(u.folder, ".kubeconfig
 // programs are on the PATH: kubectl, and the plugin as a user has it who answers its questions with yes.
 func (u *user) programs(ctx context.Context) {
 	GinkgoHelper()
-	kubectl, err := rig.Kubectl(ctx, "")
-	Expect(err).NotTo(HaveOccurred())
-	mend, err := filepath.Abs(plugin)
-	Expect(err).NotTo(HaveOccurred())
+	kubectl := suite.Must(rig.Kubectl(ctx, ""))
+	mend := suite.Must(filepath.Abs(plugin))
 	bin := filepath.Join(u.folder, "bin")
 	Expect(os.Mkdir(bin, 0o700)).To(Succeed())
 	Expect(os.Symlink(kubectl.Path, filepath.Join(bin, "kubectl"))).To(Succeed())
@@ -90,8 +86,7 @@ func (u *user) programs(ctx context.Context) {
 	Expect(os.WriteFile(filepath.Join(bin, "kubectl-mend"), []byte(answering), 0o700)).To(Succeed())
 	Expect(os.WriteFile(filepath.Join(bin, "make"), []byte(makeRun), 0o700)).To(Succeed())
 	u.path = bin + string(os.PathListSeparator) + os.Getenv("PATH")
-	top, err := filepath.Abs(project)
-	Expect(err).NotTo(HaveOccurred())
+	top := suite.Must(filepath.Abs(project))
 	u.env = append(u.env, "PROJECT="+top, "MAKES_PATH="+os.Getenv("PATH"), "MAKES_HOME="+os.Getenv("HOME"))
 }
 
@@ -118,8 +113,7 @@ var endless = regexp.MustCompile(` (-w|--watch)\b`)
 func (u *user) follows(ctx context.Context, ref string) string {
 	GinkgoHelper()
 	page, section, part := strings.Cut(ref, "#")
-	blocks, err := fences.Read(project, page)
-	Expect(err).NotTo(HaveOccurred())
+	blocks := suite.Must(fences.Read(project, page))
 	var all bytes.Buffer
 	ran := 0
 	for _, b := range blocks {
@@ -280,14 +274,12 @@ func (u *user) releases(ctx context.Context, versions ...string) {
 		said, err := release.CombinedOutput()
 		Expect(err).NotTo(HaveOccurred(), string(said))
 	}
-	files, err := filepath.Glob(filepath.Join(out, "addon-kubemend", versions[0], "*.yaml"))
-	Expect(err).NotTo(HaveOccurred())
+	files := suite.Must(filepath.Glob(filepath.Join(out, "addon-kubemend", versions[0], "*.yaml")))
 	Expect(files).NotTo(BeEmpty())
 	for _, file := range files {
 		Expect(os.Symlink(file, filepath.Join(u.folder, filepath.Base(file)))).To(Succeed())
 	}
-	program, err := rig.ClusterctlProgram()
-	Expect(err).NotTo(HaveOccurred())
+	program := suite.Must(rig.ClusterctlProgram())
 	Expect(os.Symlink(program, filepath.Join(u.folder, "bin", "clusterctl"))).To(Succeed())
 	settings := filepath.Join(u.folder, "cluster-api")
 	Expect(os.Mkdir(settings, 0o700)).To(Succeed())
@@ -318,13 +310,11 @@ var elsewhere = []string{"AddonProvider", "CAPIProvider", "Kustomization"}
 
 var _ = Describe("The manifests in the pages", func() {
 	It("are accepted by the API server, and by its webhooks, with no field that it does not know", func(ctx SpecContext) {
-		pages, err := fences.Pages(project)
-		Expect(err).NotTo(HaveOccurred())
+		pages := suite.Must(fences.Pages(project))
 		Expect(builders.Apply(ctx, here, builders.Namespace("default"))).To(Succeed())
 		applied, wrong := 0, []string(nil)
 		for _, page := range pages {
-			blocks, err := fences.Read(project, page)
-			Expect(err).NotTo(HaveOccurred())
+			blocks := suite.Must(fences.Read(project, page))
 			for _, b := range blocks {
 				if b.Language != "yaml" || b.Has(fences.Fragment) {
 					continue

@@ -172,15 +172,9 @@ func narrowReader(ctx context.Context, name string) string {
 		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
 		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
 	}
-	for _, object := range []client.Object{role, binding} {
-		Expect(here.Create(ctx, object)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, object)).To(Succeed()) })
-	}
-	config, content, err := management.User(name)
-	Expect(err).NotTo(HaveOccurred())
-	theirs := clientFor(config)
-	Eventually(func() error { return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(fixture.Namespace)) }).Should(Succeed())
-	return fileWith(content)
+	return kubeconfigOf(ctx, name, role, binding, func(theirs client.Client) error {
+		return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(fixture.Namespace))
+	})
 }
 
 var _ = Describe("While no manager runs", Serial, func() {

@@ -63,8 +63,7 @@ func TestEndToEnd(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join(project, "bin", "manager")).To(BeAnExistingFile(), "run make build")
 	Expect(plugin).To(BeAnExistingFile(), "run make build")
-	certManager, err := rig.CertManager()
-	Expect(err).NotTo(HaveOccurred())
+	certManager := suite.Must(rig.CertManager())
 	control := suite.Rig(ctx)
 	group, booting := errgroup.WithContext(ctx)
 	group.Go(func() (err error) {
@@ -89,8 +88,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	})
 	here = clientFor(management.Config())
 	suite.LeadCore(ctx, here)
-	account, err = management.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
+	account = suite.Must(management.Install(ctx, "standalone"))
 	_, provider = suite.Hardware(management.Config())
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, func(md *clusterv1.MachineDeployment) { md.Spec.Template.Labels["nodepool"] = "nodepool-0" })
@@ -101,16 +99,13 @@ var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", man
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	manager, err = management.Kubemend(ctx, "e2e", account, management.WebhookFlags()...)
-	Expect(err).NotTo(HaveOccurred())
+	manager = suite.Must(management.Kubemend(ctx, "e2e", account, management.WebhookFlags()...))
 }
 
 // mayFence gives the manager the rights to fence nodes of the workload cluster.
 func mayFence(ctx context.Context) {
 	GinkgoHelper()
-	_, err := fixture.Plane.GrantWorkloadUser(ctx)
-	Expect(err).NotTo(HaveOccurred())
+	suite.Must(fixture.Plane.GrantWorkloadUser(ctx))
 }
 
 func clientFor(config *rest.Config) client.WithWatch {

@@ -3,8 +3,10 @@ package faults
 import (
 	"fmt"
 	"hash/fnv"
+	"iter"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,4 +81,23 @@ func chosen(seed uint64, of ...any) bool {
 	hash := fnv.New64a()
 	_, _ = fmt.Fprintln(hash, append([]any{seed}, of...)...)
 	return hash.Sum64()>>32%(share+1) == 0
+}
+
+// Orders are all orders of some things.
+func Orders[E any](of []E) iter.Seq[[]E] {
+	return func(yield func([]E) bool) {
+		var extend func(order, left []E) bool
+		extend = func(order, left []E) bool {
+			if len(left) == 0 {
+				return yield(slices.Clone(order))
+			}
+			for i := range left {
+				if !extend(append(order, left[i]), slices.Delete(slices.Clone(left), i, i+1)) {
+					return false
+				}
+			}
+			return true
+		}
+		extend(nil, of)
+	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -36,9 +38,7 @@ func TestTheCommandsInThePagesExist(t *testing.T) {
 			}
 			for _, c := range all {
 				commands++
-				if why := wrong(t, c, written, made); why != "" {
-					t.Errorf("%s:%d: %s: %s", page, c.Line, strings.Join(c.Words, " "), why)
-				}
+				must.Is(t, "", wrong(t, c, written, made), "%s:%d: %s:", page, c.Line, strings.Join(c.Words, " "))
 			}
 		}
 	}
@@ -190,17 +190,13 @@ func everyPage(t *testing.T) []string {
 func blocks(t *testing.T, page, language string) []Block {
 	t.Helper()
 	all, err := Read(root, page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return slices.DeleteFunc(all, func(b Block) bool { return b.Language != language })
 }
 
 func content(t *testing.T, file string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(text)
 }

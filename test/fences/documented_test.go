@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"golang.org/x/tools/txtar"
 
 	"github.com/kubemend/kubemend/test/golden"
@@ -30,9 +32,7 @@ var written = map[string]string{
 func TestOutputsAreDocumented(t *testing.T) {
 	for _, page := range everyPage(t) {
 		all, err := Read(root, page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		text := strings.SplitAfter(content(t, page), "\n")
 		for _, b := range slices.Backward(all) {
 			at := slices.IndexFunc(b.Words, func(w string) bool { return strings.HasPrefix(w, taken) })
@@ -98,9 +98,7 @@ func layout(t *testing.T, name string) string {
 		folder += "/stories"
 	}
 	archive, err := txtar.ParseFile(filepath.Join(root, "cmd", "kubectl-mend", strings.Replace(folder, "/", "/testdata/", 1)+".txt"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	at := slices.IndexFunc(archive.Files, func(file txtar.File) bool { return strings.ReplaceAll(file.Name, " ", "-") == story })
 	if at < 0 {
 		t.Fatalf("no golden page is called %s", name)
@@ -127,9 +125,7 @@ func TestTheCommandsInThePagesAreRun(t *testing.T) {
 	var suite strings.Builder
 	for _, file := range files {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		suite.Write(text)
 	}
 	for _, page := range everyPage(t) {
@@ -141,9 +137,7 @@ func TestTheCommandsInThePagesAreRun(t *testing.T) {
 				continue
 			}
 			all, err := b.Commands()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			for _, c := range all {
 				if !b.Has(NotRun) && runBy(c) == "" {
 					t.Errorf("%s:%d: no test runs %s: name the page in %s, or write sh %s behind the fence", page, c.Line,

@@ -23,13 +23,9 @@ func rulesOf(t *testing.T) []rulefmt.Rule {
 	var object struct {
 		Spec yaml.Node `yaml:"spec"`
 	}
-	if err := yaml.Unmarshal(read(t, "config", "observability", "prometheus-rule.yaml"), &object); err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, yaml.Unmarshal(read(t, "config", "observability", "prometheus-rule.yaml"), &object))
 	spec, err := yaml.Marshal(&object.Spec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, err)
 	groups, errs := rulefmt.Parse(spec, false, model.LegacyValidation, promQL, promslog.NewNopLogger())
 	if len(errs) > 0 {
 		t.Fatal(errs)

@@ -63,9 +63,7 @@ func customResources(t *testing.T) []resource {
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(read(t, "config", "observability", "kube-state-metrics.yaml")))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&config); err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, decoder.Decode(&config))
 	if config.Kind != "CustomResourceStateMetrics" || len(config.Spec.Resources) == 0 {
 		t.Fatalf("it is a %s with %d resources", config.Kind, len(config.Spec.Resources))
 	}
@@ -162,9 +160,7 @@ func installed(t *testing.T) map[string]crd {
 		}
 		for _, file := range files {
 			content, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			mustDo(t, err)
 			var c crd
 			if err := yaml.Unmarshal(content, &c); err != nil {
 				t.Fatalf("%s: %v", file, err)
@@ -262,9 +258,7 @@ func TestEveryFileIsInThePackage(t *testing.T) {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, err)
 }
 
 func TestKubeStateMetricsMayReadExactlyWhatItExports(t *testing.T) {
@@ -280,9 +274,7 @@ func TestKubeStateMetricsMayReadExactlyWhatItExports(t *testing.T) {
 			Verbs     []string
 		}
 	}
-	if err := yaml.Unmarshal(read(t, "config", "observability", "kube-state-metrics-rbac.yaml"), &role); err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, yaml.Unmarshal(read(t, "config", "observability", "kube-state-metrics-rbac.yaml"), &role))
 	for _, rule := range role.Rules {
 		if !slices.Equal(rule.Verbs, []string{"get", "list", "watch"}) {
 			t.Errorf("of %v it may %v", rule.Resources, rule.Verbs)
@@ -302,12 +294,18 @@ func TestKubeStateMetricsMayReadExactlyWhatItExports(t *testing.T) {
 
 const root = "../.."
 
-func read(t *testing.T, path ...string) []byte {
+// mustDo ends the test if something has failed that is no part of it.
+func mustDo(t *testing.T, err error) {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
 	if err != nil {
 		t.Fatal(err)
 	}
+}
+
+func read(t *testing.T, path ...string) []byte {
+	t.Helper()
+	content, err := os.ReadFile(filepath.Join(append([]string{root}, path...)...))
+	mustDo(t, err)
 	return content
 }
 

@@ -230,9 +230,7 @@ func TestEveryAlertOfAClusterAsksWhetherItIsReachable(t *testing.T) {
 	asking := 0
 	for _, r := range rulesOf(t) {
 		parsed, err := promQL.ParseExpr(r.Expr)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustDo(t, err)
 		ofCluster := false
 		for _, matchers := range parser.ExtractSelectors(parsed) {
 			for _, m := range matchers {

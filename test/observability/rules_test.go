@@ -136,9 +136,7 @@ func (s story) end(t *testing.T, every time.Duration) time.Duration {
 	longest := 0
 	for _, line := range s.recorded {
 		_, values, err := promQL.ParseSeriesDesc(line)
-		if err != nil {
-			t.Fatal(err)
-		}
+		mustDo(t, err)
 		longest = max(longest, len(values))
 	}
 	return time.Duration(longest-1) * every
@@ -147,9 +145,7 @@ func (s story) end(t *testing.T, every time.Duration) time.Duration {
 func ruleOf(t *testing.T, r rulefmt.Rule) *rules.AlertingRule {
 	t.Helper()
 	expr, err := promQL.ParseExpr(r.Expr)
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, err)
 	return rules.NewAlertingRule(r.Alert, expr, time.Duration(r.For), time.Duration(r.KeepFiringFor),
 		labels.FromMap(r.Labels), labels.FromMap(r.Annotations), labels.EmptyLabels(), "", true, promslog.NewNopLogger())
 }
@@ -187,9 +183,7 @@ func TestEveryAlertHasAPageThatSaysWhatToDo(t *testing.T) {
 		}
 	}
 	files, err := filepath.Glob(filepath.Join(root, "docs", "runbooks", "*.md"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, err)
 	var got []string
 	for _, file := range files {
 		got = append(got, filepath.Base(file))
@@ -269,9 +263,7 @@ func exampleOfAlertmanager(t *testing.T) alertmanagerConfig {
 	config, decoder := alertmanagerConfig{},
 		yaml.NewDecoder(bytes.NewReader(read(t, "docs", "examples", "alertmanager", "alertmanager.yml")))
 	decoder.KnownFields(true)
-	if err := decoder.Decode(&config); err != nil {
-		t.Fatal(err)
-	}
+	mustDo(t, decoder.Decode(&config))
 	return config
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
@@ -25,9 +27,7 @@ const everyKind = "kinds: {metal3Remediation: true, nodeHealthCheck: true}\n"
 func with(t *testing.T, values string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "values.yaml")
-	if err := os.WriteFile(path, []byte(values), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(values), 0o600))
 	return "-values=" + path
 }
 
@@ -244,15 +244,11 @@ func TestALabelOfTheChartsOwnIsThereOnce(t *testing.T) {
 		}
 	}
 	mine, err := json.Marshal(keys)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	got := rendered(t, all+fmt.Sprintf("commonLabels: %[1]s\npodLabels: %[1]s\npodAnnotations: %[1]s\n", mine))
 	for i := range want {
 		for key, value := range want[i].GetLabels() {
-			if now := got[i].GetLabels()[key]; now != value {
-				t.Errorf("the label %s of %s became %q", key, id(&want[i]), now)
-			}
+			must.Is(t, value, got[i].GetLabels()[key], "the label %s of %s became", key, id(&want[i]))
 		}
 	}
 }

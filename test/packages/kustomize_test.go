@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -139,9 +141,7 @@ func TestTheVariablesOfClusterctlReachTheManager(t *testing.T) {
 		"watch-filter": "shard-1", "namespace": "fleet", "v": "4", "default-node-health-check-template": template,
 		"feature-gates": "HostRemediation=true,NodeHealthCheck=true,WarmStandby=true",
 	} {
-		if got := set(t, c, flag); got != want {
-			t.Errorf("--%s is %q, want %q", flag, got, want)
-		}
+		must.Is(t, want, set(t, c, flag), "--%s is", flag)
 	}
 }
 
@@ -151,9 +151,7 @@ func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
 		Name   string            `json:"name"`
 		Config map[string]string `json:"config"`
 	}
-	if err := json.Unmarshal(read(t, "clusterctl-settings.json"), &settings); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(read(t, "clusterctl-settings.json"), &settings))
 	if got := ofKind(provider(t), "Namespace")[0].GetLabels()["cluster.x-k8s.io/provider"]; got != settings.Name {
 		t.Errorf("the provider is %q in the manifests, and %q in the settings", got, settings.Name)
 	}
@@ -166,9 +164,7 @@ func TestTheClusterctlSettingsNameTheProvider(t *testing.T) {
 func templates(t *testing.T) map[string]object {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join(root, "templates"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	all := map[string]object{}
 	for _, e := range entries {
 		content := read(t, filepath.Join("templates", e.Name()))
@@ -184,9 +180,7 @@ func templates(t *testing.T) map[string]object {
 func TestATemplateNeedsOnlyTheNameOfTheCluster(t *testing.T) {
 	for name, o := range templates(t) {
 		variables, err := yamlprocessor.NewSimpleProcessor().GetVariableMap(read(t, filepath.Join("templates", name)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for variable, initial := range variables {
 			if (initial == nil) != (variable == "CLUSTER_NAME") {
 				t.Errorf("%s: %s has the default %v", name, variable, initial)
@@ -216,9 +210,7 @@ func TestChecksNameTemplatesThatExist(t *testing.T) {
 	for name, o := range all {
 		for _, way := range [][]string{{"spec", "remediation", "templateRef"}, {"spec", "remediationTemplate"}} {
 			reference, found, err := unstructured.NestedStringMap(o.Object, way...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			if !found {
 				continue
 			}
@@ -244,9 +236,7 @@ type tilt struct {
 func tiltProvider(t *testing.T) tilt {
 	t.Helper()
 	var provider tilt
-	if err := json.Unmarshal(read(t, "tilt-provider.json"), &provider); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(read(t, "tilt-provider.json"), &provider))
 	return provider
 }
 
@@ -268,9 +258,7 @@ const root = "../.."
 func command(t *testing.T, tool string, args ...string) *exec.Cmd {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join(root, ".tools", "bin", tool))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := os.Stat(path); err != nil {
 		t.Fatalf("%v: run make tools", err)
 	}
@@ -322,9 +310,7 @@ type object = unstructured.Unstructured
 func objects(t *testing.T, manifest []byte) []object {
 	t.Helper()
 	all, err := manifests.Decode(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return all
 }
 
@@ -361,9 +347,7 @@ func read(t *testing.T, path string) []byte {
 func readAt(t *testing.T, path string) []byte {
 	t.Helper()
 	content, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return content
 }
 

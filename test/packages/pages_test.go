@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -48,9 +50,7 @@ func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 	deployment := as[appsv1.Deployment](t, ofKind(components, "Deployment")[0])
 	flags := string(read(t, "docs/reference/flags.md"))
 	metadata := clusterctlv1.Metadata{}
-	if err := yaml.UnmarshalStrict(read(t, "metadata.yaml"), &metadata); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(read(t, "metadata.yaml"), &metadata))
 	const page = "cluster-api-operator.md"
 	for _, block := range shownYAML.FindAllSubmatch(read(t, filepath.Join("docs", "recipes", page)), -1) {
 		for _, o := range objects(t, block[1]) {
@@ -59,9 +59,7 @@ func TestTheManifestsForOperatorsNameWhatAReleaseHas(t *testing.T) {
 				continue
 			}
 			content, err := yaml.Marshal(o.Object["spec"])
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			spec := providerSpec{}
 			if err := yaml.UnmarshalStrict(content, &spec); err != nil {
 				t.Errorf("%s: a field that no recipe needs, or that is misspelled: %v", page, err)
@@ -218,9 +216,7 @@ var imageName = regexp.MustCompile(`\b(?:[a-z0-9-]+\.)+[a-z]+(?::\d+)?/[a-z]+/ku
 func TestTheImageThatIsPushedIsTheOneThatIsNamed(t *testing.T) {
 	const pushed = "ghcr.io/kubemend/kubemend"
 	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !strings.Contains(string(workflow), "IMAGE: "+pushed+" ") {
 		t.Errorf("the release workflow does not push %s", pushed)
 	}
@@ -241,9 +237,7 @@ func TestTheImageThatIsPushedIsTheOneThatIsNamed(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 	}
 	if named < 10 {
 		t.Errorf("only %d places name the image", named)

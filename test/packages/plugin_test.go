@@ -19,6 +19,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/kubemend/kubemend/test/golden"
@@ -48,22 +50,16 @@ func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[st
 	}
 	if strings.HasSuffix(archive, ".zip") {
 		r, err := zip.NewReader(bytes.NewReader(raw), int64(len(raw)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, f := range r.File {
 			file, err := f.Open()
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, err)
 			add(f.Name, f.Mode(), f.Modified, file)
 		}
 		return all, content
 	}
 	plain, err := gzip.NewReader(bytes.NewReader(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if plain.Name != "" || !plain.ModTime.IsZero() {
 		t.Errorf("the archive says that it is %q of %s", plain.Name, plain.ModTime)
 	}
@@ -72,9 +68,7 @@ func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[st
 		if errors.Is(err, io.EOF) {
 			return all, content
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		if header.Uid != 0 || header.Gid != 0 || header.Uname != "" || header.Gname != "" {
 			t.Errorf("%s belongs to %d %s, %d %s", header.Name, header.Uid, header.Uname, header.Gid, header.Gname)
 		}
@@ -86,9 +80,7 @@ func unpacked(t *testing.T, archive string, created time.Time) ([]packed, map[st
 func TestThePluginsArchiveIsComplete(t *testing.T) {
 	folder := t.TempDir()
 	program, err := filepath.Abs(filepath.Join(root, "bin", "kubectl-mend"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	want, err := os.ReadFile(program)
 	if err != nil {
 		t.Fatalf("%v: run make build", err)
@@ -117,9 +109,7 @@ func TestThePluginsArchiveIsComplete(t *testing.T) {
 // kubectl runs the script with what a user has typed, and takes what it prints.
 func TestKubectlCompletesCommands(t *testing.T) {
 	bin, err := filepath.Abs(filepath.Join(root, "bin"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(root, "cmd", "kubectl-mend", "kubectl_complete-mend"), "expl")
 	cmd.Env = []string{"PATH=" + bin + ":" + os.Getenv("PATH"), "HOME=" + t.TempDir()}
 	out, err := cmd.Output()
@@ -135,9 +125,7 @@ func tiny(t *testing.T, mode fs.FileMode) (archives []string) {
 	for _, platform := range []string{"windows_amd64.zip", "linux_arm64.tar.gz", "linux_amd64.tar.gz", "darwin_arm64.tar.gz",
 		"darwin_amd64.tar.gz"} {
 		program := filepath.Join(folder, platform+".program")
-		if err := errors.Join(os.WriteFile(program, []byte("for "+platform), mode), os.Chmod(program, mode)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(os.WriteFile(program, []byte("for "+platform), mode), os.Chmod(program, mode)))
 		archive := filepath.Join(folder, "kubectl-mend_v1.2.3_"+platform)
 		name := "kubectl-mend"
 		if strings.HasPrefix(platform, "windows") {
@@ -211,9 +199,7 @@ func TestAReleaseHasThePluginForEveryPlatform(t *testing.T) {
 	cmd := exec.CommandContext(t.Context(), "make", "--dry-run", "plugin", "VERSION=v1.2.3")
 	cmd.Dir = root
 	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var platforms []string
 	steps := strings.ReplaceAll(string(out), "\\\n", "")
 	for _, m := range pluginBuilt.FindAllStringSubmatch(strings.ReplaceAll(steps, "\t", " "), -1) {

@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -46,9 +48,7 @@ func image(t *testing.T) []byte {
 	path := func(name string) string { return filepath.Join(folder, name) }
 	for name, content := range map[string]string{"amd64": "for amd64", "arm64": "for arm64", "LICENSE": "for LICENSE",
 		"spdx.json": inventoried} {
-		if err := os.WriteFile(path(name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path(name), []byte(content), 0o600))
 	}
 	run(t, "image", "-name=registry.example.org/mend", "-version=v1.2.3", "-revision=abc", "-created=1767265200",
 		"-licenses="+path("LICENSE"),
@@ -100,13 +100,9 @@ func described(t *testing.T, layout map[string][]byte) string {
 func layerAsText(t *testing.T, layer []byte) (text, sum string) {
 	t.Helper()
 	plain, err := gzip.NewReader(bytes.NewReader(layer))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	content, err := io.ReadAll(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var lines []string
 	for name, content := range files(t, content) {
 		if x509.NewCertPool().AppendCertsFromPEM(content) {
@@ -173,9 +169,7 @@ var required = regexp.MustCompile(`(?m)^\t(sigs\.k8s\.io/(?:controller-runtime|c
 func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 	folder := t.TempDir()
 	manager, err := filepath.Abs(filepath.Join(root, "bin", "manager"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if _, err := os.Stat(manager); err != nil {
 		t.Fatalf("%v: run make build", err)
 	}
@@ -234,9 +228,7 @@ func TestTheInventoryListsWhatTheProgramIsBuiltFrom(t *testing.T) {
 		t.Error("what only tests need is listed")
 	}
 	shipped := readAt(t, manager)
-	if want := fmt.Sprintf("SHA256:%x", sha256.Sum256(shipped)); sums["manager"] != want {
-		t.Errorf("the sum of the program is %q, want %s", sums["manager"], want)
-	}
+	must.Is(t, fmt.Sprintf("SHA256:%x", sha256.Sum256(shipped)), sums["manager"], "the sum of the program is")
 	if versions[module] != "v1.2.3" || versions["std"] == "" {
 		t.Errorf("kubemend is of version %q, the standard library of %q", versions[module], versions["std"])
 	}

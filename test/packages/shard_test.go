@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -46,9 +48,7 @@ func TestShardsDoNotOverlap(t *testing.T) {
 		case o.GetKind() != "Namespace" && o.GetKind() != "ClusterRoleBinding" && o.GetNamespace() != own:
 			t.Errorf("%s is not in the namespace of the shard", id(&o))
 		}
-		if provider := o.GetLabels()["cluster.x-k8s.io/provider"]; provider != "" {
-			t.Errorf("%s: clusterctl takes it for a part of %s", id(&o), provider)
-		}
+		must.Is(t, "", o.GetLabels()["cluster.x-k8s.io/provider"], "%s: clusterctl takes it for a part of", id(&o))
 	}
 }
 
@@ -111,16 +111,12 @@ func TestAManagerOfAPartGetsItsName(t *testing.T) {
 				"skip-crd-migration-phases": "StorageVersionMigration,CleanupManagedFields",
 			}
 			maps.Copy(want, row.flags)
-			if diff := cmp.Diff(want, flags(c)); diff != "" {
-				t.Errorf("flags (-want +got):\n%s", diff)
-			}
+			must.Equal(t, want, flags(c), "flags")
 			parts := ofKind(row.all, "ConfigMap")[0]
 			if len(c.EnvFrom) != 1 || c.EnvFrom[0].ConfigMapRef == nil || c.EnvFrom[0].ConfigMapRef.Name != parts.GetName() {
 				t.Errorf("the container reads %+v, and its part is in %s", c.EnvFrom, parts.GetName())
 			}
-			if diff := cmp.Diff(row.part, parts.Object["data"]); diff != "" {
-				t.Errorf("its part (-want +got):\n%s", diff)
-			}
+			must.Equal(t, row.part, parts.Object["data"], "its part")
 			if _, webhooks := want["webhook-cert-dir"]; !webhooks && len(d.Spec.Template.Spec.Volumes)+len(c.VolumeMounts) > 0 {
 				t.Error("it waits for a certificate that is never made")
 			}
@@ -191,9 +187,7 @@ func TestPrometheusReadsTheMetricsOfTheManager(t *testing.T) {
 		t.Errorf("labels (-the selector's +the Service's):\n%s", diff)
 	}
 	rules := field("ClusterRole kubemend-metrics-reader", "rules")
-	if diff := cmp.Diff([]any{map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}}, rules); diff != "" {
-		t.Errorf("its token may (-want +got):\n%s", diff)
-	}
+	must.Equal(t, []any{map[string]any{"nonResourceURLs": []any{"/metrics"}, "verbs": []any{"get"}}}, rules, "its token may")
 	certificate := ofKind(standalone(t), "Certificate")[0]
 	names, _, _ := unstructured.NestedStringSlice(certificate.Object, "spec", "dnsNames")
 	secret, _, _ := unstructured.NestedString(certificate.Object, "spec", "secretName")

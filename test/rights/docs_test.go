@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/yaml"
 
@@ -31,9 +33,7 @@ var documented = []string{
 // kind. What for is said in the document alone, and a kind without a purpose fails either way.
 func TestRightsAreDocumented(t *testing.T) {
 	content, err := os.ReadFile(document)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	text := string(content)
 	grants := shipped(t)
 	for _, role := range documented {
@@ -105,20 +105,14 @@ func verbsOf(rights []Right) string {
 // Records are in a role of their own, which Kubernetes adds to those of users who may view a namespace, and to no role of the manager.
 func TestWhoMayViewANamespaceMayReadItsRecordsAndNoMore(t *testing.T) {
 	content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", "view-records.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	role := unstructured.Unstructured{}
-	if err := yaml.Unmarshal(content, &role.Object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(content, &role.Object))
 	if role.GetLabels()["rbac.authorization.k8s.io/aggregate-to-view"] != "true" {
 		t.Errorf("ClusterRole %s has the labels %v, and is not added to view", role.GetName(), role.GetLabels())
 	}
 	grants, err := Granted([]unstructured.Unstructured{role})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var got []string
 	for _, g := range grants {
 		got = append(got, g.Right.String())
@@ -136,19 +130,13 @@ func shipped(t *testing.T) []Grant {
 	var all []unstructured.Unstructured
 	for _, file := range []string{"role.yaml", "cluster-wide.yaml", "hosts/role.yaml", "nodes/role.yaml", "workload-cluster.yaml"} {
 		content, err := os.ReadFile(filepath.Join("..", "..", "config", "rbac", file))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		decoded, err := manifests.Decode(content)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		all = append(all, decoded...)
 	}
 	grants, err := Granted(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return grants
 }
 
@@ -196,9 +184,7 @@ var worst = map[string]struct {
 // A right to write that is granted some day is thought of as one that is taken over.
 func TestTheSecurityPageNamesTheWorstUseOfEachRight(t *testing.T) {
 	content, err := os.ReadFile("../../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	_, page, _ := strings.Cut(string(content), "| with the rights of | it can |")
 	for role, is := range worst {
 		_, row, found := strings.Cut(page, "\n| "+is.row+" | ")

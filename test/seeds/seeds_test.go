@@ -6,13 +6,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 func TestEveryManifestHasAnAnswer(t *testing.T) {
 	printed, err := fs.Glob(files, "*/*.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var answered []string
 	for _, m := range All {
 		answered = append(answered, m.File)
@@ -38,9 +38,7 @@ func TestAnAbridgedManifestIsInvalidYAML(t *testing.T) {
 
 func TestThePageHasTheRefusalsOfManifests(t *testing.T) {
 	page, err := os.ReadFile("../../docs/differences.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, m := range All {
 		if !strings.Contains(string(page), "`"+m.Refused+"`") && m.Refused != "" {
 			t.Errorf("docs/differences.md does not say of %s: %s", m.File, m.Refused)

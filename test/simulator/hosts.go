@@ -31,7 +31,7 @@ func Hurried() Waits {
 		Poll: time.Minute, Error: time.Second, Short: 50 * time.Millisecond, Long: 200 * time.Millisecond, NotReady: 500 * time.Millisecond,
 		Credentials: 500 * time.Millisecond, Detached: 10 * time.Minute, Serviced: time.Second, Sync: time.Second,
 		Recovery: 5 * time.Second,
-		Change:   2 * time.Second, Soft: 3 * time.Second, Reset: time.Second, Errors: 4,
+		Change:   2 * time.Second, Reset: time.Second, Errors: 4,
 	}
 }
 

@@ -25,8 +25,7 @@ import (
 // Rig starts a rig, and stops it with all that runs in it when the suite, or the spec that asks for it, ends.
 func Rig(ctx context.Context) *rig.Rig {
 	ginkgo.GinkgoHelper()
-	r, err := rig.Start(ctx, rig.Options{Log: ginkgo.GinkgoWriter})
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	r := Must(rig.Start(ctx, rig.Options{Log: ginkgo.GinkgoWriter}))
 	ginkgo.DeferCleanup(func() {
 		_, exposed, err := r.Listening()
 		gomega.Expect(err).NotTo(gomega.HaveOccurred())
@@ -69,8 +68,7 @@ func LeadCore(ctx context.Context, c client.Client) {
 
 func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 	ginkgo.GinkgoHelper()
-	c, err := client.NewWithWatch(Unhurried(config), client.Options{Scheme: scheme})
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	c := Must(client.NewWithWatch(Unhurried(config), client.Options{Scheme: scheme}))
 	return c
 }
 
@@ -78,10 +76,8 @@ func clientOf(config *rest.Config, scheme *runtime.Scheme) client.WithWatch {
 // that asks for them, ends.
 func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastructure) {
 	ginkgo.GinkgoHelper()
-	hosts, err := simulator.NewHosts(management, simulator.Hurried())
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
-	provider, err := simulator.NewInfrastructure(management, hosts)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	hosts := Must(simulator.NewHosts(management, simulator.Hurried()))
+	provider := Must(simulator.NewInfrastructure(management, hosts))
 	Beside(hosts.Start)
 	Beside(provider.Start)
 	return hosts, provider
@@ -90,16 +86,14 @@ func Hardware(management *rest.Config) (*simulator.Hosts, *simulator.Infrastruct
 // Manifest are all objects of a file, in its order and as they are.
 func Manifest(file string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
-	content, err := os.ReadFile(file)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	content := Must(os.ReadFile(file))
 	return Objects(content)
 }
 
 // Seed are all objects of a manifest that a document prints, in its order and as they are. The files are those of package seeds.
 func Seed(file string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
-	objects, err := seeds.Objects(file)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	objects := Must(seeds.Objects(file))
 	return objects
 }
 
@@ -109,8 +103,7 @@ var printed = regexp.MustCompile("(?s)```yaml\n(.*?\n)```\n")
 // Printed are all objects that a page of the documentation shows, in its order and as they are.
 func Printed(page string) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
-	content, err := os.ReadFile(page)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	content := Must(os.ReadFile(page))
 	blocks := printed.FindAllSubmatch(content, -1)
 	all := make([]*unstructured.Unstructured, 0, len(blocks))
 	for _, block := range blocks {
@@ -123,8 +116,7 @@ func Printed(page string) []*unstructured.Unstructured {
 // Objects are all objects of a manifest, in its order and as they are.
 func Objects(manifest []byte) []*unstructured.Unstructured {
 	ginkgo.GinkgoHelper()
-	decoded, err := manifests.Decode(manifest)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	decoded := Must(manifests.Decode(manifest))
 	all := make([]*unstructured.Unstructured, len(decoded))
 	for i := range decoded {
 		all[i] = &decoded[i]

@@ -54,8 +54,7 @@ func Reachable(ctx context.Context, cluster *clusterv1.Cluster, plane *rig.Contr
 	roles ...string) []client.Object {
 	ginkgo.GinkgoHelper()
 	key := client.ObjectKeyFromObject(cluster)
-	ofManager, err := plane.GrantWorkloadUser(ctx, roles...)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	ofManager := Must(plane.GrantWorkloadUser(ctx, roles...))
 	gomega.Expect(provider.Serve(key, plane.Config())).To(gomega.Succeed())
 	return []client.Object{
 		builders.Namespace(cluster.Namespace), rig.SharedKubeconfigSecret(key, plane, ofManager), builders.Metal3Cluster(cluster), cluster,

@@ -37,6 +37,13 @@ func InOrder[V any](table map[string]V) iter.Seq2[string, V] {
 	}
 }
 
+// Must is the value of a call that must not fail.
+func Must[V any](value V, err error) V {
+	ginkgo.GinkgoHelper()
+	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	return value
+}
+
 // Beside runs something until the suite, or the spec that asks for it, ends.
 func Beside(start func(context.Context) error) {
 	ginkgo.GinkgoHelper()
@@ -97,8 +104,7 @@ func LogOf(name string, manager *rig.Kubemend, report ginkgo.SpecReport) {
 // Annotate writes one annotation of an object and nothing else; nil removes it. An object that is gone is left at that.
 func Annotate(ctx context.Context, c client.Writer, o client.Object, key string, value *string) {
 	ginkgo.GinkgoHelper()
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}})
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	patch := Must(json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]*string{key: value}}}))
 	gomega.Expect(client.IgnoreNotFound(c.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)))).To(gomega.Succeed())
 }
 
@@ -112,8 +118,7 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 	ginkgo.GinkgoHelper()
 	var found []string
 	for _, plane := range planes {
-		events, err := plane.Audited()
-		gomega.Expect(err).NotTo(gomega.HaveOccurred())
+		events := Must(plane.Audited())
 		for _, user := range []string{rig.Account, rig.WorkloadUser} {
 			for _, r := range rights.Refused(events, user) {
 				if !slices.Contains(LookedFor, r.String()) && !slices.Contains(latecomers, r.Group) {
@@ -128,8 +133,7 @@ func NothingForbidden(planes []*rig.ControlPlane, latecomers ...string) {
 // Writes are the requests by which kubemend has asked to change objects of these resources since a moment, in their order.
 func Writes(plane *rig.ControlPlane, since time.Time, resources ...string) []auditv1.Event {
 	ginkgo.GinkgoHelper()
-	events, err := plane.Audited()
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	events := Must(plane.Audited())
 	return slices.DeleteFunc(events, func(e auditv1.Event) bool {
 		return e.ObjectRef == nil || !slices.Contains(resources, e.ObjectRef.Resource) || e.RequestObject == nil ||
 			!e.RequestReceivedTimestamp.After(since)
@@ -153,8 +157,7 @@ func Written(plane *rig.ControlPlane, resource string, since time.Time, text str
 // have it: on the PATH.
 func Kubectl(ctx context.Context, plane *rig.ControlPlane, namespace string, args ...string) string {
 	ginkgo.GinkgoHelper()
-	run, err := rig.Kubectl(ctx, plane.KubeconfigFile(), append(args, "--namespace", namespace)...)
-	gomega.Expect(err).NotTo(gomega.HaveOccurred())
+	run := Must(rig.Kubectl(ctx, plane.KubeconfigFile(), append(args, "--namespace", namespace)...))
 	var out, complaint bytes.Buffer
 	run.Stdout, run.Stderr = &out, &complaint
 	gomega.Expect(run.Run()).To(gomega.Succeed(), "kubectl %v: %s%s", args, &out, &complaint)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -71,9 +73,7 @@ func parseSource(t *testing.T) *source {
 	}
 	for _, name := range files {
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, parser.ParseComments)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		for _, d := range file.Decls {
 			if g, is := d.(*ast.GenDecl); is {
 				s.declared(g)
@@ -236,16 +236,12 @@ func TestTheDocumentsAreDocumented(t *testing.T) {
 	}
 	was := &documentSchema{}
 	if err == nil {
-		if err := json.Unmarshal(content, was); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(content, was))
 	}
 	if why := incompatible(was, now); len(why) > 0 {
 		t.Fatalf("%s is not compatible with what programs know of it: keep the fields, or make another version of the group\n%s", GroupVersion, strings.Join(why, "\n"))
 	}
 	written, err := json.MarshalIndent(now, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	golden.Compare(t, schemaFile, string(written)+"\n")
 }

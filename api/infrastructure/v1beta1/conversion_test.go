@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	"k8s.io/apimachinery/pkg/api/apitesting/fuzzer"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -21,9 +23,7 @@ import (
 func TestRoundTripsLoseNothing(t *testing.T) {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{AddToScheme, infrav1.AddToScheme} {
-		if err := add(scheme); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, add(scheme))
 	}
 	t.Run("Metal3Remediation", conversionutil.FuzzTestFunc(conversionutil.FuzzTestFuncInput{
 		Scheme: scheme, Hub: &infrav1.Metal3Remediation{}, Spoke: &Metal3Remediation{},
@@ -69,12 +69,8 @@ func TestTimeouts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			hub, back := roundTrip(t, Metal3RemediationSpec{Strategy: &RemediationStrategy{Timeout: row.old}})
-			if got := hub.Spec.Strategy.TimeoutSeconds; got != row.hub {
-				t.Errorf("timeoutSeconds is %d, want %d", got, row.hub)
-			}
-			if diff := cmp.Diff(row.back, back.Spec.Strategy.Timeout); diff != "" {
-				t.Errorf("timeout on the way back (-want +got):\n%s", diff)
-			}
+			must.Is(t, row.hub, hub.Spec.Strategy.TimeoutSeconds, "timeoutSeconds is")
+			must.Equal(t, row.back, back.Spec.Strategy.Timeout, "timeout on the way back")
 		})
 	}
 }
@@ -90,20 +86,14 @@ func TestAnEmptyTemplateStaysOne(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var old, back Metal3RemediationTemplate
-			if err := json.Unmarshal([]byte(manifest), &old); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(manifest), &old))
 			var hub infrav1.Metal3RemediationTemplate
-			must(t, old.ConvertTo(&hub))
-			must(t, back.ConvertFrom(&hub))
+			must.Do(t, old.ConvertTo(&hub))
+			must.Do(t, back.ConvertFrom(&hub))
 			for version, object := range map[string]any{"v1beta2": &hub, "v1beta1": &back} {
 				content, err := json.Marshal(object)
-				if err != nil {
-					t.Fatal(err)
-				}
-				if got, want := string(content), `{"metadata":{},"spec":{"template":{"spec":{}}}}`; got != want {
-					t.Errorf("%s is %s, want %s", version, got, want)
-				}
+				must.Do(t, err)
+				must.Is(t, `{"metadata":{},"spec":{"template":{"spec":{}}}}`, string(content), "%s is", version)
 			}
 		})
 	}
@@ -117,7 +107,7 @@ func TestAConversionSharesNothing(t *testing.T) {
 	}
 	before := old.DeepCopy()
 	var hub infrav1.Metal3Remediation
-	must(t, old.ConvertTo(&hub))
+	must.Do(t, old.ConvertTo(&hub))
 	hub.Labels["a"] = "c"
 	hub.Status.LastRemediated.Time = began.Add(time.Hour)
 	hub.Status.Conditions[0].Type = "PoweredOn"
@@ -147,8 +137,8 @@ func TestAnotherKindIsAnError(t *testing.T) {
 func roundTrip(t *testing.T, spec Metal3RemediationSpec) (hub infrav1.Metal3Remediation, back Metal3Remediation) {
 	t.Helper()
 	old := Metal3Remediation{Spec: spec}
-	must(t, old.ConvertTo(&hub))
-	must(t, back.ConvertFrom(&hub))
+	must.Do(t, old.ConvertTo(&hub))
+	must.Do(t, back.ConvertFrom(&hub))
 	return hub, back
 }
 
@@ -171,9 +161,7 @@ func FuzzConversion(f *testing.F) {
 		for _, convert := range []func() error{
 			func() error { return asked.ConvertTo(&stored) }, func() error { return read.ConvertFrom(&stored) }, func() error { return read.ConvertTo(&again) },
 		} {
-			if err := convert(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, convert())
 		}
 		if diff := cmp.Diff(stored, again); diff != "" {
 			t.Errorf("stored again, it differs (-first +second):\n%s", diff)
@@ -197,11 +185,4 @@ func smaller(is, asked int64) bool {
 		return is >= 0 && is <= asked && (is == asked || is == 1<<31-1)
 	}
 	return is < 0 && is >= asked && (is == asked || is == -1<<31)
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }

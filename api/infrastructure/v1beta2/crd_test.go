@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -31,9 +33,7 @@ func TestMetal3KindsAreThoseOfCAPM3(t *testing.T) {
 	for file, names := range metal3Names {
 		t.Run(names.Kind, func(t *testing.T) {
 			crd := read(t, file)
-			if diff := cmp.Diff(names, crd.Spec.Names); diff != "" {
-				t.Errorf("names (-want +got):\n%s", diff)
-			}
+			must.Equal(t, names, crd.Spec.Names, "names")
 			type version struct{ served, stored, deprecated, status bool }
 			got := map[string]version{}
 			for _, v := range crd.Spec.Versions {
@@ -56,13 +56,9 @@ func TestColumnsOfAMetal3Remediation(t *testing.T) {
 		got := map[string]string{}
 		for _, column := range v.AdditionalPrinterColumns {
 			got[column.Name] = column.JSONPath
-			if column.Type != "string" {
-				t.Errorf("%s: column %s is of type %s, want string", v.Name, column.Name, column.Type)
-			}
+			must.Is(t, "string", column.Type, "%s: column %s is of type", v.Name, column.Name)
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", v.Name, diff)
-		}
+		must.Equal(t, want, got, "%s", v.Name)
 	}
 }
 
@@ -85,9 +81,7 @@ func TestLabels(t *testing.T) {
 			"cluster.x-k8s.io/v1beta2": "v1alpha1", "clusterctl.cluster.x-k8s.io": "", "clusterctl.cluster.x-k8s.io/move": "",
 		},
 	} {
-		if diff := cmp.Diff(want, read(t, file).Labels); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", file, diff)
-		}
+		must.Equal(t, want, read(t, file).Labels, "%s", file)
 	}
 }
 
@@ -105,9 +99,7 @@ func TestBoundsOfAStrategy(t *testing.T) {
 			"retryLimit":     {v1beta2.DefaultRetryLimit, "1"},
 			"timeoutSeconds": {100, "600"},
 		} {
-			if got := *strategy[field].Minimum; got != want.least {
-				t.Errorf("%s is at least %v, want %v", field, got, want.least)
-			}
+			must.Is(t, want.least, *strategy[field].Minimum, "%s is at least", field)
 			if got := string(strategy[field].Default.Raw); got != want.standard {
 				t.Errorf("%s is %s if it is missing, want %s", field, got, want.standard)
 			}
@@ -118,12 +110,8 @@ func TestBoundsOfAStrategy(t *testing.T) {
 func read(t *testing.T, file string) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, crd))
 	return crd
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"sigs.k8s.io/yaml"
@@ -20,9 +22,7 @@ func TestTheKindIsThatOfMedik8s(t *testing.T) {
 	want := apiextensionsv1.CustomResourceDefinitionNames{
 		Kind: "NodeHealthCheck", ListKind: "NodeHealthCheckList", Plural: "nodehealthchecks", Singular: "nodehealthcheck", ShortNames: []string{"nhc"},
 	}
-	if diff := cmp.Diff(want, crd.Spec.Names); diff != "" {
-		t.Errorf("names (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, crd.Spec.Names, "names")
 	t.Run("seed 0.7: its group, and that it has no namespace", func(t *testing.T) {
 		if crd.Spec.Group != "remediation.medik8s.io" || crd.Spec.Scope != apiextensionsv1.ClusterScoped {
 			t.Errorf("the kind is of group %s and scope %s", crd.Spec.Group, crd.Spec.Scope)
@@ -66,14 +66,10 @@ func TestDefaults(t *testing.T) {
 	}
 	want := `[{"duration":"300s","status":"False","type":"Ready"},{"duration":"300s","status":"Unknown","type":"Ready"}]`
 	t.Run("seed 0.14: Ready=False, and Ready=Unknown as well, for five minutes", func(t *testing.T) {
-		if diff := cmp.Diff(want, defaults["unhealthyConditions"]); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		must.Equal(t, want, defaults["unhealthyConditions"])
 	})
 	t.Run("seed 0.11: nothing else has one that is stored", func(t *testing.T) {
-		if diff := cmp.Diff(map[string]string{"unhealthyConditions": want}, defaults); diff != "" {
-			t.Errorf("(-want +got):\n%s", diff)
-		}
+		must.Equal(t, map[string]string{"unhealthyConditions": want}, defaults)
 	})
 }
 
@@ -90,13 +86,9 @@ func TestNoUnknownFieldsAreKept(t *testing.T) {
 func read(t *testing.T) *apiextensionsv1.CustomResourceDefinition {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "config", "crd", "bases", "remediation.medik8s.io_nodehealthchecks.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	crd := &apiextensionsv1.CustomResourceDefinition{}
-	if err := yaml.UnmarshalStrict(content, crd); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.UnmarshalStrict(content, crd))
 	return crd
 }
 
@@ -129,8 +121,6 @@ func TestNamesAreDocumented(t *testing.T) {
 func page(t *testing.T, name string) string {
 	t.Helper()
 	content, err := os.ReadFile(filepath.Join("..", "..", "..", "docs", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return string(content)
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"github.com/spf13/cobra"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -689,9 +691,7 @@ func confirmed(b *byHand) { b.yes = true }
 func (p *place) machine(name string) *clusterv1.Machine {
 	p.t.Helper()
 	m := &clusterv1.Machine{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: name}, m); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: name}, m))
 	return m
 }
 
@@ -699,9 +699,7 @@ func (p *place) machine(name string) *clusterv1.Machine {
 func (p *place) requests() []mendv1.HostRemediation {
 	p.t.Helper()
 	list := &mendv1.HostRemediationList{}
-	if err := p.client.List(p.t.Context(), list); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.List(p.t.Context(), list))
 	return list.Items
 }
 
@@ -709,9 +707,7 @@ func (p *place) requests() []mendv1.HostRemediation {
 func (p *place) told() []string {
 	p.t.Helper()
 	list := &eventsv1.EventList{}
-	if err := p.client.List(p.t.Context(), list); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.List(p.t.Context(), list))
 	var all []string
 	for _, e := range list.Items {
 		all = append(all, e.Regarding.Kind+" "+e.Regarding.Name+": "+e.Reason+": "+e.Note)

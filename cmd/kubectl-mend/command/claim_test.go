@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -58,9 +60,7 @@ func unclaimed(p *place) {
 func (p *place) claimed() map[string]string {
 	p.t.Helper()
 	check := &clusterv1.MachineHealthCheck{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKeyFromObject(p.check), check); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.Get(p.t.Context(), client.ObjectKeyFromObject(p.check), check))
 	return check.Annotations
 }
 
@@ -126,9 +126,7 @@ func TestClaimsAreDocumented(t *testing.T) {
 	p := aPlace(t, unclaimed)
 	t.Setenv("COLUMNS", "100")
 	claimed, _ := p.prints("claim", "mhc/workers", confirmed)
-	if err := p.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.client.Delete(t.Context(), lease("capi-system", coreLeaseName, nil)))
 	released, _ := p.prints("release", "mhc/workers", confirmed)
 	page := withExample(t, contentOf(t, path), "claim mhc/workers", claimed)
 	golden.Compare(t, path, withExample(t, page, "release mhc/workers", released))

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -147,9 +149,7 @@ func TestWithoutAKubeconfigItIsSaidWhatToName(t *testing.T) {
 		t.Errorf("one that is not there: %v", err)
 	}
 	const whole = `{apiVersion: v1, kind: Config, current-context: a, contexts: [{name: a, context: {cluster: a}}], clusters: [{name: a, cluster: {server: "http://localhost:8080"}}]}`
-	if err := os.WriteFile(*o.Config.KubeConfig, []byte(whole), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(*o.Config.KubeConfig, []byte(whole), 0o600))
 	if config, err := o.config(); err != nil || config.Host != "http://localhost:8080" {
 		t.Errorf("one that names the server of its own machine: %v, %v", config, err)
 	}
@@ -175,9 +175,7 @@ func TestAnErrorOfTheAPIServerIsPassedOnAsKubectlDoes(t *testing.T) {
 		"one with a code of its own":   {Exit{Refused, errors.Join(errors.New("a"), errors.New("b"))}, "error: a\nb"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := worded(tc.err); got != tc.want {
-				t.Errorf("got %s, want %s", got, tc.want)
-			}
+			must.Is(t, tc.want, worded(tc.err))
 		})
 	}
 }
@@ -232,9 +230,7 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 				})
 				response, err := c.watch(answered).RoundTrip(nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				_ = response.Body.Close()
 			}
 			broken := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })

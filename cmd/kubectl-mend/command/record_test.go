@@ -12,7 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -40,9 +41,7 @@ func recorder(t *testing.T, scope *snapshot.Scope) (o *Options, out, errOut *byt
 	streams, _, out, errOut := genericiooptions.NewTestIOStreams()
 	config := genericclioptions.NewConfigFlags(false)
 	config.KubeConfig = ptr.To(filepath.Join(t.TempDir(), "kubeconfig"))
-	if err := os.WriteFile(*config.KubeConfig, []byte("apiVersion: v1\nkind: Config\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(*config.KubeConfig, []byte("apiVersion: v1\nkind: Config\n"), 0o600))
 	o = &Options{IOStreams: streams, Name: "kubectl mend", Config: config, Clock: clock.RealClock{}}
 	o.read = func(_ context.Context, is snapshot.Scope) (*snapshot.Snapshot, error) {
 		*scope = is
@@ -86,9 +85,7 @@ func TestARecordIsWhatTheOtherCommandsRead(t *testing.T) {
 	}
 	o.from = file
 	w, err := o.snapshot(t.Context(), snapshot.Scope{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if !w.Clock.Now().Equal(recordedAt) || w.Node(client.ObjectKey{Namespace: "ns", Name: "c1"}, "n") == nil {
 		t.Errorf("loaded, it is %s there, and the nodes are %v", w.Clock.Now(), w.Nodes(client.ObjectKey{Namespace: "ns", Name: "c1"}))
 	}
@@ -98,9 +95,7 @@ func TestARecordIsReadByItsOwnerAlone(t *testing.T) {
 	o, _, errOut := recorder(t, &snapshot.Scope{})
 	folder := t.TempDir()
 	file := filepath.Join(folder, "record")
-	if err := os.WriteFile(file, []byte("another"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("another"), 0o644))
 	if code := run(t, o, "record", "-o", file); code != Done {
 		t.Fatalf("exit code %d: %s", code, errOut)
 	}
@@ -149,9 +144,7 @@ func TestTheNamespaceOfAFileIsNotThatOfAKubeconfig(t *testing.T) {
 			o, _, _ := recorder(t, &snapshot.Scope{})
 			cmd := o.root("dev")
 			o.addSourceFlags(cmd)
-			if err := cmd.ParseFlags(append(tc.args, "--from", tc.from)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.ParseFlags(append(tc.args, "--from", tc.from)))
 			if got, err := o.namespace(); err != nil || got != tc.want {
 				t.Errorf("namespace %q, want %q (%v)", got, tc.want, err)
 			}
@@ -185,9 +178,7 @@ func recorded(t *testing.T, edit func(map[string]string, map[right]string)) func
 		},
 	}
 	content, err := json.Marshal(record)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	w.objects["kubemend.io/v1alpha1/remediationrecords"] = string(content)
 	edit(w.objects, rights)
 	server := w.serve(t)
@@ -282,9 +273,7 @@ func TestHistoryIsReadFromAllThatRemembers(t *testing.T) {
 		got = append(got, e.Object.Kind+" "+e.Object.Name+" "+e.Reason)
 	}
 	slices.Sort(got)
-	if diff := cmp.Diff([]string{"Machine m-1 Marked", "NodeHealthCheck all Skipped"}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, []string{"Machine m-1 Marked", "NodeHealthCheck all Skipped"}, got)
 }
 
 func TestWhereNothingCanBeReadIsNoPlaceWithoutAPast(t *testing.T) {

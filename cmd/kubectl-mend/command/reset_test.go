@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -55,9 +57,7 @@ func remediated(state string, finalizers ...string) func(*place) {
 func (p *place) host() *bmov1alpha1.BareMetalHost {
 	p.t.Helper()
 	h := &bmov1alpha1.BareMetalHost{}
-	if err := p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: "host-w1"}, h); err != nil {
-		p.t.Fatal(err)
-	}
+	must.Do(p.t, p.client.Get(p.t.Context(), client.ObjectKey{Namespace: "metal", Name: "host-w1"}, h))
 	return h
 }
 
@@ -186,9 +186,7 @@ func TestTheWorkloadClusterThatAnswersIsConfirmed(t *testing.T) {
 			p.typed = "y\n"
 			got, code := p.does("confirm", "cluster/c1", tc.edit)
 			cluster := &clusterv1.Cluster{}
-			if err := p.client.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "c1"}, cluster); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, p.client.Get(t.Context(), client.ObjectKey{Namespace: "metal", Name: "c1"}, cluster))
 			kept := cluster.Annotations[mendv1.WorkloadClusterAnnotation]
 			if !strings.Contains(got, tc.says) || kept != tc.keeps || strings.Join(p.told(), "") != tc.event || code != tc.code {
 				t.Errorf("code %d; it keeps %q, tells %q, and printed\n%s", code, kept, p.told(), got)

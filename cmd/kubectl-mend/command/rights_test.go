@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/yaml"
@@ -38,9 +40,7 @@ func granted(t *testing.T) map[right]string {
 func grantedBy(t *testing.T, path string) map[right]string {
 	t.Helper()
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	defer func() { _ = file.Close() }()
 	all := map[right]string{}
 	for decoder := yaml.NewYAMLOrJSONDecoder(file, 4096); ; {

@@ -7,7 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -52,9 +53,7 @@ func TestHistoryHasEachFactOnce(t *testing.T) {
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
 		s.layout.Now = at(13 * 60)
-		if err := Print(&out, of(metal(), s.scope), s.layout); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Print(&out, of(metal(), s.scope), s.layout))
 		for line := range strings.Lines(out.String()) {
 			if strings.TrimRight(line, "\n ") != strings.TrimRight(line, "\n") {
 				t.Errorf("there are blanks at the end of %q", line)
@@ -68,9 +67,7 @@ func TestAPictureHasEachFactInTheLaneOfItsObject(t *testing.T) {
 	o := metal()
 	o.Events[1].Note += " <b>\x1b[2J" // what a tenant wrote ends neither the picture nor a terminal's
 	var out strings.Builder
-	if err := SVG(&out, of(o, Scope{})); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, SVG(&out, of(o, Scope{})))
 	golden.Compare(t, "testdata/everything.svg", out.String())
 	if err := xml.Unmarshal([]byte(out.String()), new(struct{})); err != nil {
 		t.Errorf("it is no XML: %v", err)
@@ -98,9 +95,7 @@ func TestWhatBelongsToAnObject(t *testing.T) {
 		"what is long ago":          {Scope{Since: at(100000)}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, reasons(metal(), tc.scope)); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, reasons(metal(), tc.scope))
 		})
 	}
 }
@@ -129,9 +124,7 @@ func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 			o := metal()
 			before := len(of(metal(), a(clusterKind, "prod")))
 			o.Events = append(o.Events, tc.event)
-			if got := len(of(o, a(clusterKind, "prod"))) > before; got != tc.stays {
-				t.Errorf("it stays: %t", got)
-			}
+			must.Is(t, tc.stays, len(of(o, a(clusterKind, "prod"))) > before, "it stays:")
 		})
 	}
 }
@@ -140,9 +133,7 @@ func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	o := metal()
 	o.Events = append(o.Events, told(40, rename(regarding(hostKind, "host-0"), "older"), "PowerOff", "x"), told(40, rename(regarding(nodeKind, "workers-a"), "of another cluster"), "Rebooted", "x"),
 		told(40, rename(regarding("HostRemediation", "workers-old"), "of a machine that is gone"), "Fenced", "x"))
-	if diff := cmp.Diff(reasons(metal(), a(machineKind, "workers-a")), reasons(o, a(machineKind, "workers-a"))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, reasons(metal(), a(machineKind, "workers-a")), reasons(o, a(machineKind, "workers-a")))
 	if !slices.Contains(reasons(o, a(machineKind, "workers-old")), "Fenced") {
 		t.Error("a request that is gone is not known by the name of its machine")
 	}
@@ -185,9 +176,7 @@ func TestWithoutEventsTheStepsOfARecordRemain(t *testing.T) {
 	o := metal()
 	o.Events = nil
 	want := []string{"RemediationDecided", "RequestCreated", "RemediatorActs", "PoweringOff", "MovingWorkload", "Booting", "Healed"}
-	if diff := cmp.Diff(want, reasons(o, a(machineKind, "workers-a"))); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, reasons(o, a(machineKind, "workers-a")))
 }
 
 func TestWhatARecordWaitsForIsInItsNamespaceIfItsKindHasOne(t *testing.T) {
@@ -197,9 +186,7 @@ func TestWhatARecordWaitsForIsInItsNamespaceIfItsKindHasOne(t *testing.T) {
 		{Kind: "VolumeAttachment", Name: "csi-1"}:            "",
 		{Kind: "Node", Namespace: "metal", Name: "node-old"}: "",
 	} {
-		if got := recordRef(&ref, replacing()).Namespace; got != want {
-			t.Errorf("%s %s is in namespace %q, want %q", ref.Kind, ref.Name, got, want)
-		}
+		must.Is(t, want, recordRef(&ref, replacing()).Namespace, "%s %s is in namespace", ref.Kind, ref.Name)
 	}
 }
 

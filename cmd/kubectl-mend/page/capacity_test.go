@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -292,9 +294,7 @@ func TestAnOwnerListsForProgramsWhatIsMissing(t *testing.T) {
 		m.Annotations = map[string]string{clusterv1.PreDrainDeleteHookAnnotationPrefix + "/backup": "velero"}
 	}), deployed, smaller)
 	e, err := OfOwner(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "md"}, &clusterv1.MachineDeployment{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if d := e.Document(); len(d.Capacity) != 0 || d.Todo.Reason != "EndHook" {
 		t.Errorf("%+v, to do %+v", d.Capacity, d.Todo)
 	}

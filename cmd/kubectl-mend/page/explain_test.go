@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -38,9 +40,7 @@ func page80and200(t *testing.T, e *Explanation, err error) string {
 	var out bytes.Buffer
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := e.Print(&out, text.Layout{Width: width}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Print(&out, text.Layout{Width: width}))
 	}
 	return out.String()
 }
@@ -61,9 +61,7 @@ func answered(t *testing.T, s story) string {
 func standing(t *testing.T, s *scene) *Status {
 	t.Helper()
 	all, err := Of(t.Context(), s.asker(t), "", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return all
 }
 
@@ -78,9 +76,7 @@ func printedAs(t *testing.T, all *Status, layouts ...text.Layout) string {
 	var out bytes.Buffer
 	for _, l := range layouts {
 		fmt.Fprintf(&out, "==== %d columns\n", l.Width)
-		if err := all.Print(&out, l); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, all.Print(&out, l))
 	}
 	return out.String()
 }

@@ -11,7 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -254,13 +255,9 @@ func TestAWidePageHasTheEvidence(t *testing.T) {
 		"a host that boots": powercycle.Booting,
 	}, func(t *testing.T, state powercycle.State) string {
 		e, err := host("rack-w1")(t.Context(), aScene(silent(6*time.Minute, "w1"), powerCycled(state)).asker(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		var out bytes.Buffer
-		if err := e.Print(&out, text.Layout{Width: 120, Wide: true}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, e.Print(&out, text.Layout{Width: 120, Wide: true}))
 		return out.String()
 	})
 }
@@ -287,9 +284,7 @@ func TestAStepThatWasNotDoneIsNotSaidToBeDone(t *testing.T) {
 	want := [][]string{
 		{"  power off", "-", "-", "CannotBeProven"}, {"  fence, move", "-", "-", "CannotBeProven"}, {"  power on", "11:59:00", "0s"}, {"> Ready", "11:59:59", "1s"},
 	}
-	if diff := cmp.Diff(want, rows); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, rows)
 	cycle.StateSince = cliv1.Moment(noon.Add(5 * time.Second)) // by the clock of a manager that is ahead
 	if last := (&page{Page: text.Page{Layout: text.Layout{Now: noon}}}).cycle(cycle)[3]; last[2] != "0s" {
 		t.Errorf("a step that begins in a moment: %v", last)

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
@@ -129,9 +130,7 @@ func TestRemediationsAreCounted(t *testing.T) {
 		"one that was decided at that time": {[]*mendv1.RemediationRecord{one("a", notBegun)}, Question{Since: at(305).Time}, cliv1.ReportGroup{NotBegun: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Of(tc.records, tc.q).Total); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, Of(tc.records, tc.q).Total)
 		})
 	}
 }
@@ -150,9 +149,7 @@ func TestThePercentileIsThatOfTheNearestRank(t *testing.T) {
 		}
 	}
 	const year = 365 * 24 * 3600
-	if diff := cmp.Diff(sums(30000, year, year, year), summarize(slices.Repeat([]time.Duration{year * time.Second}, 30000))); diff != "" {
-		t.Errorf("of 30,000 years (-want +got):\n%s", diff)
-	}
+	must.Equal(t, sums(30000, year, year, year), summarize(slices.Repeat([]time.Duration{year * time.Second}, 30000)), "of 30,000 years")
 }
 
 func onHost(host string, d time.Duration, edits ...edit) *mendv1.RemediationRecord {
@@ -194,9 +191,7 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 			for _, entry := range Of(tc.records, Question{}).Repeated {
 				got = append(got, fmt.Sprintf("%s/%s %d of %d", entry.Kind, entry.Name, entry.Most, entry.Remediations))
 			}
-			if diff := cmp.Diff(tc.want, got); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Equal(t, tc.want, got)
 		})
 	}
 	causes := []*mendv1.RemediationRecord{onHost("h", 0), onHost("h", day, func(r *mendv1.RemediationRecord) { r.Spec.Cause = "Ready=False" }), onHost("h", 2*day)}
@@ -204,9 +199,7 @@ func TestWhatIsRemediatedAgainAndAgainIsNamed(t *testing.T) {
 		Reference: cliv1.Reference{Kind: "BareMetalHost", Namespace: "metal", Name: "h"}, Cluster: "prod", HostModel: "ACME R1", Remediations: 3, Most: 3,
 		First: *at(310), Last: metav1.NewTime(at(310).Add(2 * day)), Causes: []string{"Ready=Unknown", "Ready=False"},
 	}
-	if diff := cmp.Diff(want, Of(causes, Question{}).Repeated[0]); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, Of(causes, Question{}).Repeated[0])
 }
 
 // A user who may write records in a namespace may name in one what is in another.
@@ -270,9 +263,7 @@ func TestReportsArePrinted(t *testing.T) {
 	}, func(t *testing.T, s story) string {
 		var out strings.Builder
 		q := Question{Now: weekOn, Since: weekOn.Add(-14 * day), By: s.by}
-		if err := Print(&out, Of(s.records, q), text.Layout{Width: s.width, Wide: s.width > 80, Namespaces: s.width > 80}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Print(&out, Of(s.records, q), text.Layout{Width: s.width, Wide: s.width > 80, Namespaces: s.width > 80}))
 		for line := range strings.Lines(out.String()) {
 			if line = strings.TrimRight(line, "\n"); len([]rune(line)) > s.width || strings.TrimRight(line, " ") != line {
 				t.Errorf("%d columns, or blanks at the end: %q", len([]rune(line)), line)
@@ -288,9 +279,7 @@ func TestReportsForPrograms(t *testing.T) {
 		"a report of nothing": {Now: weekOn, Cluster: "none"},
 	}, func(t *testing.T, q Question) string {
 		content, err := json.MarshalIndent(Of(fleet(), q), "", "  ")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		return string(content) + "\n"
 	})
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -86,9 +88,7 @@ func TestALimitReplacesTheOneThatExcludesIt(t *testing.T) {
 		limit(machines, name, value)
 		limit(nodes, name, value)
 		got := fmt.Sprintf("%v,%s,%v,%v", trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange, nodes.Spec.MinHealthy, nodes.Spec.MaxUnhealthy)
-		if got != want {
-			t.Errorf("--set %s: %s, want %s", text, got, want)
-		}
+		must.Is(t, want, got, "--set %s:", text)
 	}
 }
 
@@ -130,20 +130,14 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	w := s.snapshot()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
-	if err := w.ReadOnly().Get(t.Context(), key, was); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.ReadOnly().Get(t.Context(), key, was))
 	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
 	runIn(t, w, changed+"---"+workersAs("", "")+"---"+ladder, question(func(q *Question) { q.Horizon = 0 }))
 	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
 	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
-		if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj))
 	}
-	if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck))
 	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||
 		*is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
 		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)
@@ -316,9 +310,7 @@ func TestTheChecksOfOneClusterAreSimulated(t *testing.T) {
 		"of all namespaces":   {Question{Cluster: "c2"}, [2]bool{false, true}},
 		"none in another one": {Question{Namespace: "other", Cluster: "c1"}, [2]bool{false, false}},
 	} {
-		if got := [2]bool{tc.question.simulates(check("c1")), tc.question.simulates(check("c2"))}; got != tc.want {
-			t.Errorf("%s: %v, want %v", name, got, tc.want)
-		}
+		must.Is(t, tc.want, [2]bool{tc.question.simulates(check("c1")), tc.question.simulates(check("c2"))}, "%s:", name)
 	}
 	ofNodes := &nhcv1.NodeHealthCheck{}
 	if (&Question{Cluster: "c1"}).simulates(ofNodes) || !(&Question{}).simulates(ofNodes) {

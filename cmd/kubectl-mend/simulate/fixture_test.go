@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -153,9 +155,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 			install(w, u.GroupVersionKind())
 		}
 	}
-	if err := w.Add(s.objs...); err != nil {
-		s.t.Fatal(err)
-	}
+	must.Do(s.t, w.Add(s.objs...))
 	w.SetNodes(inC1, s.nodes)
 	return w
 }
@@ -181,18 +181,14 @@ func runIn(t testing.TB, w *snapshot.Snapshot, manifest string, q Question) *cli
 		q.Manifest = read(t, manifest)
 	}
 	answer, err := Run(t.Context(), w, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return answer
 }
 
 func read(t testing.TB, manifest string) Manifest {
 	t.Helper()
 	m, err := Read(strings.NewReader(manifest), "check.yaml", "default")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return m
 }
 
@@ -202,9 +198,7 @@ func printed(t *testing.T, answer *cliv1.Simulation) string {
 	var out strings.Builder
 	for _, width := range []int{80, 200} {
 		fmt.Fprintf(&out, "==== %d columns\n", width)
-		if err := Print(&out, answer, text.Layout{Width: width}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Print(&out, answer, text.Layout{Width: width}))
 	}
 	return out.String()
 }
@@ -215,9 +209,7 @@ func (s *fixture) whole() *fixture {
 		if between, is := obj.(*metav1.PartialObjectMetadata); is && between.Kind == "Metal3Machine" {
 			tree := map[string]any{"spec": map[string]any{"hostSelector": map[string]any{"matchLabels": map[string]any{"pool": "md-0"}}}}
 			known, err := runtime.DefaultUnstructuredConverter.ToUnstructured(between)
-			if err != nil {
-				s.t.Fatal(err)
-			}
+			must.Do(s.t, err)
 			maps.Copy(tree, known)
 			s.objs[i] = &unstructured.Unstructured{Object: tree}
 		}
@@ -416,8 +408,6 @@ func TestStories(t *testing.T) {
 func TestTheDocumentOfASimulation(t *testing.T) {
 	s := stories["one machine fails and is remediated"]
 	data, err := json.MarshalIndent(s.fixture(newFixture(t)).run(s.manifest, question(s.question)), "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	golden.Compare(t, filepath.Join("testdata", "one-machine-fails-and-is-remediated.json"), string(data)+"\n")
 }

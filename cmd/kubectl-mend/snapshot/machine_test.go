@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,9 +65,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
 	t.Helper()
 	list := &clusterv1.MachineList{}
-	if err := w.ReadOnly().List(t.Context(), list, client.InNamespace("ns")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.ReadOnly().List(t.Context(), list, client.InNamespace("ns")))
 	for i := range list.Items {
 		if list.Items[i].Spec.ClusterName == "c1" {
 			machines = append(machines, list.Items[i].Name)
@@ -80,9 +80,7 @@ func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
 func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*Snapshot) {
 	return func(w *Snapshot) {
 		check := &clusterv1.MachineHealthCheck{}
-		if err := w.ReadOnly().Get(t.Context(), key("workers"), check); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, w.ReadOnly().Get(t.Context(), key("workers"), check))
 		change(check)
 		put(t, w, check)
 	}
@@ -159,9 +157,7 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Machine: "m"})
 	machine := &clusterv1.Machine{}
-	if err := w.ReadOnly().Get(t.Context(), key("m"), machine); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.ReadOnly().Get(t.Context(), key("m"), machine))
 	hosts := &host.Hosts{Client: w.ReadOnly(), Live: w.ReadOnly()}
 	if found, err := hosts.Of(t.Context(), machine); err != nil || !strings.Contains(found.Why, "both name") {
 		t.Errorf("of a host that two Metal3Machines name it is said: %s (%v)", found.Why, err)
@@ -179,9 +175,7 @@ func runs(t testing.TB, w *Snapshot, says ...func(*managerlease.Announcement)) {
 		say(&said)
 	}
 	content, err := json.Marshal(said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	lease := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{
 		Namespace: "kubemend-system", Name: managerlease.LeaseName, Annotations: map[string]string{mendv1.ManagerAnnotation: string(content)},
 	}}
@@ -364,9 +358,7 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 		"those of a namespace":                             {Scope{Namespace: "other"}, "c d"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := recorded(t, w, tc.scope); got != tc.want {
-				t.Errorf("it has %q, want %q", got, tc.want)
-			}
+			must.Is(t, tc.want, recorded(t, w, tc.scope), "it has")
 		})
 	}
 }
@@ -381,9 +373,7 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
 	put(t, w, old, about, recordOf("b", "prod", 2))
 	read, err := sourceOf(w, clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"}).read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if got := All[mendv1.RemediationRecord](read, ""); len(got) != 1 || got[0].Name != about.Name {
 		t.Errorf("read are %v", got)
 	}
@@ -393,14 +383,10 @@ func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()
 	read, err := sourceOf(w, clock.RealClock{}, scope).read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	list := &mendv1.RemediationRecordList{}
 	for _, namespace := range []string{scope.Namespace, "templates"} { // where the requests of the check are
-		if err := read.ReadOnly().List(t.Context(), list, client.InNamespace(namespace)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, read.ReadOnly().List(t.Context(), list, client.InNamespace(namespace)))
 	}
 	var names []string
 	for _, r := range All[mendv1.RemediationRecord](read, "") {

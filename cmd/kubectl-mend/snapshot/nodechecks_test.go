@@ -11,7 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,9 +103,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 		t.Errorf("the Machine of the node: %v", err)
 	}
 	want := []Missing{{`Machines in namespace mgmt`, `forbidden: User "u" may not`}}
-	if diff := cmp.Diff(want, w.Missing()); diff != "" {
-		t.Errorf("missing (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, w.Missing(), "missing")
 }
 
 func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
@@ -119,9 +118,7 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	want := []Missing{
 		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
 	}
-	if diff := cmp.Diff(want, readAll(t, w, Scope{Namespace: "ns"}).Missing()); diff != "" {
-		t.Errorf("missing (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, readAll(t, w, Scope{Namespace: "ns"}).Missing(), "missing")
 }
 
 func TestAReadThatIsInterruptedGivesNoSnapshot(t *testing.T) {
@@ -158,9 +155,7 @@ func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
 					return &http.Response{Body: slow{in.Context(), 20 * time.Second}}, nil
 				})
 				in, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://workload", http.NoBody)
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				out, err := answering(5 * time.Second)(server).RoundTrip(in)
 				if tc.late {
 					if !errors.Is(err, context.DeadlineExceeded) || why(err) != "no answer came in time" {
@@ -168,9 +163,7 @@ func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
 					}
 					return
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, err)
 				data, err := io.ReadAll(out.Body)
 				if err != nil || string(data) != "all" {
 					t.Errorf("the answer is %q (%v)", data, err)
@@ -206,9 +199,7 @@ func TestAScopeIsKeptTo(t *testing.T) {
 	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
 	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
-	if err := errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)))
 	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 1 {
 		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
 	}

@@ -13,7 +13,8 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -182,9 +183,7 @@ func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
 func readAll(t testing.TB, from *Snapshot, scope Scope) *Snapshot {
 	t.Helper()
 	w, err := sourceOf(from, clocktesting.NewFakePassiveClock(noon), scope).read(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return w
 }
 
@@ -298,9 +297,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 		`Nodes of cluster ns/c1: forbidden: User "u" may not`,
 		`Poisons in all namespaces: forbidden: User "u" may not`,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("missing (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got, "missing")
 	for _, of := range []*Snapshot{w, again(t, w)} {
 		if err := of.ReadOnly().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hosts are %v", err)
@@ -343,9 +340,7 @@ func TestAWorkloadClusterCannotFillTheMemoryOfWhoAsks(t *testing.T) {
 "clusters":[{"name":"c","cluster":{"server":%q}}]}`, server.URL),
 	}}
 	reader, err := WorkloadReader(t.Context(), fake.NewClientBuilder().WithObjects(of).Build(), key("c1"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if err := reader.List(t.Context(), &corev1.NodeList{}); err == nil || !strings.Contains(err.Error(), "longer than") {
 		t.Errorf("the error is %v", err)
 	}

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
@@ -41,9 +43,7 @@ func newSnapshot(t testing.TB, objs ...client.Object) (*Snapshot, *clocktesting.
 // put adds objects to a snapshot.
 func put(t testing.TB, w *Snapshot, objs ...client.Object) {
 	t.Helper()
-	if err := w.Add(objs...); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Add(objs...))
 }
 
 func aMachine(name string, changes ...func(*clusterv1.Machine)) *clusterv1.Machine {
@@ -143,16 +143,12 @@ func TestAListHoldsWhatWasSelected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, options := range [][]client.ListOption{tc.options, append(tc.options, client.UnsafeDisableDeepCopy)} {
 				list := &clusterv1.MachineList{}
-				if err := w.ReadOnly().List(t.Context(), list, options...); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, w.ReadOnly().List(t.Context(), list, options...))
 				var got []string
 				for i := range list.Items {
 					got = append(got, list.Items[i].Name)
 				}
-				if diff := cmp.Diff(tc.want, got); diff != "" {
-					t.Errorf("(-want +got):\n%s", diff)
-				}
+				must.Equal(t, tc.want, got)
 			}
 			metadata := &metav1.PartialObjectMetadataList{}
 			metadata.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
@@ -173,9 +169,7 @@ func indexByCluster(t testing.TB, w *Snapshot) {
 	err := w.IndexField(context.Background(), &clusterv1.Machine{}, "cluster", func(o client.Object) []string {
 		return []string{o.(*clusterv1.Machine).Spec.ClusterName}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 }
 
 func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
@@ -203,18 +197,14 @@ func TestAClusterThatWasNotSeenIsDown(t *testing.T) {
 func again(t testing.TB, w *Snapshot) *Snapshot {
 	t.Helper()
 	loaded, err := Load(bytes.NewReader(saved(t, w)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return loaded
 }
 
 func saved(t testing.TB, w *Snapshot) []byte {
 	t.Helper()
 	var file bytes.Buffer
-	if err := w.Save(&file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Save(&file))
 	return file.Bytes()
 }
 
@@ -290,9 +280,7 @@ items:
   metadata: {name: m, namespace: ns, labels: {cluster.x-k8s.io/cluster-name: c1}}
   spec: {clusterName: c1}
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	machine := One[clusterv1.Machine](w, key("m"))
 	if machine == nil || machine.Spec.ClusterName != "c1" || !w.Clock.Now().Equal(w.Taken) {
 		t.Errorf("there is %v, at %s of %s", machine, w.Clock.Now(), w.Taken)
@@ -337,9 +325,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatalf("what was saved cannot be loaded: %v\n%s", err, first)
 		}
-		if err := again.Save(&twice); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, again.Save(&twice))
 		if second := twice.Bytes(); !bytes.Equal(first, second) {
 			t.Errorf("saved again, it differs: first\n%s\nsecond\n%s", first, second)
 		}

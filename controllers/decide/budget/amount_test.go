@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // Nothing here has golden files. The flag is known all the same, or else
@@ -88,12 +90,8 @@ func TestOfRoundsDown(t *testing.T) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
 			a, err := ParseAmount(tc.amount)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := a.Of(tc.total); got != tc.want {
-				t.Errorf("%s of %d = %d, want %d", tc.amount, tc.total, got, tc.want)
-			}
+			must.Do(t, err)
+			must.Is(t, tc.want, a.Of(tc.total), "%s of %d =", tc.amount, tc.total)
 		})
 	}
 }

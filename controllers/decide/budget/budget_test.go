@@ -1,9 +1,15 @@
 package budget
 
 import (
+	"os"
+	"regexp"
+	"strconv"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // of returns ten machines, of which the given ones are unhealthy and wait.
@@ -88,9 +94,7 @@ func TestDecide(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := Decide(tc.p, tc.l); got != tc.want {
-				t.Errorf("Decide(%+v, %+v) = %+v, want %+v", tc.p, tc.l, got, tc.want)
-			}
+			must.Is(t, tc.want, Decide(tc.p, tc.l), "Decide(%+v, %+v) =", tc.p, tc.l)
 		})
 	}
 }
@@ -109,9 +113,7 @@ func TestMachinesThatWereNotReadAreCompletedFromTheStatus(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if got := tc.read.Complete(tc.total, tc.healthy); got != tc.want {
-				t.Errorf("got %+v, want %+v", got, tc.want)
-			}
+			must.Is(t, tc.want, tc.read.Complete(tc.total, tc.healthy))
 		})
 	}
 }
@@ -180,4 +182,151 @@ func TestAGrantStaysWithinItsLimits(t *testing.T) {
 			t.Fatalf("%d wait: %+v", p.Waiting, g)
 		}
 	})
+}
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+func ago(d time.Duration) time.Time { return noon.Add(-d) }
+
+func coolingSince(t time.Time) Storm { return Storm{Active: true, CoolingSince: t} }
+
+func TestStorm(t *testing.T) {
+	const tooMany, few = true, false
+	calm, raging := Storm{}, Storm{Active: true}
+	ten, none := 10*time.Minute, time.Duration(0)
+
+	cases := map[string]struct {
+		was      Storm
+		cooldown *time.Duration
+		tooMany  bool
+		want     StormStep
+	}{
+		"without a storm nothing is held up":     {calm, &ten, few, StormStep{}},
+		"a storm begins with too many":           {calm, &ten, tooMany, StormStep{Storm: raging, Blocks: true, Turn: StormBegan}},
+		"it goes on while there are too many":    {raging, &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"the cooldown begins with few enough":    {raging, &ten, few, StormStep{coolingSince(noon), true, noon.Add(ten), StormCooling}},
+		"it goes on until it is over":            {coolingSince(ago(4 * time.Minute)), &ten, few, StormStep{coolingSince(ago(4 * time.Minute)), true, noon.Add(6 * time.Minute), StormUnchanged}},
+		"the last moment still is the cooldown":  {coolingSince(ago(ten - 1)), &ten, few, StormStep{coolingSince(ago(ten - 1)), true, noon.Add(1), StormUnchanged}},
+		"the very moment of its end is its end":  {coolingSince(ago(ten)), &ten, few, StormStep{Turn: StormEnded}},
+		"long after its end it has ended too":    {coolingSince(ago(time.Hour)), &ten, few, StormStep{Turn: StormEnded}},
+		"C71: a second storm ends the cooldown":  {coolingSince(ago(4 * time.Minute)), &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"even one whose time was over":           {coolingSince(ago(time.Hour)), &ten, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"a cooldown of 0 is over at once":        {raging, &none, few, StormStep{Turn: StormEnded}},
+		"a cooldown of 0 does not stop a storm":  {raging, &none, tooMany, StormStep{Storm: raging, Blocks: true}},
+		"a cooldown that was cut short is over":  {coolingSince(ago(4 * time.Minute)), &none, few, StormStep{Turn: StormEnded}},
+		"W11: without the field a storm ends":    {raging, nil, few, StormStep{Turn: StormEnded}},
+		"W11: without it a cooldown ends":        {coolingSince(noon), nil, few, StormStep{Turn: StormEnded}},
+		"W11: even while there are too many":     {raging, nil, tooMany, StormStep{Turn: StormEnded}},
+		"without the field no storm begins":      {calm, nil, tooMany, StormStep{}},
+		"without the field there is no storm":    {calm, nil, few, StormStep{}},
+		"a cooldown without a storm is ignored":  {Storm{CoolingSince: noon}, &ten, few, StormStep{}},
+		"even without the field":                 {Storm{CoolingSince: noon}, nil, few, StormStep{}},
+		"and does not survive the next storm":    {Storm{CoolingSince: noon}, &ten, tooMany, StormStep{Storm: raging, Blocks: true, Turn: StormBegan}},
+		"a clock that went back waits that long": {coolingSince(noon.Add(time.Minute)), &ten, few, StormStep{coolingSince(noon.Add(time.Minute)), true, noon.Add(11 * time.Minute), StormUnchanged}},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			must.Equal(t, tc.want, tc.was.Next(tc.cooldown, tc.tooMany, noon))
+		})
+	}
+}
+
+// C83: what the thresholds make of the nodes of a check.
+func TestThresholds(t *testing.T) {
+	cases := map[string]struct {
+		minHealthy, maxUnhealthy string
+		total, bad               int
+		allowed                  bool
+	}{
+		"C83: as many healthy as the number":                         {"3", "", 5, 2, true},
+		"C83: one fewer healthy than the number":                     {"3", "", 5, 3, false},
+		"C83: as many healthy as the percentage":                     {"60%", "", 5, 2, true},
+		"C83: one fewer healthy than the percentage":                 {"60%", "", 5, 3, false},
+		"C83: a percentage of healthy nodes is rounded up":           {"51%", "", 7, 4, false},
+		"C83: and no further than that":                              {"51%", "", 7, 3, true},
+		"C83: all have to be healthy":                                {"100%", "", 4, 1, false},
+		"C83: none has to be healthy":                                {"0", "", 4, 4, true},
+		"C83: more have to be healthy than there are":                {"5", "", 4, 1, false},
+		"C83: as many unhealthy as the number":                       {"", "2", 5, 2, true},
+		"C83: one more unhealthy than the number":                    {"", "2", 5, 3, false},
+		"C83, W15: 49% of 3 may be unhealthy, rounded down":          {"", "49%", 3, 1, true},
+		"C83, W15: 49% of 3 is not 2":                                {"", "49%", 3, 2, false},
+		"C83, W15, seed 0.6, seed 0.12: 40% of 6 is 2":               {"", "40%", 6, 3, false},
+		"C83, W15: more may be unhealthy than there are":             {"", "9", 4, 4, true},
+		"C83: none may be unhealthy":                                 {"", "0", 4, 1, false},
+		"C83, seed 0.11, seed 1.4: without thresholds 51% are asked": {"", "", 3, 1, true},
+
+		"seed 0.11: without thresholds 51% of 3 are not 1":                     {"", "", 3, 2, false},
+		"seed 0.13: at most maxUnhealthy, which is not below":                  {"", "40%", 5, 2, true},
+		"seed 1.10: at least minHealthy, which is not above":                   {"2", "", 3, 1, true},
+		"W16: a single node is not remediated without asking":                  {"", "", 1, 1, false},
+		"a single node is remediated where none has to be healthy":             {"0%", "", 1, 1, true},
+		"all may be unhealthy":                                                 {"", "100%", 4, 4, true},
+		"no node at all is fine by any number of healthy ones":                 {"3", "", 0, 0, true},
+		"no node at all is fine without thresholds":                            {"", "", 0, 0, true},
+		"all are healthy, which is enough although fewer are there than asked": {"9", "", 4, 0, true},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, tc.total)
+			must.Do(t, err)
+			want := Grant{Reason: TooMany}
+			if tc.allowed {
+				want = Grant{Start: tc.bad, Remaining: max(l.AtMost-tc.bad, 0)}
+			}
+			if got := Decide(Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}, l); got != want {
+				t.Errorf("%d of %d nodes are bad, limits %+v: %+v, want %+v", tc.bad, tc.total, l, got, want)
+			}
+		})
+	}
+}
+
+// thresholdRow is a row of the table of examples: total, threshold, has to be healthy, may be bad.
+var thresholdRow = regexp.MustCompile("(?m)^\\| ([0-9]+) \\| (?:`(min|max)(?:H|Unh)ealthy: ([0-9]+%?)`|none) \\| ([0-9]+) \\| ([0-9]+|none) \\|")
+
+func TestTheDocumentedThresholds(t *testing.T) {
+	page, err := os.ReadFile("../../../docs/nodehealthcheck.md")
+	must.Do(t, err)
+	rows := thresholdRow.FindAllStringSubmatch(string(page), -1)
+	if len(rows) != 13 {
+		t.Fatalf("%d rows can be read, there were 13", len(rows))
+	}
+	for _, row := range rows {
+		t.Run(row[0], func(t *testing.T) {
+			given := map[string]string{row[2]: row[3]}
+			total, err := strconv.Atoi(row[1])
+			must.Do(t, err)
+			l, err := NodeLimits(given["min"], given["max"], total)
+			must.Do(t, err)
+			mayBeBad := strconv.Itoa(l.AtMost)
+			if l.AtMost < 0 {
+				mayBeBad = "none"
+			}
+			if healthy := strconv.Itoa(total - l.AtMost); healthy != row[4] || mayBeBad != row[5] {
+				t.Errorf("%s have to be healthy and %s may be bad", healthy, mayBeBad)
+			}
+		})
+	}
+}
+
+func TestNodeLimitsRefuse(t *testing.T) {
+	cases := map[string]struct{ minHealthy, maxUnhealthy, says string }{
+		"both":                          {"51%", "49%", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+		"both, before anything else":    {"-1", "x", "minHealthy and maxUnhealthy cannot be specified at the same time"},
+		"W34: a negative minHealthy":    {"-1", "", "minHealthy must not be negative: -1"},
+		"W34: a negative maxUnhealthy":  {"", "-2", "maxUnhealthy must not be negative: -2"},
+		"a minHealthy that is no value": {"most", "", `minHealthy must be a number such as 2 or a percentage such as 40%, not "most"`},
+		"a maxUnhealthy that is none":   {"", "%", `maxUnhealthy must be a number such as 2 or a percentage such as 40%, not "%"`},
+	}
+	for name, tc := range cases {
+		t.Run(name, func(t *testing.T) {
+			l, err := NodeLimits(tc.minHealthy, tc.maxUnhealthy, 5)
+			if err == nil || err.Error() != tc.says {
+				t.Errorf("NodeLimits() = %v, want an error that says %q", err, tc.says)
+			}
+			if g := Decide(of(1), l); g.Start != 0 {
+				t.Errorf("with an error beside it, %+v starts %d", l, g.Start)
+			}
+		})
+	}
 }

@@ -4,7 +4,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+	"pgregory.net/rapid"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -149,9 +156,7 @@ func TestWhoMayGo(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Plane{tc.api, tc.members}.Against("a", noon)); diff != "" {
-				t.Error(diff)
-			}
+			must.Equal(t, tc.want, Plane{tc.api, tc.members}.Against("a", noon))
 		})
 	}
 }
@@ -177,9 +182,239 @@ func TestWhatLeasesSay(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, Servers(tc.renewed, noon)); diff != "" {
-				t.Error(diff)
+			must.Equal(t, tc.want, Servers(tc.renewed, noon))
+		})
+	}
+}
+
+func labelled(labels ...string) *corev1.Node {
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{}}}
+	for _, label := range labels {
+		node.Labels[label] = "true"
+	}
+	return node
+}
+
+func TestWhoIsAMember(t *testing.T) {
+	const role = "node-role.kubernetes.io/"
+	for name, tc := range map[string]struct {
+		node   *corev1.Node
+		member bool
+		etcd   Etcd
+	}{
+		"kubeadm, Talos":                     {labelled(role + "control-plane"), true, EtcdNotLabelled},
+		"kubeadm before 1.24":                {labelled(role + "master"), true, EtcdNotLabelled},
+		"RKE2 and k3s, a server with etcd":   {labelled(role+"control-plane", role+"master", role+"etcd"), true, EtcdLabelled},
+		"RKE2 and k3s, etcd alone":           {labelled(role + "etcd"), true, EtcdLabelled},
+		"RKE2 and k3s, a server without":     {labelled(role+"control-plane", role+"master"), true, EtcdNotLabelled},
+		"RKE1":                               {labelled(role + "controlplane"), true, EtcdNotLabelled},
+		"Harvester's witness":                {labelled(role+"etcd", "node-role.harvesterhci.io/witness"), true, EtcdLabelled},
+		"OpenShift's arbiter":                {labelled(role + "arbiter"), true, EtcdNotLabelled},
+		"MicroK8s":                           {labelled("microk8s.io/cluster", "node.kubernetes.io/microk8s-controlplane"), true, EtcdNotLabelled},
+		"MicroK8s, a worker":                 {labelled("microk8s.io/cluster", "node.kubernetes.io/microk8s-worker"), false, EtcdNotLabelled},
+		"a worker":                           {labelled(role + "worker"), false, EtcdNotLabelled},
+		"a node that was not seen":           {nil, false, EtcdUnknown},
+		"compact: control plane and worker":  {labelled(role+"control-plane", role+"worker"), true, EtcdNotLabelled},
+		"infrastructure, ingress and others": {labelled(role+"infra", "kubernetes.io/role"), false, EtcdNotLabelled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if member, etcd := IsMember(tc.node), EtcdOf(tc.node); member != tc.member || etcd != tc.etcd {
+				t.Errorf("a member: %t, etcd: %d; want %t, %d", member, etcd, tc.member, tc.etcd)
 			}
 		})
 	}
+}
+
+func TestWhoIsInMaintenance(t *testing.T) {
+	says := func(kind string, status corev1.ConditionStatus) func(*corev1.Node) {
+		return func(n *corev1.Node) {
+			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(kind), Status: status}}
+		}
+	}
+	tainted := func(key string) func(*corev1.Node) {
+		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}} }
+	}
+	for name, tc := range map[string]struct {
+		change func(*corev1.Node)
+		want   bool
+	}{
+		"none":                       {func(*corev1.Node) {}, false},
+		"a cordon":                   {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
+		"the taint of a cordon":      {tainted(corev1.TaintNodeUnschedulable), false},
+		"the drain taint of medik8s": {tainted("medik8s.io/drain"), true},
+		"a maintenance":              {says("MaintenanceInProgress", corev1.ConditionTrue), true},
+		"a drain":                    {says("DrainInProgress", corev1.ConditionTrue), true},
+		"one that is over":           {says("MaintenanceInProgress", corev1.ConditionFalse), false},
+		"one that is planned":        {says("MaintenancePlanned", corev1.ConditionTrue), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node := labelled()
+			tc.change(node)
+			must.Is(t, tc.want, InMaintenance(node))
+		})
+	}
+}
+
+func TestALeaseOfAnotherHolderTakesItsNode(t *testing.T) {
+	lease := func(holder string, renewed time.Duration, owners ...string) *coordinationv1.Lease {
+		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{
+			HolderIdentity: &holder, LeaseDurationSeconds: ptr.To[int32](60), RenewTime: &metav1.MicroTime{Time: noon.Add(renewed)},
+		}}
+		for i := 0; i < len(owners); i += 2 {
+			l.OwnerReferences = append(l.OwnerReferences, metav1.OwnerReference{Kind: owners[i], UID: types.UID(owners[i+1])})
+		}
+		return l
+	}
+	never := lease("other", 0)
+	never.Spec.RenewTime = nil
+	node := labelled()
+	node.UID = "new"
+	for name, tc := range map[string]struct {
+		lease *coordinationv1.Lease
+		node  *corev1.Node
+		want  bool
+	}{
+		"renewed within its minute":            {lease("other", -time.Minute+1), node, true},
+		"a minute ago":                         {lease("other", -time.Minute), node, false},
+		"never":                                {never, node, false},
+		"by the holder that asks":              {lease("self", 0), node, false},
+		"by no one":                            {lease("", 0), node, false},
+		"by a clock that is half a minute off": {lease("other", 30*time.Second), node, true},
+		"by one that is more off":              {lease("other", 30*time.Second+1), node, false},
+		"and owned by the node":                {lease("other", 0, "Node", "old", "Node", "new"), node, true},
+		"and owned by a former node":           {lease("other", 0, "Node", "old", "ConfigMap", "new"), node, false},
+		"and owned by another object":          {lease("other", 0, "ConfigMap", "old"), node, true},
+		"of a node that is gone":               {lease("other", 0, "Node", "old"), nil, true},
+	} {
+		must.Is(t, tc.want, Leased(tc.lease, tc.node, "self", noon), "%s: got", name)
+	}
+}
+
+// environment is a control plane as it really is: a member that runs has a vote. Only Against lets a member go, and one that went comes
+// back, or dies.
+type environment struct {
+	plane Plane
+	now   time.Time
+}
+
+func anyEnvironment(t *rapid.T) *environment {
+	return &environment{now: noon, plane: Plane{API: Answers, Members: members(rapid.IntRange(1, 7).Draw(t, "members"))}}
+}
+
+// happens lets something happen to a member that is none of our doing, or ends what we have done.
+func (w *environment) happens(t *rapid.T) {
+	m := &w.plane.Members[rapid.IntRange(0, len(w.plane.Members)-1).Draw(t, "member")]
+	switch rapid.SampledFrom([]string{"dies", "is switched off", "recovers", "is asked for", "is replaced", "has joined", "API"}).Draw(t, "event") {
+	case "dies":
+		dead(m)
+	case "is switched off":
+		switchedOff(m)
+	case "recovers":
+		if m.ReplacedBy == "" {
+			*m = Member{Name: m.Name, Node: Alive, APIServer: rapid.SampledFrom([]Sign{Unknown, Alive}).Draw(t, "lease"), Due: m.Due}
+		}
+	case "is asked for":
+		if m.Remediation == "" && m.Due.IsZero() {
+			m.Due = w.now
+		}
+	case "is replaced":
+		m.ReplacedBy, m.ReplacedSince = "Machine", w.now
+	case "has joined":
+		*m = Member{Name: m.Name, Node: Alive, APIServer: Alive}
+	case "API":
+		w.plane.API = rapid.SampledFrom([]API{Connecting, Answers, NoAnswer}).Draw(t, "api")
+	}
+}
+
+// goes lets every member that waits and may go, go: all of them are asked before the first one has gone.
+func (w *environment) goes(t *rapid.T) {
+	var gone []int
+	for i, m := range w.plane.Members {
+		if !m.Due.IsZero() && len(w.plane.Against(m.Name, w.now)) == 0 {
+			gone = append(gone, i)
+		}
+	}
+	if len(gone) > 1 {
+		t.Fatalf("members %v may go at once: %+v", gone, w.plane)
+	}
+	for _, i := range gone {
+		if first := w.plane.First(w.now); first != w.plane.Members[i].Name {
+			t.Fatalf("%q goes first, and another one may go: %+v", first, w.plane)
+		}
+		m, before := &w.plane.Members[i], w.votes()
+		alive := m.Alive()
+		m.Remediation, m.Began, m.Due = "power cycle", w.now, time.Time{}
+		dead(m)
+		needed := Majority(len(w.plane.Members))
+		if w.plane.API == Answers && before >= needed && w.votes() < needed {
+			t.Fatalf("%s may go, and of %d votes %d are left: %+v", m.Name, before, w.votes(), w.plane)
+		}
+		if needed > 0 && w.plane.API == Answers && alive && w.votes() < needed {
+			t.Fatalf("%s was alive, and may go without a majority: %+v", m.Name, w.plane)
+		}
+	}
+}
+
+func (w *environment) votes() int {
+	n := 0
+	for _, m := range w.plane.Members {
+		if m.Votes() {
+			n++
+		}
+	}
+	return n
+}
+
+func (w *environment) underway() (busy int) {
+	for _, m := range w.plane.Members {
+		if m.Remediation != "" {
+			busy++
+		}
+	}
+	return busy
+}
+
+func TestNeverTwoAtOnceAndNeverAMajorityLost(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyEnvironment(t)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			w.happens(t)
+			w.now = w.now.Add(time.Duration(rapid.IntRange(0, 45).Draw(t, "minutes")) * time.Minute)
+			w.goes(t)
+			if n := w.underway(); n > 1 {
+				t.Fatalf("%d members are being remediated: %+v", n, w.plane)
+			}
+		}
+	})
+}
+
+// Whatever has happened: once nothing is under way and replacements have had their time, one of those that wait goes, unless all of them
+// are alive and the majority needs them.
+func TestSomebodyMayGoInTheEnd(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := anyEnvironment(t)
+		for range rapid.IntRange(1, 40).Draw(t, "events") {
+			w.happens(t)
+		}
+		w.now = w.now.Add(ReplacementPatience)
+		if w.plane.API == Connecting {
+			w.plane.API = NoAnswer // so much is known after a minute
+		}
+		waits, needless := 0, 0
+		for _, m := range w.plane.Members {
+			if m.Due.IsZero() {
+				continue
+			}
+			waits++
+			if needed := Majority(len(w.plane.Members)); m.Alive() && w.plane.API == Answers && votesWithout(w.plane.Members, m) < needed {
+				needless++
+			}
+			if len(w.plane.Against(m.Name, w.now)) == 0 {
+				return
+			}
+		}
+		if waits > needless {
+			t.Fatalf("%d wait, and none may go: %+v", waits, w.plane)
+		}
+	})
 }

@@ -1,10 +1,15 @@
 package health
 
 import (
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
@@ -19,12 +24,8 @@ func TestDueFindingsAreThoseWhoseMomentHasCome(t *testing.T) {
 	future := Finding{Node: "future", Due: in(time.Nanosecond)}
 
 	v := Verdict{Findings: []Finding{future, present, atOnce, past}}
-	if diff := cmp.Diff([]Finding{present, atOnce, past}, v.Due(noon)); diff != "" {
-		t.Errorf("Due(): -want +got\n%s", diff)
-	}
-	if diff := cmp.Diff([]Finding{future, present, atOnce, past}, v.Due(future.Due)); diff != "" {
-		t.Errorf("Due() a moment later: -want +got\n%s", diff)
-	}
+	must.Equal(t, []Finding{present, atOnce, past}, v.Due(noon), "Due()")
+	must.Equal(t, []Finding{future, present, atOnce, past}, v.Due(future.Due), "Due() a moment later")
 }
 
 func TestOverdueSince(t *testing.T) {
@@ -82,7 +83,80 @@ func TestStatesAreSpelledInLowerCase(t *testing.T) {
 	for _, s := range []State{Healthy, Starting, Pending, Unknown, Unhealthy} {
 		got = append(got, s.String())
 	}
-	if diff := cmp.Diff([]string{"healthy", "starting", "pending", "unknown", "unhealthy"}, got); diff != "" {
-		t.Errorf("-want +got\n%s", diff)
+	must.Equal(t, []string{"healthy", "starting", "pending", "unknown", "unhealthy"}, got)
+}
+
+func TestCapitalsInAProviderIDMakeNoOtherNode(t *testing.T) {
+	machine, node := &clusterv1.Machine{}, &corev1.Node{}
+	machine.Spec.ProviderID, node.Spec.ProviderID = "azure://m/1", "azure://M/1"
+	if !IsNodeOf(machine, node) {
+		t.Error("the node of Azure is not that of its machine")
+	}
+}
+
+// A kubelet writes the reason of a Node's condition, and no limit applies. (Kubernetes validates no condition of a Node.)
+func TestAFindingQuotesAKibibyteOfWhatOthersWroteAtMost(t *testing.T) {
+	for name, tc := range map[string]struct {
+		reason string
+		whole  bool
+	}{
+		"a usual reason":                {"KubeletNotReady", true},
+		"the longest that is quoted":    {strings.Repeat("a", 1024), true},
+		"one byte more":                 {strings.Repeat("a", 1025), false},
+		"a reason of 64 KiB":            {strings.Repeat("b", 64<<10), false},
+		"one that is cut in a letter":   {strings.Repeat("\u00e9", 1000), false},
+		"one that ends within a letter": {"x" + strings.Repeat("\u00e9", 1000), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+			v := Judge(Target{
+				Node: NodePresent, NodeName: "n", Failure: tc.reason,
+				Signals: []Signal{{Source: OnNode, Type: "Ready", Status: "False", Reason: tc.reason, Since: now.Add(-time.Hour)}},
+			}, Policy{Rules: []Rule{{Source: OnNode, Type: "Ready", Status: "False"}}}, now)
+			if len(v.Findings) != 2 || v.State != Unhealthy {
+				t.Fatalf("Judge() = %+v, want unhealthy for the condition and the failure", v)
+			}
+			for _, f := range v.Findings {
+				if text := f.Failure + f.Signal.Reason; len(text) > 1024 || !utf8.ValidString(text) || (text == tc.reason) != tc.whole {
+					t.Errorf("a finding of %d bytes, with the whole reason: %v", len(text), text == tc.reason)
+				}
+			}
+		})
+	}
+}
+
+// NodeHealthy repeats four conditions of the node. (Cluster API)
+func TestWhatClusterAPIMakesOfFourConditionsOfANode(t *testing.T) {
+	const m = time.Minute
+	four := func(changed ...Signal) Target {
+		is := Target{Node: NodePresent, Signals: changed}
+		for kind, good := range map[string]string{"Ready": "True", "MemoryPressure": "False", "DiskPressure": "False", "PIDPressure": "False"} {
+			is.Signals = append(is.Signals, onNode(kind, good, ago(9*m)))
+		}
+		return is // of two signals of one condition the first counts
+	}
+	says := func(kind, status string, since time.Duration) Signal {
+		return onNode(kind, status, ago(since))
+	}
+	for name, tc := range map[string]struct {
+		given  Target
+		status string
+		since  time.Time
+	}{
+		"all four are good":                                 {four(), "True", time.Time{}},
+		"one that is not known":                             {four(says("Ready", "Unknown", m)), "Unknown", ago(m)},
+		"of two that are not known the older one counts":    {four(says("Ready", "Unknown", m), says("DiskPressure", "Unknown", 2*m)), "Unknown", ago(2 * m)},
+		"whichever comes first":                             {four(says("Ready", "Unknown", 2*m), says("DiskPressure", "Unknown", m)), "Unknown", ago(2 * m)},
+		"one that is bad goes before one that is not known": {four(says("Ready", "Unknown", 2*m), says("PIDPressure", "True", m)), "False", ago(m)},
+		"also if that is older":                             {four(says("Ready", "False", m), says("MemoryPressure", "Unknown", 2*m)), "False", ago(m)},
+		"of two that are bad the older one counts":          {four(says("Ready", "False", m), says("MemoryPressure", "True", 2*m)), "False", ago(2 * m)},
+		"of a node that is gone it is not true":             {Target{Node: NodeGone}, "False", time.Time{}},
+		"of one that cannot be seen nothing is known of it": {Target{Node: NodeUnseen}, "", time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if status, since := nodeSays(NodeHealthy, tc.given); status != tc.status || !since.Equal(tc.since) {
+				t.Errorf("%s since %v, want %s since %v", status, since, tc.status, tc.since)
+			}
+		})
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -116,9 +118,7 @@ type judgeCases map[string]struct {
 func (cases judgeCases) run(t *testing.T, p Policy) {
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tc.want, summary(Judge(tc.given, p, noon))); diff != "" {
-				t.Errorf("Judge(): -want +got\n%s", diff)
-			}
+			must.Equal(t, tc.want, summary(Judge(tc.given, p, noon)), "Judge()")
 		})
 	}
 	other := Other{Name: "n", ProviderID: "metal://a", Wanted: "metal://b"}
@@ -126,9 +126,7 @@ func (cases judgeCases) run(t *testing.T, p Policy) {
 		other.Text():                  {Reason: NodeStartup, Other: other},
 		"The machine has no node yet": {Reason: NodeStartup},
 	} {
-		if got := finding.Observed(); got != text {
-			t.Errorf("it says %q, want %q", got, text)
-		}
+		must.Is(t, text, finding.Observed(), "it says")
 	}
 }
 
@@ -290,9 +288,7 @@ func TestAFindingNamesWhatItIsAboutAndWhenItCounts(t *testing.T) {
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff([]Finding{tc.want}, Judge(tc.given, policy, noon).Findings); diff != "" {
-				t.Errorf("Judge(): -want +got\n%s", diff)
-			}
+			must.Equal(t, []Finding{tc.want}, Judge(tc.given, policy, noon).Findings, "Judge()")
 		})
 	}
 }

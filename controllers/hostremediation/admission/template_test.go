@@ -3,7 +3,7 @@ package admission
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -25,12 +25,8 @@ func TestDefaultsOfMetal3RemediationTemplates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var metal3 infrav1.Metal3RemediationTemplate
 			metal3.Spec.Template.Spec.Strategy = row.given.DeepCopy()
-			if err := (Metal3Template{}).Default(t.Context(), &metal3); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(row.want, metal3.Spec.Template.Spec.Strategy); diff != "" {
-				t.Errorf("Metal3RemediationTemplate (-want +got):\n%s", diff)
-			}
+			must.Do(t, (Metal3Template{}).Default(t.Context(), &metal3))
+			must.Equal(t, row.want, metal3.Spec.Template.Spec.Strategy, "Metal3RemediationTemplate")
 		})
 	}
 }
@@ -51,12 +47,8 @@ func TestDefaultsOfHostRemediationTemplates(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var host mendv1.HostRemediationTemplate
 			host.Spec.Template.Spec.Strategy = row.given.DeepCopy()
-			if err := (HostTemplate{}).Default(t.Context(), &host); err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(row.want, host.Spec.Template.Spec.Strategy); diff != "" {
-				t.Errorf("(-want +got):\n%s", diff)
-			}
+			must.Do(t, (HostTemplate{}).Default(t.Context(), &host))
+			must.Equal(t, row.want, host.Spec.Template.Spec.Strategy)
 		})
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
+
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -230,9 +231,7 @@ func expect(t *testing.T, err error, want string) {
 	if err != nil {
 		got = err.Error()
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("refusal (-want +got):\n%s", diff)
-	}
+	must.Equal(t, want, got, "refusal")
 }
 
 // One kind that cannot be asked does not hide that a request of another kind is there.
@@ -264,13 +263,9 @@ func TestARefusalNamesARequest(t *testing.T) {
 // The API server would tell of the status of a failed read, and not of what it was for.
 func TestTheWholeRefusalIsAnswered(t *testing.T) {
 	scheme := runtime.NewScheme()
-	if err := nhcv1.AddToScheme(scheme); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, nhcv1.AddToScheme(scheme))
 	raw, err := json.Marshal(check(remediating("1")))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	webhook := admission.WithValidator(scheme, failing("Reboot", forbidden("reboots")).validation(t))
 	answer := webhook.Handle(t.Context(), admission.Request{AdmissionRequest: admissionv1.AdmissionRequest{
 		Operation: admissionv1.Delete, OldObject: runtime.RawExtension{Raw: raw},

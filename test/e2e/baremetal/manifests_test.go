@@ -313,8 +313,7 @@ var _ = Describe("A power cycle", func() {
 		manager.Kill()
 		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
 		replica := func(name string) *rig.Kubemend {
-			r, err := management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace)
-			Expect(err).NotTo(HaveOccurred())
+			r := suite.Must(management.Kubemend(ctx, name, account, "--leader-elect", "--leader-elect-namespace="+rig.Namespace))
 			DeferCleanup(func() {
 				r.Kill()
 				suite.LogOf("the "+name+" replica", r, CurrentSpecReport())

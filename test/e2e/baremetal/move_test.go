@@ -214,22 +214,16 @@ func (j *journey) nothingIsLeft(ctx context.Context) {
 
 func (p *pivot) start(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	p.plane, err = control.Management(ctx, rig.ManagementOptions{
+	p.plane = suite.Must(control.Management(ctx, rig.ManagementOptions{
 		Name: "target", Core: true, Controllers: rig.OwnerControllers(), Own: true, Webhooks: true,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	p.client = clientFor(p.plane.Config())
-	seen, err := hosts.SeenFrom(p.plane.Config())
-	Expect(err).NotTo(HaveOccurred())
-	p.provider, err = simulator.NewInfrastructure(p.plane.Config(), seen)
-	Expect(err).NotTo(HaveOccurred())
+	seen := suite.Must(hosts.SeenFrom(p.plane.Config()))
+	p.provider = suite.Must(simulator.NewInfrastructure(p.plane.Config(), seen))
 	suite.Beside(seen.Start)
 	suite.Beside(p.provider.Start)
-	account, err := p.plane.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
-	_, err = p.plane.Kubemend(ctx, "target", account, p.plane.WebhookFlags()...)
-	Expect(err).NotTo(HaveOccurred())
+	account := suite.Must(p.plane.Install(ctx, "standalone"))
+	suite.Must(p.plane.Kubemend(ctx, "target", account, p.plane.WebhookFlags()...))
 	for _, c := range []client.Client{here, p.client} {
 		labelOthers(ctx, c)
 	}

@@ -76,9 +76,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(group.Wait()).To(Succeed())
 	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{management, fixture.Plane}) })
 	here = clientFor(management.Config())
-	var err error
-	account, err = management.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
+	account = suite.Must(management.Install(ctx, "standalone"))
 	startCluster()
 	startManager(ctx)
 	fixture.Build(ctx, here, provider, inPool)
@@ -89,9 +87,7 @@ var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", man
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context, more ...string) {
 	GinkgoHelper()
-	var err error
-	manager, err = management.Kubemend(ctx, "baremetal", account, append(management.WebhookFlags(), more...)...)
-	Expect(err).NotTo(HaveOccurred())
+	manager = suite.Must(management.Kubemend(ctx, "baremetal", account, append(management.WebhookFlags(), more...)...))
 }
 
 func clientFor(config *rest.Config) client.WithWatch {
@@ -104,10 +100,8 @@ func clientFor(config *rest.Config) client.WithWatch {
 func startCluster() {
 	GinkgoHelper()
 	hosts, provider = suite.Hardware(management.Config())
-	scheduler, err := simulator.NewScheduler(fixture.Plane.Config())
-	Expect(err).NotTo(HaveOccurred())
-	attacher, err = simulator.NewAttacher(fixture.Plane.Config())
-	Expect(err).NotTo(HaveOccurred())
+	scheduler := suite.Must(simulator.NewScheduler(fixture.Plane.Config()))
+	attacher = suite.Must(simulator.NewAttacher(fixture.Plane.Config()))
 	suite.Beside(scheduler.Start)
 	suite.Beside(attacher.Start)
 }

@@ -63,17 +63,14 @@ func TestClusterAPI(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
 	control = suite.Rig(ctx)
-	var err error
-	management, err = control.Management(ctx, rig.ManagementOptions{
+	management = suite.Must(control.Management(ctx, rig.ManagementOptions{
 		Providers: true, Controllers: rig.RoleControllers(), Own: true, Webhooks: true, Audit: true,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(func() {
 		suite.NothingForbidden([]*rig.ControlPlane{management}, "bootstrap.cluster.x-k8s.io", "infrastructure.cluster.x-k8s.io")
 	})
 	here = clientFor(management.Config())
-	account, err = management.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
+	account = suite.Must(management.Install(ctx, "standalone"))
 	startManager(ctx)
 	shared.build(ctx)
 	shared.allHealthy(ctx)
@@ -85,9 +82,7 @@ var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", man
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	manager, err = management.Kubemend(ctx, "capi", account, management.WebhookFlags()...)
-	Expect(err).NotTo(HaveOccurred())
+	manager = suite.Must(management.Kubemend(ctx, "capi", account, management.WebhookFlags()...))
 }
 
 func clientFor(config *rest.Config) client.WithWatch {

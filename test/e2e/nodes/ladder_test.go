@@ -96,15 +96,13 @@ const agentNamespace = "default"
 // escalates makes the check of templates/ with the template of its last step, and waits until it has observed all workers.
 func escalates(ctx context.Context) {
 	GinkgoHelper()
-	reboots, err := builders.Template("host-remediation-template.yaml", map[string]string{
+	reboots := suite.Must(builders.Template("host-remediation-template.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "TIMEOUT_SECONDS": "100", "BOOT_TIMEOUT_SECONDS": "100",
-	})
-	Expect(err).NotTo(HaveOccurred())
-	escalates, err := builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
+	}))
+	escalates := suite.Must(builders.Template("node-health-check-workers-escalating.yaml", map[string]string{
 		"CLUSTER_NAME": "itself", "NAMESPACE": namespace, "NODE_UNHEALTHY_TIMEOUT": "2s", "SELF_NODE_REMEDIATION_TIMEOUT": "1m",
 		"STORM_COOLDOWN": "20s", // nodes come back one by one
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	Expect(builders.Apply(ctx, here, reboots, escalates)).To(Succeed())
 	Eventually(counts(ctx, ladder)).Should(Equal("4 of 4"))
 	Eventually(said(ctx, ladder, nhcv1.DisabledCondition)).Should(Equal("False/NodeHealthCheckEnabled"))
@@ -233,7 +231,6 @@ func comesBack(ctx context.Context, name string) {
 	Eventually(told(ctx, sample, nhcv1.EventRemediationCreated)).Should(BeTrue())
 	Eventually(told(ctx, sample, nhcv1.EventRemediationRemoved)).Should(BeTrue())
 	Eventually(func() nhcv1.Phase { return check(ctx, sample).Status.Phase }).Should(Equal(nhcv1.PhaseEnabled))
-	log, err := os.ReadFile(manager.Log)
-	Expect(err).NotTo(HaveOccurred())
+	log := suite.Must(os.ReadFile(manager.Log))
 	Expect(string(log)).NotTo(MatchRegexp(`cannot (create|update|patch|delete)`))
 }

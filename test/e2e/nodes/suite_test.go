@@ -68,18 +68,15 @@ func TestNodes(t *testing.T) {
 var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(filepath.Join("..", "..", "..", "bin", "manager")).To(BeAnExistingFile(), "run make build")
 	control = suite.Rig(ctx)
-	var err error
-	plane, err = control.Management(ctx, rig.ManagementOptions{
+	plane = suite.Must(control.Management(ctx, rig.ManagementOptions{
 		Core: true, Controllers: slices.Concat(rig.NodeControllers(), rig.RoleControllers()), Own: true, Webhooks: true, Audit: true,
-	})
-	Expect(err).NotTo(HaveOccurred())
+	}))
 	DeferCleanup(func() { suite.NothingForbidden([]*rig.ControlPlane{plane}, pill.Group, agent.Group) })
 	here = suite.Client(plane.Config(), clusterv1.AddToScheme, bmov1alpha1.AddToScheme, mendv1.AddToScheme, nhcv1.AddToScheme)
 	for _, kind := range []schema.GroupVersionKind{pill, agent} {
 		Expect(simulator.InstallRemediator(plane.Config(), kind)).To(Succeed())
 	}
-	account, err = plane.Install(ctx, "standalone")
-	Expect(err).NotTo(HaveOccurred())
+	account = suite.Must(plane.Install(ctx, "standalone"))
 	startCluster()
 	startManager(ctx)
 	build(ctx)
@@ -91,9 +88,7 @@ var _ = ReportAfterEach(func(report SpecReport) { suite.LogOf("the manager", man
 // startManager starts the manager as it is installed, or starts it again after it was killed.
 func startManager(ctx context.Context) {
 	GinkgoHelper()
-	var err error
-	manager, err = plane.Kubemend(ctx, "nodes", account, plane.WebhookFlags()...)
-	Expect(err).NotTo(HaveOccurred())
+	manager = suite.Must(plane.Kubemend(ctx, "nodes", account, plane.WebhookFlags()...))
 }
 
 // startCluster starts the simulators of what this machine cannot have.
@@ -103,8 +98,7 @@ func startCluster() {
 	for _, o := range []simulator.RemediatorOptions{
 		{Kind: pill, Takes: time.Second, Remediate: restart}, {Kind: agent, Takes: agentTakes},
 	} {
-		remediator, err := simulator.NewRemediator(plane.Config(), o)
-		Expect(err).NotTo(HaveOccurred())
+		remediator := suite.Must(simulator.NewRemediator(plane.Config(), o))
 		suite.Beside(remediator.Start)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -310,9 +312,7 @@ func (e *environment) power(want ...bmo.Power) {
 // equal fails the test unless got is want.
 func equal[T comparable](t reporter, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s is %v, want %v", what, got, want)
-	}
+	must.Is(t, want, got, "%s is", what)
 }
 
 // goneOnceDeleted deletes the remediation, which nothing keeps.

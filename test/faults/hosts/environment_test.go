@@ -13,6 +13,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -275,9 +277,7 @@ func (e *environment) start() {
 // do fails the test if something failed that is no part of it.
 func (e *environment) do(err error) {
 	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Do(e.t, err)
 }
 
 // host is the BareMetalHost, machine the Machine, node the Node, remediation the remediation; nil if there is none. They are read only.

@@ -205,7 +205,7 @@ func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 		writes, kills = writes+len(writesOf(e)), kills+e.reconciles
 	}
 	for _, set := range orders {
-		tried += len(permutations(set.events))
+		tried += len(slices.Collect(faults.Orders(set.events)))
 	}
 	const line = "%d tales: %d writes fail in %d ways each, %d kills between reconciles; %d sets of events in %d orders."
 	faults.Document(t, "machine health checks", fmt.Sprintf(line, len(tales), writes, len(faults.Fates), kills, len(orders), tried))

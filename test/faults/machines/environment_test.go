@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -101,9 +103,7 @@ func newEnvironment(t *testing.T) *environment {
 
 func (e *environment) must(err error) {
 	e.t.Helper()
-	if err != nil {
-		e.t.Fatal(err)
-	}
+	must.Do(e.t, err)
 }
 
 // start starts an instance of the program, which remembers nothing.

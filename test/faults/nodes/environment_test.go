@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/go-logr/logr"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -65,9 +67,7 @@ func newEnvironment(t *testing.T) *environment {
 			inmemory.Kind{GroupVersionKind: templateOf(kind), Global: kind == global})
 	}
 	server, err := Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	e := &environment{T: t, server: server}
 	e.program = Program(server, Options{Leases: elsewhere, Recorder: &events.FakeRecorder{}, Logger: logr.Discard()})
 	e.program.Restarts = true
@@ -81,9 +81,7 @@ func newEnvironment(t *testing.T) *environment {
 
 func (e *environment) must(err error) {
 	e.Helper()
-	if err != nil {
-		e.Fatal(err)
-	}
+	must.Do(e, err)
 }
 
 func (e *environment) makes(objects ...client.Object) {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	lua "github.com/yuin/gopher-lua"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -56,20 +58,14 @@ func customizations(t *testing.T) map[string]string {
 	content := map[string]string{"own/kustomization.yaml": withComponent, "own/argocd-cm.yaml": argoConfigMap}
 	for _, file := range files {
 		text, err := disk.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		content["config/argocd/"+filepath.Base(file)] = string(text)
 	}
 	for name, text := range content {
-		if err := memory.WriteFile("/"+name, []byte(text)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, memory.WriteFile("/"+name, []byte(text)))
 	}
 	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(memory, "/own")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if len(built.Resources()) != 1 {
 		t.Fatalf("there are %d objects, want argocd-cm alone", len(built.Resources()))
 	}
@@ -95,13 +91,9 @@ func TestTheComponentAddsToArgoCDsConfigMap(t *testing.T) {
 		t.Errorf("what is there besides: %v", data)
 	}
 	scripts, err := filepath.Glob(filepath.Join(root, "config", "argocd", "*.lua"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	listed, err := os.ReadFile(filepath.Join(root, "config", "argocd", "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	for _, script := range scripts {
 		if !strings.Contains(string(listed), "="+filepath.Base(script)+"\n") {
 			t.Errorf("%s is of no use", script)
@@ -117,17 +109,13 @@ func argo(t *testing.T, script string, o *unstructured.Unstructured) (status, me
 	defer l.Close()
 	libraries := map[string]lua.LGFunction{lua.LoadLibName: lua.OpenPackage, lua.BaseLibName: lua.OpenBase, lua.TabLibName: lua.OpenTable}
 	for name, open := range libraries {
-		if err := l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.CallByParam(lua.P{Fn: l.NewFunction(open), Protect: true}, lua.LString(name)))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	l.SetContext(ctx)
 	l.SetGlobal("obj", luaOf(l, o.Object))
-	if err := l.DoString(script); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.DoString(script))
 	is, table := l.Get(-1).(*lua.LTable)
 	if !table {
 		t.Fatalf("it returns a %s", l.Get(-1).Type())

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	"github.com/fluxcd/pkg/apis/kustomize"
 	"github.com/fluxcd/pkg/runtime/cel"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -267,9 +269,7 @@ func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			older := &clusterv1beta1.MachineHealthCheck{}
 			newer := s.object.(*clusterv1.MachineHealthCheck)
-			if err := clusterv1beta1.Convert_v1beta2_MachineHealthCheck_To_v1beta1_MachineHealthCheck(newer, older, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, clusterv1beta1.Convert_v1beta2_MachineHealthCheck_To_v1beta1_MachineHealthCheck(newer, older, nil))
 			if is, message := argo(t, script, tree(t, older)); is != s.argo || !strings.Contains(message, s.message) {
 				t.Errorf("%s, %q; want %s, %q", is, message, s.argo, s.message)
 			}
@@ -280,9 +280,7 @@ func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
 func tree(t *testing.T, o client.Object) *unstructured.Unstructured {
 	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	return &unstructured.Unstructured{Object: content}
 }
 
@@ -299,23 +297,17 @@ const (
 func expressions(t *testing.T) map[string]*cel.StatusEvaluator {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(root, "docs", "examples", "flux", "kustomization.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	var example struct {
 		Spec struct {
 			HealthCheckExprs []kustomize.CustomHealthCheck `json:"healthCheckExprs"`
 		} `json:"spec"`
 	}
-	if err := yaml.Unmarshal(text, &example); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &example))
 	found := map[string]*cel.StatusEvaluator{}
 	for _, check := range example.Spec.HealthCheckExprs {
 		evaluator, err := cel.NewStatusEvaluator(&check.HealthCheckExpressions)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, err)
 		found[check.APIVersion+" "+check.Kind] = evaluator
 	}
 	return found

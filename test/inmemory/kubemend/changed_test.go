@@ -2,9 +2,13 @@ package kubemend_test
 
 import (
 	"context"
+	"maps"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
@@ -13,8 +17,10 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
 	"github.com/kubemend/kubemend/test/inmemory/kubemend"
@@ -188,4 +194,153 @@ func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event 
 		}
 	}
 	return all
+}
+
+var (
+	template = remediation.Own.GroupVersion().WithKind(remediation.Own.Kind + "Template")
+	strategy = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 600}
+)
+
+// host is a host of Machine "a", which is on, where the kinds of hosts are served.
+func (e *environment) host(ctx context.Context, edits ...func(*bmov1alpha1.BareMetalHost)) *bmov1alpha1.BareMetalHost {
+	for _, kind := range []apiserver.Kind{
+		kubemend.Kind(bmov1alpha1.GroupVersion.Group, "v1alpha1", "BareMetalHost"),
+		kubemend.Kind(infrav1.GroupVersion.Group, "v1beta2", "Metal3Machine"),
+		{GroupVersionKind: remediation.Own.GroupVersionKind}, {GroupVersionKind: template},
+	} {
+		e.management.Serve(kind)
+		Expect(e.here.Create(ctx, kubemend.CRD(kind))).To(Succeed())
+	}
+	time.Sleep(5 * time.Minute) // it has found them
+	machine := e.machine(ctx, "a")
+	between := builders.Metal3Machine(machine)
+	between.SetAnnotations(map[string]string{infrav1.HostAnnotation: "ns/h"})
+	host := builders.BareMetalHost("ns", "h", append(edits, builders.ExternallyDeployed, builders.ConsumedBy(machine.Name))...)
+	Expect(e.here.Create(ctx, between)).To(Succeed())
+	Expect(e.here.Create(ctx, host)).To(Succeed())
+	host.Status.PoweredOn, host.Status.OperationalStatus = true, bmov1alpha1.OperationalStatusOK
+	host.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
+	Expect(e.here.Status().Update(ctx, host)).To(Succeed())
+	return host
+}
+
+// powerCycled is a host of Machine "a", and a remediation of it.
+func (e *environment) powerCycled(ctx context.Context) (*bmov1alpha1.BareMetalHost, client.Object) {
+	host, machine := e.host(ctx), e.machine(ctx, "a")
+	e.reports(ctx, "a", corev1.ConditionUnknown)
+	rem := builders.HostRemediation(metav1.ObjectMeta{
+		Namespace: "ns", Name: machine.Name,
+		OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: machine.Name, UID: machine.UID},
+		},
+	}, strategy)
+	Expect(e.here.Create(ctx, rem)).To(Succeed())
+	return host, rem
+}
+
+func (e *environment) state(ctx context.Context, rem client.Object) func() powercycle.State {
+	return func() powercycle.State {
+		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
+		return remediation.Remembered(rem).State
+	}
+}
+
+func (e *environment) switchOff(ctx context.Context, h *bmov1alpha1.BareMetalHost) {
+	Eventually(func() (map[string]string, error) { // the operator powers no host off before it is asked to
+		err := e.here.Get(ctx, client.ObjectKeyFromObject(h), h)
+		return h.Annotations, err
+	}).WithTimeout(time.Minute).Should(HaveKey(HavePrefix(infrav1.PowerOffAnnotationPrefix)))
+	h.Status.PoweredOn = false
+	Expect(e.here.Status().Update(ctx, h)).To(Succeed())
+}
+
+func TestARemediationHearsOfItsBareMetalHostAndOfTime(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, rem := e.powerCycled(ctx)
+		is := e.state(ctx, rem)
+		time.Sleep(time.Minute)
+		Expect(is()).To(Equal(powercycle.PoweringOff))
+		e.reports(ctx, "a", corev1.ConditionTrue)
+		e.switchOff(ctx, host)
+		time.Sleep(time.Second)
+		Expect(is()).To(Equal(powercycle.MovingWorkload), "its node may live")
+		time.Sleep(30 * time.Minute)
+		Expect(is()).To(Equal(powercycle.PoweringOn), "its timeout is over, and there was no event")
+	})
+}
+
+func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, _ := e.powerCycled(ctx)
+		const mark = infrav1.PowerOffAnnotationPrefix + "gone"
+		patch := client.RawPatch(client.Merge.Type(), []byte(`{"metadata":{"annotations":{"`+mark+`":"x"}}}`))
+		Expect(e.here.Patch(ctx, host, patch)).To(Succeed())
+		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "fenced",
+			Annotations: map[string]string{mendv1.FencedByAnnotation: "gone"}}}
+		node.Spec.Taints = []corev1.Taint{{
+			Key: infrav1.OutOfServiceTaintKey, Value: infrav1.OutOfServiceTaintValue, Effect: infrav1.OutOfServiceTaintEffect,
+		}}
+		Expect(e.there.Create(ctx, node)).To(Succeed())
+		left := func() (marks map[string]string, taints []corev1.Taint) {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+			Expect(e.there.Get(ctx, client.ObjectKeyFromObject(node), node)).To(Succeed())
+			return host.Annotations, node.Spec.Taints
+		}
+		time.Sleep(4 * time.Minute)
+		marks, taints := left()
+		Expect(marks).To(HaveKey(mark))
+		Expect(taints).To(HaveLen(1))
+		time.Sleep(3 * time.Minute)
+		marks, taints = left()
+		Expect(marks).NotTo(HaveKey(mark))
+		Expect(taints).To(BeEmpty())
+	})
+}
+
+// faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
+func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	host := e.host(ctx, builders.NeverOff)
+	reboot := &mendv1.HostRemediationTemplate{}
+	reboot.Namespace, reboot.Name = "ns", "reboot"
+	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
+	Expect(e.here.Create(ctx, reboot)).To(Succeed())
+	check := &clusterv1.MachineHealthCheck{}
+	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "check"}, check)).To(Succeed())
+	builders.RemediatedBy(template.GroupVersion().String(), template.Kind, "reboot")(check)
+	Expect(e.here.Update(ctx, check)).To(Succeed())
+	return host
+}
+
+// reboots carries a reboot out that the host is asked for, after which its node is Ready for a while, and reports whether it did.
+func (e *environment) reboots(ctx context.Context, host *bmov1alpha1.BareMetalHost, boot int) bool {
+	Expect(e.here.Get(ctx, client.ObjectKeyFromObject(host), host)).To(Succeed())
+	before := len(host.Annotations)
+	maps.DeleteFunc(host.Annotations, func(key, _ string) bool { return strings.HasPrefix(key, bmov1alpha1.RebootAnnotationPrefix) })
+	if len(host.Annotations) == before {
+		return false
+	}
+	Expect(e.here.Update(ctx, host)).To(Succeed())
+	time.Sleep(2 * time.Minute)
+	node := &corev1.Node{}
+	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-a"}, node)).To(Succeed())
+	node.Status.NodeInfo.BootID = strconv.Itoa(boot)
+	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
+	e.reports(ctx, "a", corev1.ConditionTrue)
+	return true
+}
+
+// It was power-cycled every twelve minutes for ever.
+func TestAHostThatFailsSoonAfterEachPowerCycleIsPowerCycledEverMoreRarely(t *testing.T) {
+	scene(t, func(ctx context.Context, e *environment) {
+		host, cycles, begin := e.faultyHost(ctx), 0, time.Now()
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		for ; time.Since(begin) < 6*time.Hour; time.Sleep(10 * time.Second) {
+			if e.reboots(ctx, host, cycles) {
+				cycles++
+				time.Sleep(4 * time.Minute)
+				e.reports(ctx, "a", corev1.ConditionUnknown)
+			}
+		}
+		Expect(cycles).To(BeNumerically("~", 10, 1), "after 1, 2, 4 ... minutes, and then an hour")
+	})
 }

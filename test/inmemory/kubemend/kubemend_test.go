@@ -2,7 +2,9 @@ package kubemend_test
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,6 +12,8 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -17,6 +21,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory/apiserver"
@@ -161,3 +166,212 @@ func TestASteadyWorldCausesNoWrites(t *testing.T) {
 
 // writes are calls that change what users see.
 func writes(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }
+
+// Which checks a label claims is tested beside the controller. This is what it hears of.
+func TestALabelOfAClusterOrANamespaceClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		label := func(o client.Object, value string) {
+			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, mendv1.ClaimLabel, value)
+			Expect(e.here.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
+		}
+		claimed := func(name string) func() map[string]string {
+			return func() map[string]string { return e.check(ctx, name).Annotations }
+		}
+		by := func(kind string) map[string]string {
+			return map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: kind}
+		}
+		const observing = "--unclaimed-machine-health-checks=observe"
+		manager := e.start(t, observing)
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		time.Sleep(time.Minute)
+		Expect(claimed("check")()).To(BeEmpty())
+		label(e.cluster, `"act"`)
+		Eventually(claimed("check")).Should(Equal(by("Cluster")))
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+		time.Sleep(time.Minute)
+		for _, name := range []string{"check", "later"} {
+			Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, name))).To(Succeed())
+			Eventually(claimed(name)).Should(Equal(by("Cluster")))
+		}
+
+		manager.Kill()
+		label(e.cluster, "null")
+		manager = e.start(t, observing)
+		Eventually(claimed("check")).Should(BeEmpty())
+		label(builders.Namespace("ns"), `"act"`)
+		time.Sleep(time.Second) // no event of a Cluster comes to help
+		Expect(claimed("check")()).To(Equal(by("Namespace")))
+		Expect(claimed("later")()).To(Equal(by("Namespace")))
+
+		manager.Kill()
+		manager = e.start(t, "--teardown")
+		Eventually(claimed("check")).Should(BeEmpty())
+		Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, "last"))).To(Succeed())
+		time.Sleep(time.Hour)
+		Expect(claimed("last")()).To(BeEmpty())
+	})
+}
+
+func TestAManagerOfOneNamespaceWorksThereAloneAndFindsThereWhatIsOrphaned(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		flags := []string{"--namespace=ns", "--unclaimed-machine-health-checks=act", "--node-health-checks=off"}
+		manager := e.start(t, flags...)
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		elsewhere := builders.Cluster("elsewhere", "c1")
+		check := builders.MachineHealthCheck(elsewhere, "check")
+		for _, o := range []client.Object{builders.Namespace("elsewhere"), elsewhere, check} {
+			Expect(e.here.Create(ctx, o)).To(Succeed())
+		}
+		said := func() []metav1.Condition {
+			Expect(e.here.Get(ctx, client.ObjectKeyFromObject(check), check)).To(Succeed())
+			return check.Status.Conditions
+		}
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+
+		manager.Kill()
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+		manager = e.start(t, flags...)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionUnknown))
+		time.Sleep(time.Hour)
+		Expect(said()).To(BeEmpty())
+
+		manager.Kill()
+		manager = e.start(t, "--unclaimed-machine-health-checks=act")
+		Eventually(said).ShouldNot(BeEmpty(), "without the flag it is reconciled")
+	})
+}
+
+func TestAManagerWithAFilterLeavesMachinesOfOtherManagersWhenItReleases(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		const acting = "--unclaimed-machine-health-checks=act"
+		e.cluster.Labels = map[string]string{clusterv1.WatchLabel: "one"}
+		manager := e.start(t, acting, "--watch-filter=one")
+		defer func() { manager.Kill() }()
+		e.furnish(ctx)
+		e.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionFalse))
+		manager.Kill()
+		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
+
+		manager = e.start(t, acting, "--watch-filter=two")
+		time.Sleep(time.Hour)
+		Expect(e.health(ctx, "a")()).To(Equal(metav1.ConditionFalse), "this is not its Cluster")
+		manager.Kill()
+		manager = e.start(t, acting, "--watch-filter=one")
+		Eventually(e.health(ctx, "a")).Should(Equal(metav1.ConditionUnknown))
+	})
+}
+
+// nodeChecks serves NodeHealthChecks, and returns their CRD.
+func (e *environment) nodeChecks(ctx context.Context) *unstructured.Unstructured {
+	kind := kubemend.Global(nhcv1.GroupVersion.Group, nhcv1.GroupVersion.Version, "NodeHealthCheck")
+	e.management.Serve(kind)
+	crd := kubemend.CRD(kind)
+	Expect(e.here.Create(ctx, crd)).To(Succeed())
+	return crd
+}
+
+// pointless is a check with a template that does not exist, so that all it can come to is to say so.
+func pointless(name string) *nhcv1.NodeHealthCheck {
+	c := &nhcv1.NodeHealthCheck{}
+	c.Name, c.Spec.Selector.MatchLabels = name, map[string]string{"none": "none"}
+	c.Spec.RemediationTemplate = &corev1.ObjectReference{APIVersion: "example.org/v1", Kind: "RebootRemediationTemplate", Namespace: "ns",
+		Name: "none"}
+	return c
+}
+
+// observed says whether a manager has written what it thinks of a check.
+func (e *environment) observed(ctx context.Context, c *nhcv1.NodeHealthCheck) func() bool {
+	return func() bool {
+		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(c), c)).To(Succeed())
+		return len(c.Status.Conditions) > 0
+	}
+}
+
+func TestTheFlagNodeHealthChecksDecidesWhetherTheyAreActedOnAndAMetricSaysWhyNot(t *testing.T) {
+	world(t, func(ctx context.Context, e *environment) {
+		crd := e.nodeChecks(ctx)
+		// What the Operator Lifecycle Manager puts on the kinds that it installs.
+		olm := func(value string) {
+			patch := fmt.Sprintf(`{"metadata":{"labels":{"operators.coreos.com/node-healthcheck-operator.ns":%s}}}`, value)
+			Expect(e.here.Patch(ctx, crd, client.RawPatch(client.Merge.Type(), []byte(patch)))).To(Succeed())
+		}
+		olm(`""`)
+		manager := e.start(t)
+		defer func() { manager.Kill() }()
+		served := func(reason string, value int) {
+			text, err := manager.Scrape(ctx)
+			Expect(err).NotTo(HaveOccurred())
+			Expect(strings.Split(text, "\n")).To(ContainElement(SatisfyAll(HavePrefix("kubemend_kind_served{"),
+				ContainSubstring(`kind="nodehealthchecks.remediation.medik8s.io"`), ContainSubstring("reason=%q", reason),
+				HaveSuffix(" %d", value))))
+		}
+		unseen, leftAlone := pointless("unseen"), pointless("left-alone")
+		Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())
+		Expect(e.here.Create(ctx, unseen)).To(Succeed())
+		time.Sleep(time.Hour)
+		served("Foreign", 0)
+		Expect(e.observed(ctx, unseen)()).To(BeFalse(), "it is the affair of the operator that was installed")
+
+		olm("null")
+		Eventually(e.observed(ctx, unseen)).Should(BeTrue(), "the kind is free")
+		served("", 1)
+		olm(`""`)
+		time.Sleep(time.Minute)
+		Expect(e.here.Create(ctx, leftAlone)).To(Succeed())
+		time.Sleep(time.Hour)
+		served("Foreign", 0)
+		Expect(e.observed(ctx, leftAlone)()).To(BeFalse(), "it is not free any more")
+
+		manager.Kill()
+		manager = e.start(t, "--node-health-checks=on")
+		Eventually(e.observed(ctx, leftAlone)).Should(BeTrue(), "whichever project installed the kind")
+		served("", 1)
+
+		manager.Kill()
+		manager = e.start(t, "--node-health-checks=off")
+		ignored := pointless("ignored")
+		Expect(e.here.Create(ctx, ignored)).To(Succeed())
+		time.Sleep(time.Hour)
+		served("Off", 0)
+		Expect(e.observed(ctx, ignored)()).To(BeFalse())
+	})
+}
+
+func TestTheFlagDefaultNodeHealthCheckTemplateMakesACheckOnceAndOnlyIfThereIsNone(t *testing.T) {
+	const flag = "--default-node-health-check-template=RebootRemediationTemplate.v1.example.org/ns/none"
+	world(t, func(ctx context.Context, e *environment) {
+		e.nodeChecks(ctx)
+		another := pointless("another")
+		Expect(e.here.Create(ctx, builders.Namespace("ns"))).To(Succeed())
+		Expect(e.here.Create(ctx, another)).To(Succeed())
+		manager := e.start(t, flag)
+		defer func() { manager.Kill() }()
+		checks := func() (found []nhcv1.NodeHealthCheck) {
+			list := &nhcv1.NodeHealthCheckList{}
+			Expect(e.here.List(ctx, list)).To(Succeed())
+			return list.Items
+		}
+		Eventually(e.observed(ctx, another)).Should(BeTrue())
+		Expect(checks()).To(ConsistOf(HaveField("Name", "another")))
+
+		Expect(e.here.Delete(ctx, another)).To(Succeed())
+		manager.Kill()
+		manager = e.start(t, flag)
+		Eventually(checks).Should(ConsistOf(HaveField("Name", "nhc-worker-default")))
+		made := &checks()[0]
+		Expect(made.Spec.RemediationTemplate.Name).To(Equal("none"))
+		Expect(e.here.Patch(ctx, made, client.RawPatch(client.Merge.Type(), []byte(`{"spec":{"minHealthy":3}}`)))).To(Succeed())
+
+		manager.Kill()
+		manager = e.start(t, flag)
+		time.Sleep(time.Hour)
+		kept := checks()
+		Expect(kept).To(HaveLen(1))
+		Expect(kept[0].UID).To(Equal(made.UID))
+		Expect(kept[0].Spec).To(Equal(made.Spec), "it is as its owner wants it")
+	})
+}

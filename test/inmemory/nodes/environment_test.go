@@ -1,3 +1,10 @@
+// Package nodes tests the NodeHealthCheck controller in memory, on virtual time: what of the cases of medik8s' own tests, of the rows of
+// the three seeds and of the weaknesses of medik8s that it does not share needs a controller. A spec is named after the case that it shows;
+// the other ids are those of tables beside the code. Package test/faults/nodes tries every write of every ladder, and package
+// test/e2e/nodes runs the built manager with the rights that it ships with.
+//
+// Nodes are objects whose status the tests write, the tests play the remediators, and no other controller runs: nothing is
+// garbage-collected here.
 package nodes
 
 import (
@@ -7,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"testing"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -25,6 +33,7 @@ import (
 	"github.com/kubemend/kubemend/test/builders"
 	inprocess "github.com/kubemend/kubemend/test/faults/nodes"
 	"github.com/kubemend/kubemend/test/inmemory"
+	"github.com/kubemend/kubemend/test/suite"
 )
 
 const (
@@ -90,8 +99,7 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 	add(clusterVersion, true, true)
 	add(theirCheck, false, true)
 	add(theirMachine, false, true)
-	server, err := inprocess.Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
-	Expect(err).NotTo(HaveOccurred())
+	server := suite.Must(inprocess.Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...))
 	name := fmt.Sprintf("scene%d", environments.Add(1))
 	s := &environment{
 		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
@@ -331,4 +339,46 @@ func (s *environment) changeNode(ctx context.Context, name string, change func(*
 func (s *environment) loses(ctx context.Context, name string) {
 	GinkgoHelper()
 	Expect(s.here.Delete(ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: s.called(name)}})).To(Succeed())
+}
+
+func TestNodes(t *testing.T) {
+	// An environment answers when its controller has done all that it has to do, so that waiting helps nothing.
+	suite.Run(t, "NodeHealthChecks in memory", suite.Patience{
+		Eventually: time.Millisecond, Consistently: time.Millisecond, Polling: time.Millisecond,
+	})
+}
+
+// in is a spec that runs in one mode.
+func in(m mode, text string, body func(context.Context, *environment)) {
+	GinkgoHelper()
+	inModes(text, []mode{m}, body)
+}
+
+// once is a spec about a check with one template.
+func once(text string, body func(context.Context, *environment)) {
+	GinkgoHelper()
+	in(mode{}, text, body)
+}
+
+// inEveryMode is a spec that runs in all modes.
+func inEveryMode(text string, body func(context.Context, *environment)) {
+	GinkgoHelper()
+	inModes(text, modes, body)
+}
+
+func inModes(text string, modes []mode, body func(context.Context, *environment)) {
+	GinkgoHelper()
+	It(text, func(ctx SpecContext) {
+		for _, m := range modes {
+			play(ctx, newEnvironment(ctx, m), body)
+		}
+	})
+}
+
+// play runs a spec in an environment.
+func play(ctx context.Context, s *environment, body func(context.Context, *environment)) {
+	GinkgoHelper()
+	defer s.end()
+	s.start()
+	body(ctx, s)
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/kubemend/kubemend/test/suite"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
@@ -94,8 +96,7 @@ var _ = Describe("A node that stays unhealthy", func() {
 				before := s.clock.Now()
 				s.clock.Step(30 * time.Second)
 				Eventually(s.timedOut(ctx, req)).ShouldNot(BeEmpty())
-				at, err := time.Parse(time.RFC3339, s.timedOut(ctx, req)())
-				Expect(err).NotTo(HaveOccurred())
+				at := suite.Must(time.Parse(time.RFC3339, s.timedOut(ctx, req)()))
 				Expect(at).To(BeTemporally(">=", before.Truncate(time.Second)))
 				Expect(at).To(BeTemporally("<=", s.clock.Now()))
 				Eventually(s.isListedAsTimedOut).WithArguments(ctx, "check", "w1", i).Should(BeTrue())

@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/kubemend/kubemend/test/suite"
+
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -129,8 +131,7 @@ func (s *environment) lease(ctx context.Context, node string) *coordinationv1.Le
 func (s *environment) metric(name string, labels map[string]string) float64 {
 	GinkgoHelper()
 	Expect(s.program.Settle()).To(Succeed())
-	families, err := metrics.Registry.Gather()
-	Expect(err).NotTo(HaveOccurred())
+	families := suite.Must(metrics.Registry.Gather())
 	for _, f := range families {
 		if f.GetName() != name {
 			continue

@@ -69,9 +69,8 @@ type Waits struct {
 	Sync time.Duration
 	// Recovery is how often Ironic tries a BMC again that it has given up. (conductor power_failure_recovery_interval)
 	Recovery time.Duration
-	// Change is how long Ironic waits for a host to follow an order; Soft, if the operating system was asked.
-	// (ironic-image power_state_change_timeout; ironic softPowerOffTimeout)
-	Change, Soft time.Duration
+	// Change is how long Ironic waits for a host to follow an order. (ironic-image power_state_change_timeout)
+	Change time.Duration
 	// Errors is how often the wait after an error, Error at first, is doubled, but for one. (result maxBackOffCount)
 	Errors int
 	// Reset is the least that a reset takes. As long as it does Ironic has the node locked, and refuses another one: BMO, whose cache may
@@ -84,7 +83,7 @@ func Real() Waits {
 	return Waits{
 		Poll: time.Minute, Error: 2 * time.Minute, Short: 3 * time.Second, Long: 10 * time.Second, NotReady: 30 * time.Second,
 		Credentials: 10 * time.Second, Detached: 10 * time.Minute, Serviced: time.Minute, Sync: time.Minute, Recovery: 5 * time.Minute,
-		Change: 2 * time.Minute, Soft: 3 * time.Minute, Reset: 5 * time.Second, Errors: 9,
+		Change: 2 * time.Minute, Reset: 5 * time.Second, Errors: 9,
 	}
 }
 
@@ -136,8 +135,6 @@ type Faults struct {
 	Refuses string
 	// Stale says that the BMC follows orders, and goes on to tell the power as it was.
 	Stale bool
-	// IgnoresSoft says that the operating system does not listen when it is asked to shut down.
-	IgnoresSoft bool
 	// Races says that a change of power ends between the moment in which BMO reads it and that in which it wants to order it, so that
 	// there is nothing to order, and the power that is wanted is noted as the power that is. (bmh manageHostPower, last lines)
 	Races bool
@@ -167,7 +164,6 @@ type Host struct {
 	failures int
 
 	changes []Change
-	orders  int
 	wiped   bool
 }
 
@@ -176,9 +172,6 @@ func (h *Host) Powered() bool { return h.hardware.on }
 
 // InRamdisk tells whether what runs is a ramdisk, and not what is on the disk.
 func (h *Host) InRamdisk() bool { return h.hardware.on && h.hardware.ramdisk }
-
-// Orders is how often the BMC was asked to change the power, followed or not.
-func (h *Host) Orders() int { return h.orders }
 
 // Changes returns what has happened to the power since it was last asked for, oldest first.
 func (h *Host) Changes() []Change {

@@ -13,7 +13,6 @@ import (
 
 // The annotations that hosts are asked with.
 const (
-	bare     = bmov1alpha1.RebootAnnotationPrefix
 	suffixed = bmov1alpha1.RebootAnnotationPrefix + "/test"
 	hard     = `{"mode":"hard","force":false}`
 	forced   = `{"mode":"hard","force":true}`
@@ -106,34 +105,6 @@ func (p *player) annotate(key, value string) { p.bmh.Annotations[key] = value }
 
 func (p *player) strip(key string) { delete(p.bmh.Annotations, key) }
 
-func (p *player) has(key string, want bool) {
-	p.t.Helper()
-	if _, has := p.bmh.Annotations[key]; has != want {
-		p.t.Errorf("it has the annotation %s: %t, want %t", key, has, want)
-	}
-}
-
-func TestThePlainRebootAnnotationIsRemovedWhenTheHostWasOff(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
-	p.annotate(bare, "")
-	p.pass(time.Minute)
-	p.is(true, bmo.Off, bmo.On)
-	p.has(bare, false)
-	p.bmh.Spec.Online = false
-	p.pass(time.Minute)
-	p.annotate(bare, "")
-	p.pass(time.Minute)
-	p.is(false, bmo.Off, bmo.On, bmo.Off) // it was off, so nothing is to do
-	p.has(bare, false)
-}
-
-func TestAPowerChangeByHandIsUndoneOnceIronicLooks(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
-	p.Press(bmo.Off, p.now)
-	p.pass(time.Hour)
-	p.is(true, bmo.Off, bmo.On)
-}
-
 func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
 	for annotation, status := range map[string]bmov1alpha1.OperationalStatus{
 		bmov1alpha1.PausedAnnotation:   bmov1alpha1.OperationalStatusOK,
@@ -222,20 +193,6 @@ func TestADeletedHostIsPoweredOffAndRemoved(t *testing.T) {
 	}
 }
 
-func TestABMCThatDoesNothingIsReportedAndObeysOnceItLives(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
-	p.Faults.IgnoresOff = true
-	p.annotate(suffixed, hard)
-	p.pass(time.Hour)
-	p.is(true)
-	if p.bmh.Status.ErrorType != bmov1alpha1.PowerManagementError || p.Orders() < 3 {
-		t.Errorf("after %d orders it reports %q: Ironic has waited in vain", p.Orders(), p.bmh.Status.ErrorType)
-	}
-	p.Faults.IgnoresOff = false
-	p.pass(time.Hour)
-	p.is(false, bmo.Off)
-}
-
 func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
 	p := play(t, bmo.Times{}, deployed)
 	p.Faults.Refuses = "no power for you"
@@ -281,16 +238,6 @@ func TestStalePowerIsReportedAsItWas(t *testing.T) {
 	p.is(false, p.power...)
 }
 
-func TestAHangingHostIsPoweredOffTheHardWayAfterASoftAttempt(t *testing.T) {
-	p := play(t, bmo.Times{}, deployed)
-	p.Faults.IgnoresSoft = true
-	p.annotate(suffixed, "not JSON")
-	p.pass(p.Waits.Soft - time.Second)
-	p.is(true)
-	p.pass(time.Hour)
-	p.is(false, bmo.Off)
-}
-
 func TestAForcedRebootBeginsProvisioningAnew(t *testing.T) {
 	const takes = time.Hour
 	times := bmo.Times{Inspecting: takes, Provisioning: takes, Deprovisioning: takes}
@@ -303,10 +250,12 @@ func TestAForcedRebootBeginsProvisioningAnew(t *testing.T) {
 	}
 	p.pass(takes / 2)
 	in(bmov1alpha1.StateProvisioning)
-	p.annotate(bare, forced)
+	p.annotate(bmov1alpha1.RebootAnnotationPrefix, forced)
 	p.pass(takes - time.Minute)
 	in(bmov1alpha1.StateProvisioning)
-	p.has(bare, false)
+	if _, has := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; has {
+		t.Error("the annotation stays")
+	}
 	p.pass(2 * time.Minute)
 	in(bmov1alpha1.StateProvisioned)
 	p.bmh.Spec.Image = nil

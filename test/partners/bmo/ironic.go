@@ -178,7 +178,6 @@ func (h *Host) force(to Power, now time.Time) {
 // order is what Ironic's API does with a change of power that BMO asks for: it notes it, and has a conductor carry it out.
 // (conductor utils.py node_power_action)
 func (h *Host) order(to Power, hard bool, now time.Time) {
-	h.orders++
 	n := &h.node
 	// It waits for longer than any healthy host takes; where hosts are slow, so is its patience.
 	n.target, n.failure, n.asked, n.until, n.ignored = to, "", now, now.Add(max(h.Waits.Change, 2*h.takes(to))), false
@@ -187,8 +186,6 @@ func (h *Host) order(to Power, hard bool, now time.Time) {
 		h.fail("Failed to get the power state: the BMC does not answer")
 	case h.Faults.Refuses != "":
 		h.fail(h.Faults.Refuses)
-	case to == Off && !hard && h.Faults.IgnoresSoft:
-		n.until = now.Add(h.Waits.Soft)
 	case h.ignores(to):
 		n.ignored = true
 	case to != Reset && h.hardware.order == "" && h.hardware.on == (to == On):

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/kubemend/kubemend/test/must"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -16,9 +18,7 @@ func TestARequestIsProcessedStepByStep(t *testing.T) {
 	const takes = 4 * time.Minute
 	says := func(r Report, ago time.Duration) func(*unstructured.Unstructured) {
 		return func(u *unstructured.Unstructured) {
-			if err := r.Set(u, noon.Add(-ago)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, r.Set(u, noon.Add(-ago)))
 		}
 	}
 	timedOut := func(u *unstructured.Unstructured) {
@@ -46,8 +46,6 @@ func TestARequestIsProcessedStepByStep(t *testing.T) {
 		for _, edit := range tc.edits {
 			edit(request)
 		}
-		if got := Next(request, takes, noon); got != tc.want {
-			t.Errorf("%s: %+v, want %+v", name, got, tc.want)
-		}
+		must.Is(t, tc.want, Next(request, takes, noon), "%s:", name)
 	}
 }

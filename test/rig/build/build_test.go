@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 var controlPlane = []string{"etcd", "kube-apiserver", "kube-controller-manager", "capi-core", "reaper"}
@@ -50,16 +50,12 @@ require (
 func (y *yard) write(name, content string) {
 	y.Helper()
 	file := filepath.Join(y.root, name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)); err != nil {
-		y.Fatal(err)
-	}
+	must.Do(y, errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(content), 0o600)))
 }
 
 func (y *yard) remove(folder, name string) {
 	y.Helper()
-	if err := os.Remove(filepath.Join(y.root, ".rig", folder, name)); err != nil {
-		y.Fatal(err)
-	}
+	must.Do(y, os.Remove(filepath.Join(y.root, ".rig", folder, name)))
 }
 
 // asset is a program that says its version, in a folder of its own.
@@ -68,9 +64,7 @@ func (y *yard) asset(name, says string) {
 	if y.assets == "" {
 		y.assets = y.TempDir()
 	}
-	if err := os.WriteFile(filepath.Join(y.assets, name), []byte("#!/bin/sh\n"+says+"\n"), 0o700); err != nil {
-		y.Fatal(err)
-	}
+	must.Do(y, os.WriteFile(filepath.Join(y.assets, name), []byte("#!/bin/sh\n"+says+"\n"), 0o700))
 }
 
 // compile stands for the go command: it makes a file for each package that it is to build.
@@ -110,9 +104,7 @@ func (y *yard) provide(names ...string) (asked []string, said string, err error)
 func (y *yard) mustProvide(names ...string) (asked []string, said string) {
 	y.Helper()
 	asked, said, err := y.provide(names...)
-	if err != nil {
-		y.Fatal(err)
-	}
+	must.Do(y, err)
 	return asked, said
 }
 
@@ -133,9 +125,7 @@ func (y *yard) in(name string) string {
 
 func (y *yard) equal(what string, got, want any) {
 	y.Helper()
-	if diff := cmp.Diff(want, got); diff != "" {
-		y.Errorf("%s (-want +got):\n%s", what, diff)
-	}
+	must.Equal(y, want, got, "%s", what)
 }
 
 func TestAProgramIsBuiltAgainWhenItsSourcesChange(t *testing.T) {
@@ -235,9 +225,7 @@ func TestAChangeOfKubebuilderAssetsIsNoticed(t *testing.T) {
 	y.assets = folder
 	y.mustProvide("etcd", "kube-apiserver")
 	y.equal("etcd when it is on again", y.in("etcd"), "asset")
-	if err := os.Remove(filepath.Join(folder, "etcd")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(folder, "etcd")))
 	y.mustProvide("etcd", "kube-apiserver")
 	y.equal("etcd when the asset is gone", y.in("etcd"), "built etcd")
 }
@@ -245,17 +233,11 @@ func TestAChangeOfKubebuilderAssetsIsNoticed(t *testing.T) {
 func TestThePatchOfTheRigIsForTheVersionThatItPins(t *testing.T) {
 	folder := filepath.Join("..", "..", "..", inMemory.folder)
 	found, err := download(t.Context(), folder, loopback.dependency)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	content, err := os.ReadFile(filepath.Join(found, loopback.file))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	changed, err := loopback.apply(string(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, err)
 	if strings.Count(changed, "net.Listen(") != strings.Count(changed, loopback.new) {
 		t.Errorf("%s of %s listens elsewhere than where the patch looks", loopback.file, loopback.dependency)
 	}
