@@ -265,6 +265,15 @@ func deniedBy(webhook, change string) types.GomegaMatcher {
 		" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
 }
 
+// catalog is a cluster seen by a user who reads the warnings of the API server.
+type catalog struct {
+	client.Client
+	plane *rig.ControlPlane
+
+	// warnings are those since they were last emptied.
+	warnings []string
+}
+
 // answer sends requests that create objects, without consequences.
 func (c *catalog) answer(ctx context.Context, rows []schemas.Row) {
 	GinkgoHelper()
@@ -277,15 +286,6 @@ func (c *catalog) answer(ctx context.Context, rows []schemas.Row) {
 		}
 		Expect(row.Check(o, c.Create(ctx, o, options...))).To(BeEmpty(), row.Name)
 	}
-}
-
-// catalog is a cluster seen by a user who reads the warnings of the API server.
-type catalog struct {
-	client.Client
-	plane *rig.ControlPlane
-
-	// warnings are those since they were last emptied.
-	warnings []string
 }
 
 // HandleWarningHeader implements rest.WarningHandler.
