@@ -15,7 +15,12 @@ import (
 // the first that was made since.
 func (f *Facts) replacement() Replacement {
 	if f.old != nil {
-		return f.writtenDown(f.old.CreationTimestamp.Time)[f.Name]
+		for _, machine := range since(f.others, f.old.CreationTimestamp.Time) { // none that is older replaces it
+			if lost := f.MadeFor(machine); lost.Name == f.Name {
+				return Replacement{machine.Name, lost.By}
+			}
+		}
+		return Replacement{}
 	}
 	asked := Loss{Name: f.Name, At: cmp.Or(f.Gone, f.Began), Found: f.Found, Host: f.Host}
 	losses := append(slices.Clone(f.Lost), asked)

@@ -292,9 +292,9 @@ func (r *reading) readChecks(ctx context.Context) error {
 // comes last: it asks for what the machine wants that the story is about.
 func (r *reading) readHosts(ctx context.Context) error {
 	concerned := slices.DeleteFunc(r.all(), func(m *clusterv1.Machine) bool {
+		const deletes = clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
 		awaited := !m.Status.NodeRef.IsDefined() && m.DeletionTimestamp.IsZero()
-		deletion := condOf(m, clusterv1.MachineDeletingCondition).Reason
-		return !onMetal(m) || !awaited && deletion != clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason
+		return !onMetal(m) || !awaited && condOf(m, clusterv1.MachineDeletingCondition).Reason != deletes
 	})
 	if len(concerned) == 0 {
 		return nil

@@ -42,6 +42,8 @@ type Target struct {
 	// Unusable is why no request can be made for the Machine from the template; nil if one can, or if that was not tried.
 	Unusable error
 
+	// leftAlone says that its user wants it left alone.
+	leftAlone bool
 	// quiet is the decision about it while there is nothing to decide; nil before. last is the target of its name in the reconcile before
 	// until its Health is stated; nil if there was none.
 	quiet *Decision

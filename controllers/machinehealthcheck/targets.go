@@ -109,12 +109,13 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 		added.Request, added.Ownership, added.Cycle, added.Host, added.Unusable = nil, NoRequest, nil, nil, nil
 	} else {
 		changed := found // which is on the stack
+		changed.leftAlone = len(LeftAloneBy(machine)) > 0
 		if owner := metav1.GetControllerOfNoCopy(machine); owner != nil {
 			changed.OwnerKindSilent = !state.answering[owner.Kind]
 		}
 		added, changed.last = &changed, last
 	}
-	if len(LeftAloneBy(machine)) > 0 {
+	if added.leftAlone {
 		state.Skipped = append(state.Skipped, added)
 	} else {
 		state.Targets = append(state.Targets, added)
