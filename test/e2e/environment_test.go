@@ -9,7 +9,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	. "github.com/onsi/ginkgo/v2"
@@ -181,18 +180,6 @@ func pauseTheOwner(ctx context.Context) (resume func(context.Context)) {
 	return resume
 }
 
-// changeMachine changes a machine as it is now. Cluster API writes finalizers too, and a patch replaces all of them: after a conflict the
-// machine is read again.
-func changeMachine(ctx context.Context, machine string, change func(*clusterv1.Machine)) {
-	GinkgoHelper()
-	Eventually(func() error {
-		m := fixture.Machine(ctx, machine)
-		before := m.DeepCopy()
-		change(m)
-		return here.Patch(ctx, m, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{}))
-	}).Should(Succeed())
-}
-
 // writers are the names under which the API server knows those who wrote to an object, each with the fields that are theirs.
 func writers(object client.Object) map[string]string {
 	fields := map[string]string{}
@@ -232,28 +219,11 @@ func patch(content map[string]any) client.Patch {
 
 func succeeded(of []metav1.Condition) bool { return meta.IsStatusConditionTrue(of, "Succeeded") }
 
-// inThisOrder matches a list that has all of these among others, one behind the other.
-func inThisOrder(wanted ...string) OmegaMatcher {
-	return WithTransform(func(all []string) string {
-		for _, reason := range wanted {
-			at := slices.Index(all, reason)
-			if at < 0 {
-				return reason
-			}
-			all = all[at+1:]
-		}
-		return ""
-	}, BeEmpty())
-}
-
 // plugin is the built program.
 var plugin = filepath.Join(project, "bin", "kubectl-mend")
 
-// The exit codes, as docs/cli/README.md has them.
-const (
-	done    = 0
-	refused = 4
-)
+// done is the exit code of what succeeds, as docs/cli/README.md has it.
+const done = 0
 
 // ran is one run of the plugin.
 type ran struct {
@@ -279,13 +249,6 @@ func mendAs(ctx context.Context, kubeconfig string, args ...string) ran {
 		Expect(err).NotTo(HaveOccurred())
 	}
 	return ran{out: out.String(), complaint: complaint.String(), code: run.ProcessState.ExitCode()}
-}
-
-func fileWith(content []byte) string {
-	GinkgoHelper()
-	name := filepath.Join(GinkgoT().TempDir(), "kubeconfig")
-	Expect(os.WriteFile(name, content, 0o600)).To(Succeed())
-	return name
 }
 
 func parsed[T any](r ran) *T {

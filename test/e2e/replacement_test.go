@@ -1,24 +1,16 @@
 package e2e
 
 import (
-	"context"
 	"path/filepath"
-	"time"
 
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
-	coordinationv1 "k8s.io/api/coordination/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/managerlease"
-	"github.com/kubemend/kubemend/test/builders"
-	"github.com/kubemend/kubemend/test/rig"
 )
 
 // onlyPaused are the managed fields of a client that wrote this condition, and nothing else.
@@ -132,87 +124,3 @@ var _ = Describe("For an unclaimed check", func() {
 		Eventually(mode).Should(Equal(cliv1.ModeObserving))
 	}, SpecTimeout(specPatience))
 })
-
-var _ = Describe("For a user who may read only Machines and MachineHealthChecks of one namespace", func() {
-	It("explain and status report missing permissions, and show the rest", func(ctx SpecContext) {
-		fixture.AllWell(ctx)
-		check := checked(ctx, "workers")
-		kubeconfig := narrowReader(ctx, "narrow")
-		name := fixture.WorkerNames(ctx)[0]
-		narrow := func(args ...string) ran { return mendAs(ctx, kubeconfig, append(args, "-o", "json")...) }
-
-		e := parsed[cliv1.Explanation](narrow("explain", "machine/"+name))
-		Expect(e.Checks).To(HaveLen(1))
-		Expect(e.Checks[0].Name).To(Equal(check.Name))
-		Expect(e.Notes).To(ContainElements(
-			And(ContainSubstring("HostRemediations in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
-			And(ContainSubstring("Clusters in namespace "+fixture.Namespace), ContainSubstring("forbidden")),
-			ContainSubstring("Whether a manager of kubemend runs is not known"),
-		))
-		Expect(e.Message).To(HavePrefix("UNKNOWN"), "the node was not seen")
-
-		s := parsed[cliv1.Status](narrow("status"))
-		Expect(s.Items).To(HaveLen(1))
-		Expect(s.Notes).To(ContainElement(ContainSubstring("forbidden")))
-	}, SpecTimeout(specPatience))
-})
-
-// narrowReader makes a user who may read Machines and MachineHealthChecks of the fixture's namespace, and nothing else, and returns a
-// kubeconfig file.
-func narrowReader(ctx context.Context, name string) string {
-	GinkgoHelper()
-	role := &rbacv1.Role{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name},
-		Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{clusterv1.GroupVersion.Group}, Resources: []string{"machines", "machinehealthchecks"},
-			Verbs: []string{"get", "list", "watch"},
-		}},
-	}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: role.ObjectMeta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: name}},
-	}
-	return kubeconfigOf(ctx, name, role, binding, func(theirs client.Client) error {
-		return theirs.List(ctx, &clusterv1.MachineList{}, client.InNamespace(fixture.Namespace))
-	})
-}
-
-var _ = Describe("While no manager runs", Serial, func() {
-	It("status reports it and since when, explain says what a user has to do, and claim is refused", func(ctx SpecContext) {
-		fixture.AllWell(ctx)
-		claimed := checked(ctx, "claimed", builders.Claimed)
-		check := checked(ctx, "unclaimed")
-		manager.Kill()
-		DeferCleanup(func(ctx SpecContext) { startManager(ctx) })
-		letLeaseExpire(ctx)
-
-		s := parsed[cliv1.Status](mend(ctx, "status", "-o", "json"))
-		Expect(s.Managers).To(HaveLen(1))
-		Expect(s.Managers[0].Alive).To(BeFalse())
-		Expect(s.Managers[0].Namespace).To(Equal(rig.Namespace))
-		modes := map[string]cliv1.Mode{}
-		for _, row := range s.Items {
-			modes[row.Name] = row.Mode
-		}
-		Expect(modes).To(Equal(map[string]cliv1.Mode{claimed.Name: cliv1.ModeNone, check.Name: cliv1.ModeCore}))
-		Expect(mend(ctx, "status").out).To(ContainSubstring("not running since"))
-
-		e := explained(ctx, "mhc/"+claimed.Name)
-		Expect(e.Next.Manual).To(BeTrue())
-		Expect(e.Next.Text).To(HavePrefix("Start the manager of kubemend"))
-
-		no := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
-		Expect(no.code).To(Equal(refused))
-		Expect(no.out).To(ContainSubstring("no manager of kubemend would act on it: the one in " + rig.Namespace + " is gone since"))
-		Expect(named(ctx, check.Name).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
-	}, SpecTimeout(specPatience))
-})
-
-// letLeaseExpire makes the lease of the manager as old as if it had been killed two minutes ago.
-func letLeaseExpire(ctx context.Context) {
-	GinkgoHelper()
-	lease := &coordinationv1.Lease{}
-	Expect(here.Get(ctx, client.ObjectKey{Namespace: rig.Namespace, Name: managerlease.LeaseName}, lease)).To(Succeed())
-	lease.Spec.RenewTime = new(metav1.NewMicroTime(lease.Spec.RenewTime.Add(-2 * time.Minute)))
-	Expect(here.Update(ctx, lease)).To(Succeed())
-}
