@@ -59,7 +59,7 @@ func installEverything(ctx context.Context) {
 		mendv1.AddToScheme, nhcv1.AddToScheme)
 	Expect(simulator.InstallRemediator(plane.Config(), agent)).To(Succeed())
 	account = suite.Must(plane.Install(ctx, "standalone"))
-	for _, o := range suite.Manifest(filepath.Join("..", "e2e", "nodes", "testdata", "self-node-remediator.yaml")) {
+	for _, o := range suite.Manifest(filepath.Join("testdata", "self-node-remediator.yaml")) {
 		Expect(here.Create(ctx, o)).To(Succeed())
 	}
 	collected := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "kubemend-ext-remediation"}}

@@ -297,13 +297,17 @@ func TestWhatARemediationHasLeftThatDoesNotExistIsReleasedAfterTheGracePeriod(t 
 	})
 }
 
-// faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
-func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
-	host := e.host(ctx, builders.NeverOff)
+func (e *environment) rebootTemplate(ctx context.Context) {
 	reboot := &mendv1.HostRemediationTemplate{}
 	reboot.Namespace, reboot.Name = "ns", "reboot"
 	reboot.Spec.Template.Spec.Strategy = builders.HostStrategy(strategy)
 	Expect(e.here.Create(ctx, reboot)).To(Succeed())
+}
+
+// faultyHost is a host of Machine "a" that can be rebooted and not kept off, and a check that has it power-cycled.
+func (e *environment) faultyHost(ctx context.Context) *bmov1alpha1.BareMetalHost {
+	host := e.host(ctx, builders.NeverOff)
+	e.rebootTemplate(ctx)
 	check := &clusterv1.MachineHealthCheck{}
 	Expect(e.here.Get(ctx, client.ObjectKey{Namespace: "ns", Name: "check"}, check)).To(Succeed())
 	builders.RemediatedBy(template.GroupVersion().String(), template.Kind, "reboot")(check)

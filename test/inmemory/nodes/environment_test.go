@@ -1,7 +1,7 @@
 // Package nodes tests the NodeHealthCheck controller in memory, on virtual time: what of the cases of medik8s' own tests, of the rows of
 // the three seeds and of the weaknesses of medik8s that it does not share needs a controller. A spec is named after the case that it shows;
-// the other ids are those of tables beside the code. Package test/faults/nodes tries every write of every ladder, and package
-// test/e2e/nodes runs the built manager with the rights that it ships with.
+// the other ids are those of tables beside the code. Package test/faults/nodes tries every write of every ladder, and package test/api
+// runs the built manager with the rights that it ships with.
 //
 // Nodes are objects whose status the tests write, the tests play the remediators, and no other controller runs: nothing is
 // garbage-collected here.
