@@ -155,11 +155,6 @@ type Host struct {
 // Take changes how long the host takes for everything from now on.
 func (h *Host) Take(times Times) { h.set(func(m *bmo.Host) { m.Times = times }) }
 
-// Die makes the BMC accept every order and follow none, or brings it back to life.
-func (h *Host) Die(dead bool) {
-	h.set(func(m *bmo.Host) { m.Faults.IgnoresOff, m.Faults.IgnoresOn = dead, dead })
-}
-
 // Mute makes the next few boots bring up no kubelet; all of them if the number is negative, none if it is zero.
 func (h *Host) Mute(boots int) { h.set(func(*bmo.Host) { h.mute = boots }) }
 

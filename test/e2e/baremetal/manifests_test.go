@@ -6,12 +6,10 @@ import (
 	"strings"
 	"time"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -22,7 +20,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
-	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/rig"
@@ -234,36 +231,6 @@ func capacityOf(ctx context.Context, check *clusterv1.MachineHealthCheck) func(G
 	}
 }
 
-// A deadline is at least 100 s away: what is broken first is checked last, and a cluster is moved meanwhile.
-var _ = Describe("A power cycle that runs into its deadlines", Ordered, func() {
-	var dead story
-
-	BeforeAll(func(ctx SpecContext) {
-		fixture.AllWell(ctx)
-		fixture.watched(ctx, ours)
-		dead = fixture.storyOf(ctx, fixture.WorkerNames(ctx)[0])
-		dead.host.Die(true)
-		dead.host.Kubelet().Stop()
-	}, NodeTimeout(specPatience))
-
-	It("keeps no other cluster from being moved: clusterctl waits until its host is released, and the power cycle continues where it was",
-		clusterIsMoved, SpecTimeout(specPatience))
-
-	It("because of a dead BMC is retried, and then the machine is replaced on another host", func(ctx SpecContext) {
-		fixture.replaced(ctx, dead)
-		marked(ctx, dead.host)
-		Expect(dead.host.History().Since(dead.began)).To(BeEmpty())
-		dead.host.Die(false)
-	}, SpecTimeout(specPatience))
-
-	It("leaves no machine on a host that it has marked", func(ctx SpecContext) {
-		fixture.AllWell(ctx)
-		for _, name := range fixture.WorkerNames(ctx) {
-			Expect(fixture.Host(name).Key()).NotTo(Equal(dead.host.Key()))
-		}
-	}, SpecTimeout(specPatience))
-})
-
 // story is what was known of a machine before something happened to it.
 type story struct {
 	name  string
@@ -275,33 +242,6 @@ type story struct {
 func (env *environment) storyOf(ctx context.Context, machine string) story {
 	GinkgoHelper()
 	return story{name: machine, uid: env.Machine(ctx, machine).UID, host: env.Host(machine), began: time.Now()}
-}
-
-// replaced waits until the owner of a machine has begun to replace it.
-func (env *environment) replaced(ctx context.Context, lost story) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		m := &clusterv1.Machine{}
-		err := here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: lost.name}, m)
-		if apierrors.IsNotFound(err) {
-			return
-		}
-		g.Expect(err).NotTo(HaveOccurred())
-		g.Expect(m.UID != lost.uid || !m.DeletionTimestamp.IsZero()).To(BeTrue(), "the machine is still there")
-	}).WithContext(ctx).WithTimeout(specPatience).Should(Succeed())
-}
-
-// marked checks that a host is marked for every generation of CAPM3, and that nothing acts on its power.
-func marked(ctx context.Context, host *simulator.Host) {
-	GinkgoHelper()
-	Eventually(func(g Gomega) {
-		bmh := &bmov1alpha1.BareMetalHost{}
-		g.Expect(here.Get(ctx, host.Key(), bmh)).To(Succeed())
-		g.Expect(bmh.Annotations).To(And(HaveKey(infrav1.UnhealthyAnnotation), HaveKey(infrav1.LegacyUnhealthyAnnotation)))
-		for key := range bmh.Annotations {
-			g.Expect(key).NotTo(HavePrefix(infrav1.PowerOffAnnotationPrefix), "the next consumer of this host could not power it on")
-		}
-	}).Should(Succeed())
 }
 
 var _ = Describe("A power cycle", func() {

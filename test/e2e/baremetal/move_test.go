@@ -31,6 +31,10 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
+var _ = Describe("A power cycle of a host whose cluster is moved", func() {
+	It("keeps clusterctl waiting until its host is released, and continues where it was", clusterIsMoved, SpecTimeout(specPatience))
+})
+
 // clusterIsMoved has clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
 func clusterIsMoved(ctx SpecContext) {
 	By("starting the management cluster that it is to be moved to")

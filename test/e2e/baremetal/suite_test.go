@@ -7,7 +7,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -190,21 +189,6 @@ var (
 
 // twoAttempts are as short as the API allows.
 var twoAttempts = infrav1.RemediationStrategy{Type: infrav1.RebootRemediationStrategy, RetryLimit: 1, TimeoutSeconds: 100}
-
-// watched makes a check that remediates workers by requests of a kind, for as long as the spec runs.
-func (env *environment) watched(ctx context.Context, k kind, edits ...func(*clusterv1.MachineHealthCheck)) {
-	GinkgoHelper()
-	name := strings.ToLower(k.name)
-	check := builders.MachineHealthCheck(env.Cluster, name, append([]func(*clusterv1.MachineHealthCheck){
-		builders.Claimed, builders.Patience(2 * time.Second), builders.RemediatedBy(k.apiVersion, k.name+"Template", name),
-	}, edits...)...)
-	template := k.template(env.Namespace, name, twoAttempts)
-	Expect(builders.Apply(ctx, here, template, check)).To(Succeed())
-	DeferCleanup(func(ctx SpecContext) {
-		Expect(here.Delete(ctx, check)).To(Succeed())
-		Expect(here.Delete(ctx, template)).To(Succeed())
-	})
-}
 
 // byHand makes a remediation of a machine as a person would, for one that need not be bad.
 func (env *environment) byHand(ctx context.Context, name string) *mendv1.HostRemediation {
