@@ -21,8 +21,8 @@ import (
 
 // Cache is that of one instance of a program. It shows what the server has, unless it is late.
 type Cache struct {
-	client.FieldIndexer
-	server *Server
+	cache.Cache // nil: what is not below is not asked for
+	server      *Server
 	// transform is applied to each object that is read, and to each that is watched.
 	transform func(client.Object) error
 
@@ -31,8 +31,6 @@ type Cache struct {
 	late      *store   // what a late cache shows; nil if it is not late
 	missed    []Change // what it will hear of
 }
-
-var _ cache.Cache = (*Cache)(nil)
 
 // NewCache returns a cache of what s has, which applies transform to each object.
 func (s *Server) NewCache(transform func(client.Object) error) *Cache {
@@ -126,11 +124,6 @@ func (c *Cache) GetInformer(_ context.Context, obj client.Object, _ ...cache.Inf
 	return c.informer(kind), nil
 }
 
-// GetInformerForKind returns the informer of a kind.
-func (c *Cache) GetInformerForKind(_ context.Context, kind schema.GroupVersionKind, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	return c.informer(kind), nil
-}
-
 // RemoveInformer forgets who hears of the kind of obj.
 func (c *Cache) RemoveInformer(_ context.Context, obj client.Object) error {
 	kind, err := apiutil.GVKForObject(obj, c.server.scheme)
@@ -143,19 +136,14 @@ func (c *Cache) RemoveInformer(_ context.Context, obj client.Object) error {
 	return nil
 }
 
-// Start waits for the end.
-func (c *Cache) Start(ctx context.Context) error {
-	<-ctx.Done()
-	return nil
-}
-
 // WaitForCacheSync returns at once: there is nothing to wait for.
 func (c *Cache) WaitForCacheSync(context.Context) bool { return true }
 
 // informer is that of one kind.
 type informer struct {
-	cache *Cache
-	kind  schema.GroupVersionKind
+	cache.Informer // nil: what is not below is not asked for
+	cache          *Cache
+	kind           schema.GroupVersionKind
 
 	mu       sync.Mutex
 	handlers []toolscache.ResourceEventHandler
@@ -184,8 +172,10 @@ func (i *informer) hear(ch Change) {
 	}
 }
 
-// AddEventHandler adds a handler, and shows it all objects that there are.
-func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+// AddEventHandlerWithOptions adds a handler, and shows it all objects that there are.
+func (i *informer) AddEventHandlerWithOptions(
+	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
+) (toolscache.ResourceEventHandlerRegistration, error) {
 	i.mu.Lock()
 	i.handlers = append(i.handlers, h)
 	i.mu.Unlock()
@@ -195,58 +185,21 @@ func (i *informer) AddEventHandler(h toolscache.ResourceEventHandler) (toolscach
 	return synced{}, nil
 }
 
-// AddEventHandlerWithResyncPeriod is the same: nothing is repeated.
-func (i *informer) AddEventHandlerWithResyncPeriod(
-	h toolscache.ResourceEventHandler, _ time.Duration,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(h)
-}
-
-// AddEventHandlerWithOptions is the same.
-func (i *informer) AddEventHandlerWithOptions(
-	h toolscache.ResourceEventHandler, _ toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	return i.AddEventHandler(h)
-}
-
-// RemoveEventHandler does nothing: handlers end with their cache.
-func (i *informer) RemoveEventHandler(toolscache.ResourceEventHandlerRegistration) error { return nil }
-
-// AddIndexers does nothing: no test uses one.
-func (i *informer) AddIndexers(toolscache.Indexers) error { return nil }
-
 // HasSynced reports that there is nothing to wait for.
 func (i *informer) HasSynced() bool { return true }
 
-// HasSyncedChecker is the same.
-func (i *informer) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
-
-// IsStopped reports that it goes on.
-func (i *informer) IsStopped() bool { return false }
-
 // synced is a registration of a handler that was shown all there is.
-type synced struct{}
-
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()
+type synced struct {
+	toolscache.ResourceEventHandlerRegistration // nil: what is not below is not asked for
+}
 
 // HasSynced reports that there is nothing to wait for.
 func (synced) HasSynced() bool { return true }
 
-// HasSyncedChecker is the same.
-func (synced) HasSyncedChecker() toolscache.DoneChecker { return synced{} }
-
-// Name names what is done.
-func (synced) Name() string { return "in memory" }
-
-// Done is closed.
-func (synced) Done() <-chan struct{} { return closed }
-
 // queue is that of a controller. It waits by a virtual clock, and gives an item out only when it is made to.
 type queue struct {
+	workqueue.TypedRateLimitingInterface[reconcile.Request] // nil: what is not below is not asked for
+
 	clock   *clocktesting.FakePassiveClock
 	limiter workqueue.TypedRateLimiter[reconcile.Request]
 	out     chan reconcile.Request
@@ -317,16 +270,6 @@ func (q *queue) AddRateLimited(item reconcile.Request) { q.AddAfter(item, q.limi
 // Forget makes the limiter forget the failures of an item.
 func (q *queue) Forget(item reconcile.Request) { q.limiter.Forget(item) }
 
-// NumRequeues is how often an item has failed.
-func (q *queue) NumRequeues(item reconcile.Request) int { return q.limiter.NumRequeues(item) }
-
-// Len is how many items wait.
-func (q *queue) Len() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return len(q.due)
-}
-
 // ShutDown ends the controller.
 func (q *queue) ShutDown() {
 	q.mu.Lock()
@@ -335,14 +278,4 @@ func (q *queue) ShutDown() {
 		close(q.out)
 	}
 	q.ended = true
-}
-
-// ShutDownWithDrain is the same.
-func (q *queue) ShutDownWithDrain() { q.ShutDown() }
-
-// ShuttingDown reports whether it was ended.
-func (q *queue) ShuttingDown() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.ended
 }
