@@ -77,23 +77,6 @@ func counts(ctx context.Context, name string) func() string {
 	}
 }
 
-// said is what a condition of a check says, as "Status/Reason".
-func said(ctx context.Context, check, kind string) func() string {
-	return func() string { return gist(conditions.Get(named(ctx, check), kind)) }
-}
-
-// saidOf is what a condition of a machine says, as "Status/Reason".
-func saidOf(ctx context.Context, machine, kind string) func() string {
-	return func() string { return gist(conditions.Get(fixture.Machine(ctx, machine), kind)) }
-}
-
-func gist(c *metav1.Condition) string {
-	if c == nil {
-		return "-"
-	}
-	return fmt.Sprintf("%s/%s", c.Status, c.Reason)
-}
-
 // reasons are the reasons of the events about an object on behalf of a check.
 func reasons(ctx context.Context, check *clusterv1.MachineHealthCheck, object string) func() []string {
 	return func() (all []string) {
@@ -138,19 +121,6 @@ func replaced(ctx context.Context, before map[string]types.UID, lost string) {
 			}
 		}
 	}).WithContext(ctx).Should(Succeed())
-}
-
-// untouched expects that nothing was started: no owner remediation was requested, and no machine was deleted or made.
-func untouched(ctx context.Context, before map[string]types.UID) {
-	GinkgoHelper()
-	Expect(identities(ctx)).To(Equal(before))
-	for name := range before {
-		m := fixture.Machine(ctx, name)
-		Expect(m.DeletionTimestamp).To(BeNil(), name)
-		Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
-	}
-	Expect(suite.Written(management, "machines", CurrentSpecReport().StartTime, clusterv1.MachineOwnerRemediatedCondition)).
-		To(BeEmpty(), "no owner was asked")
 }
 
 // silence hangs the kubelets of machines, until the spec ends.

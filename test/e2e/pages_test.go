@@ -9,7 +9,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -41,15 +40,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		}
 		Expect(reader.follows(ctx, "docs/claim-by-policy.md")).To(And(ContainSubstring(" labeled"), ContainSubstring(" unlabeled")))
 		Eventually(func(g Gomega) {
-			var seen []string
-			events := &eventsv1.EventList{}
-			g.Expect(here.List(ctx, events, client.InNamespace(fixture.Namespace))).To(Succeed())
-			for _, e := range events.Items {
-				if e.Regarding.Name == check.Name {
-					seen = append(seen, e.Reason)
-				}
-			}
-			g.Expect(seen).To(ContainElements("CheckClaimed", "CheckReleased"))
+			g.Expect(reasons(ctx, check, check.Name)()).To(ContainElements("CheckClaimed", "CheckReleased"))
 			g.Expect(stored(ctx, g, check).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
 		}).Should(Succeed())
 	}, SpecTimeout(specPatience))

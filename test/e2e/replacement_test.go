@@ -1,8 +1,6 @@
 package e2e
 
 import (
-	"path/filepath"
-
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,64 +40,6 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		Eventually(message(ctx, "machine/"+lost)).Should(HavePrefix("REPLACED: "), "its record outlives it")
 	}, SpecTimeout(specPatience))
 })
-
-var _ = Describe("Three workers of five whose kubelets fall silent", func() {
-	BeforeEach(func(ctx SpecContext) { fixture.AllWell(ctx) })
-
-	It("are not replaced, since that is more than 40%, and are judged again when they are back", func(ctx SpecContext) {
-		check := applyTemplate(ctx, map[string]string{"NODE_UNHEALTHY_TIMEOUT": together.String()})
-		before, lost := identities(ctx), fixture.WorkerNames(ctx)[:3]
-
-		silence(lost...)
-
-		for _, name := range lost {
-			Eventually(saidOf(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/UnhealthyNode"))
-		}
-		Eventually(said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("False/TooManyUnhealthy"))
-		Eventually(counts(ctx, check.Name)).Should(Equal("2 of 5"))
-		Eventually(reasons(ctx, check, check.Name)).Should(ContainElement(mendv1.EventRemediationRestricted))
-
-		By("explaining it, live and from a recording")
-		Eventually(func(g Gomega) {
-			e := explained(ctx, "mhc/"+check.Name)
-			g.Expect(e.Message).To(Equal("UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)"))
-			// A machine whose kubelet is silent for a moment, as where nothing runs for that long, is pending, and back.
-			g.Expect(e.Checks[0].NotHealthy).To(Equal([]cliv1.Group{{Class: "unhealthy", Names: lost}}))
-		}).Should(Succeed())
-		Expect(mend(ctx, "wait", "machine/"+lost[0], "--for=blocked").out).
-			To(Equal("machine.cluster.x-k8s.io/" + lost[0] + " condition met\n"))
-		file := filepath.Join(GinkgoT().TempDir(), "recorded.json")
-		Expect(mend(ctx, "record", "-o", file).code).To(Equal(done))
-		for _, asked := range [][]string{{"explain", "mhc/" + check.Name}, {"status"}} {
-			asked = append(asked, "-o", "json")
-			recorded := mendAs(ctx, filepath.Join(GinkgoT().TempDir(), "none"), append([]string{"--from", file}, asked...)...)
-			Expect(timeless(recorded)).To(Equal(timeless(mend(ctx, asked...))), "%v", asked)
-		}
-
-		untouched(ctx, before)
-		for _, name := range lost {
-			fixture.Host(name).Kubelet().Start()
-		}
-		Eventually(said(ctx, check.Name, clusterv1.MachineHealthCheckRemediationAllowedCondition)).Should(Equal("True/RemediationAllowed"))
-		Eventually(reasons(ctx, check, check.Name)).Should(ContainElement(mendv1.EventRemediationAllowed))
-		fixture.AllWell(ctx)
-	}, SpecTimeout(specPatience))
-})
-
-// timeless is what a run has said, but for when it was asked, and what it says of itself.
-func timeless(r ran) map[string]any {
-	GinkgoHelper()
-	all := *parsed[map[string]any](r)
-	for _, name := range []string{"time", "notes"} {
-		delete(all, name)
-	}
-	if managers, is := all["managers"].([]any); is {
-		for _, m := range managers {
-			delete(m.(map[string]any), "renewed")
-		}
-	}
-	return all
-}
 
 var _ = Describe("For an unclaimed check", func() {
 	It("claim makes kubemend act, and release returns it to Cluster API", func(ctx SpecContext) {
