@@ -129,8 +129,9 @@ func (e *environment) node(ctx context.Context, machine string) {
 func (e *environment) reports(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	node := &corev1.Node{}
 	Expect(e.there.Get(ctx, client.ObjectKey{Name: "node-" + machine}, node)).To(Succeed())
+	before := node.DeepCopy()
 	builders.Reports(node, corev1.NodeCondition{Type: corev1.NodeReady, Status: status, LastTransitionTime: metav1.Now()})
-	Expect(e.there.Status().Update(ctx, node)).To(Succeed())
+	Expect(e.there.Status().Patch(ctx, node, client.MergeFrom(before))).To(Succeed(), "the manager may write to the node as well")
 }
 
 func (e *environment) machine(ctx context.Context, name string) *clusterv1.Machine {
