@@ -2,6 +2,7 @@ package kubemend_test
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
@@ -40,8 +41,8 @@ func (e *environment) itself(ctx context.Context) {
 		e.node(ctx, name)
 	}
 	e.worker(ctx, "a")
-	of := []byte(`{"metadata":{"annotations":{"` + clusterv1.MachineAnnotation + `":"a","` + clusterv1.ClusterNamespaceAnnotation + `":"ns","` +
-		clusterv1.ClusterNameAnnotation + `":"c1"}}}`)
+	of := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:"a",%q:"ns",%q:"c1"}}}`,
+		clusterv1.MachineAnnotation, clusterv1.ClusterNamespaceAnnotation, clusterv1.ClusterNameAnnotation)
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-a"}}
 	Expect(e.here.Patch(ctx, node, client.RawPatch(client.Merge.Type(), of))).To(Succeed())
 }
@@ -85,7 +86,8 @@ func TestALadderWhoseFirstStepFailsHasTheHostOfTheNodesMachinePowerCycledAndClea
 		e.itself(ctx)
 		host, machine := e.host(ctx), e.machine(ctx, "a")
 		e.rebootTemplate(ctx)
-		ofAgent := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": map[string]any{"spec": map[string]any{}}}}}
+		embedded := map[string]any{"spec": map[string]any{}}
+		ofAgent := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"template": embedded}}}
 		ofAgent.SetGroupVersionKind(agent.GroupVersion().WithKind(agent.Kind + "Template"))
 		ofAgent.SetNamespace("ns")
 		ofAgent.SetName("reboot")
