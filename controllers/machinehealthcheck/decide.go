@@ -11,6 +11,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // Settling is how long nothing starts after a change that may be the first of many.
@@ -251,7 +252,8 @@ func holdBack(facts *Facts, plan *Plan) []*Decision {
 		if off := facts.putOff(decision.Target); !decision.AwaitsTurn && !decision.Spare.blocks() && facts.Now.Before(off.Until) {
 			decision.PutOff = off
 		}
-		if decision.Waits = !decision.AwaitsTurn && !decision.Spare.blocks() && decision.PutOff.Reason == ""; !decision.Waits {
+		blocked := decision.AwaitsTurn || decision.Spare.blocks() || decision.PutOff.Reason != ""
+		if decision.Waits = !blocked && len(facts.Placeless[decision.Target.UID]) == 0; !decision.Waits {
 			plan.Population.Waiting--
 		}
 		return !decision.Waits
@@ -322,7 +324,7 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 			switch blocker := &decision.Blockers[j]; blocker.Rule {
 			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
 				verdicts = health.Earliest(verdicts, blocker.Until)
-			case NoSpareHost, SpareHostsUnread:
+			case NoSpareHost, SpareHostsUnread, Reason(policy.ClosedWindow), Reason(policy.PoliciesUnread):
 				starts = health.Earliest(starts, blocker.Until)
 			}
 		}

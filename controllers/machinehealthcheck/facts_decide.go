@@ -55,6 +55,8 @@ type Facts struct {
 	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero
 	// if it is known.
 	CyclesUnread time.Time
+	// Placeless are what RemediationPolicies hold against remediations that would begin, by the UIDs of the machines.
+	Placeless map[types.UID][]rule.Blocker
 	// Spares are the hosts that replacements could take.
 	Spares Spares
 

@@ -11,6 +11,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
@@ -377,6 +378,11 @@ var rules = []Rule{
 				"the hosts can be read and one fits its replacement")
 		},
 	},
+	placeless(policy.PoliciesUnread),
+	placeless(policy.PolicyInvalid),
+	placeless(policy.ClosedWindow),
+	placeless(policy.GroupUnavailable),
+	placeless(policy.GroupInFlight),
 	{
 		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
 		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },

@@ -78,6 +78,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	}
 	r.controller = c
 	if r.Hosts != nil {
+		r.Hosts.Notify(c, r.hostLabels.heard(r))
 		r.Hosts.Notify(c, fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)})
 	}
 	if err := c.Watch(source.Func(r.hear)); err != nil {
@@ -92,6 +93,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
+	}
+	if r.Ledger != nil {
+		r.Ledger.SetUp(func() []types.NamespacedName { return r.checksOf(context.Background(), "") }, r.wake)
 	}
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again

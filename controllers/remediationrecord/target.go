@@ -157,8 +157,8 @@ func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// failureDomainLabel is by which CAPM3 tells the failure domain of a host.
-const failureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
+// FailureDomainLabel is by which CAPM3 tells the failure domain of a host.
+const FailureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
 
 // OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
 // of the Machine or its node; of no host nothing.
@@ -167,5 +167,5 @@ func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 		return
 	}
 	target.Host, target.HostModel = new(refTo(h, host.Kind)), h.Model
-	target.FailureDomain = cmp.Or(h.Labels[failureDomainLabel], target.FailureDomain)
+	target.FailureDomain = cmp.Or(h.Labels[FailureDomainLabel], target.FailureDomain)
 }

@@ -1,0 +1,250 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+)
+
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status,verbs=patch
+
+const (
+	// statusEvery is how often the status of a policy is written at most.
+	statusEvery = 10 * time.Second
+	// mostGroups is how many groups it names.
+	mostGroups = 64
+)
+
+// Reconciler tells the ledger what RemediationPolicies say, and writes into their status what it counts.
+type Reconciler struct {
+	Client client.Client
+	Ledger *Ledger
+	// Everywhere is the namespace whose policies reach all others.
+	Everywhere string
+}
+
+// SetupWithManager makes r a controller of mgr.
+func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
+	err := ctrl.NewControllerManagedBy(mgr).
+		Named("remediationpolicy").
+		For(&mendv1.RemediationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
+		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+			q.Add(reconcile.Request{}) // so that it is known that there is none
+			r.Ledger.mu.Lock()
+			defer r.Ledger.mu.Unlock()
+			r.Ledger.changed = func(policy types.NamespacedName) { q.AddAfter(reconcile.Request{NamespacedName: policy}, statusEvery) }
+			return nil
+		})).
+		Complete(r)
+	if err != nil {
+		return fmt.Errorf("set up the controller of RemediationPolicies: %w", err)
+	}
+	return nil
+}
+
+// Reconcile reads all policies if one has changed, and writes the status of the one that is called req.
+func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
+	list := &mendv1.RemediationPolicyList{}
+	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list RemediationPolicies: %w", err)
+	}
+	var policies []*Policy
+	for i := range list.Items {
+		if list.Items[i].DeletionTimestamp.IsZero() {
+			policies = append(policies, Read(&list.Items[i], r.Everywhere))
+		}
+	}
+	if r.Ledger.differs(policies) {
+		r.Ledger.Set(policies)
+	}
+	i := slices.IndexFunc(list.Items, func(policy mendv1.RemediationPolicy) bool {
+		return client.ObjectKeyFromObject(&policy) == req.NamespacedName
+	})
+	if i < 0 {
+		return ctrl.Result{}, nil
+	}
+	before, after := &list.Items[i], list.Items[i].DeepCopy()
+	if !r.Ledger.describe(after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
+		return ctrl.Result{}, nil
+	}
+	err := r.Client.Status().Patch(ctx, after, client.MergeFrom(before))
+	if client.IgnoreNotFound(err) != nil {
+		return ctrl.Result{}, fmt.Errorf("write the status of RemediationPolicy %s: %w", req.NamespacedName, err)
+	}
+	return ctrl.Result{}, nil
+}
+
+// differs reports whether the ledger has other policies, or in other generations.
+func (l *Ledger) differs(policies []*Policy) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
+		known := l.policies[p.NamespacedName]
+		return known == nil || known.generation != p.generation
+	})
+}
+
+// describe states the status of policy; false if the ledger does not know it.
+func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.policies[client.ObjectKeyFromObject(policy)]
+	if p == nil {
+		return false
+	}
+	status := &policy.Status
+	status.ObservedGeneration, status.Groups = p.generation, nil
+	ungrouped := l.countSelected(p, status)
+	now := l.Clock.Now()
+	for _, g := range l.groups {
+		if n := g.numbers(now); g.policy == p && n.unavailable+n.inFlight+n.waiting > 0 {
+			of := mendv1.PolicyGroup{
+				Limit: g.limit.Name, Group: g.values, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
+				InFlight: int32(n.inFlight), Waiting: int32(n.waiting),
+			}
+			if n.waiting > 0 {
+				of.Reason, _ = exceeded(g.limit, n)
+			}
+			status.Groups = append(status.Groups, of)
+		}
+	}
+	slices.SortFunc(status.Groups, func(a, b mendv1.PolicyGroup) int {
+		return cmp.Or(-cmp.Compare(a.Waiting, b.Waiting), cmp.Compare(a.Limit, b.Limit), cmp.Compare(a.Group, b.Group))
+	})
+	status.Groups = status.Groups[:min(len(status.Groups), mostGroups)]
+	valid := metav1.Condition{Type: mendv1.PolicyValid, Status: metav1.ConditionTrue, Reason: mendv1.PolicyReadReason}
+	switch {
+	case p.selectsNothing:
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets, p.invalid+". The policy selects nothing"
+	case p.invalid != "":
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyReason,
+			p.invalid+". Until that is corrected, nothing that the policy selects is remediated"
+	}
+	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason, Message: ungrouped}
+	if ungrouped != "" {
+		grouped.Status, grouped.Reason = metav1.ConditionFalse, mendv1.TargetsWithoutGroupReason
+	}
+	for _, cond := range []metav1.Condition{valid, grouped} {
+		cond.ObservedGeneration, cond.LastTransitionTime = p.generation, metav1.NewTime(now)
+		meta.SetStatusCondition(&status.Conditions, cond)
+	}
+	return true
+}
+
+// countSelected counts what p selects, and returns a sentence about those that are in no group of some limit; empty if there are none.
+func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus) string {
+	status.Selected, status.InFlight, status.Waiting = mendv1.PolicySelected{}, 0, 0
+	now, ungrouped := l.Clock.Now(), map[string]bool{}
+	targets, flying, waiting := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]bool{}
+	count := func(e *entry) bool {
+		if !slices.Contains(e.by, p) {
+			return false
+		}
+		flying[e.UID] = flying[e.UID] || e.occupies(now)
+		return true
+	}
+	for _, entries := range l.checks {
+		selects := false
+		for _, e := range entries {
+			if !count(e) {
+				continue
+			}
+			selects, targets[e.UID] = true, true
+			waiting[e.UID] = waiting[e.UID] || e.waits
+			in := 0
+			for _, g := range e.groups {
+				if g.policy == p {
+					in++
+				}
+			}
+			if in < len(p.limits) {
+				ungrouped[e.Namespace+"/"+e.Name] = true
+			}
+		}
+		if selects {
+			status.Selected.Checks++
+		}
+	}
+	for _, e := range l.records {
+		count(e)
+	}
+	is := func(_ types.UID, is bool) bool { return !is }
+	maps.DeleteFunc(flying, is)
+	maps.DeleteFunc(waiting, is)
+	status.Selected.Targets, status.Selected.Ungrouped = int32(len(targets)), int32(len(ungrouped))
+	status.InFlight, status.Waiting = int32(len(flying)), int32(len(waiting))
+	if len(ungrouped) == 0 {
+		return ""
+	}
+	names := slices.Sorted(maps.Keys(ungrouped))
+	text := fmt.Sprintf("%d targets lack a value by which a limit groups, so that it does not bind them: ", len(names))
+	for i, name := range names[:min(len(names), 5)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += name
+	}
+	return text
+}
+
+// FollowRecords counts the remediations of the open records in a cache.
+func (l *Ledger) FollowRecords(informer interface {
+	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
+}) error {
+	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
+		AddFunc:    func(o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
+		UpdateFunc: func(_, o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
+		DeleteFunc: func(o any) {
+			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
+				o = late.Obj
+			}
+			if record, is := o.(*mendv1.RemediationRecord); is {
+				l.follow(record, false)
+			}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("watch RemediationRecords for RemediationPolicies: %w", err)
+	}
+	return nil
+}
+
+func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
+	status, key := &record.Status, client.ObjectKeyFromObject(record)
+	machine, check := record.Spec.Target.Machine, record.Spec.Requester.Check
+	if !exists || machine == nil || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
+		l.Record(key, nil, time.Time{})
+		return
+	}
+	target := &Target{
+		UID: types.UID(machine.UID), Namespace: record.Namespace, Name: machine.Name, Cluster: record.Spec.Target.ClusterName,
+		FailureDomain: record.Spec.Target.FailureDomain,
+	}
+	if check != nil {
+		target.Check = check.Name
+	}
+	stepped := status.Begun.Time
+	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {
+		stepped = status.Steps[n-1].Time.Time
+	}
+	l.Record(key, target, stepped)
+}

@@ -1,0 +1,508 @@
+package policy
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+const (
+	// heardWithin is how long nothing begins after the first policy was read, at most, while a check has not said yet what it counts.
+	heardWithin = time.Minute
+	// offeredFor is how long a free place is kept for the first that waits for it, whose check may fail to take it.
+	offeredFor = 5 * time.Second
+	// stalledAfter is how long a record may tell no step until its remediation takes no place any more. It stays unavailable.
+	stalledAfter = time.Hour
+)
+
+// Ledger is the one memory of what policies count. Checks report their targets, and ask for places before they begin.
+type Ledger struct {
+	Clock clock.PassiveClock
+	// Installed reports whether there are RemediationPolicies at all; it is asked until they were read.
+	Installed func(ctx context.Context) bool
+
+	mu       sync.Mutex
+	read     bool
+	policies map[types.NamespacedName]*Policy
+	checks   map[types.NamespacedName]map[types.UID]*entry
+	records  map[types.NamespacedName]*entry
+	groups   map[groupKey]*group
+	queue    map[*entry]bool // those that wait
+	// heard are the checks that have reported since there are policies, since when that is so, and all that all have.
+	heard    map[types.NamespacedName]bool
+	since    time.Time
+	allHeard bool
+	list     func() []types.NamespacedName
+	wake     func(check types.NamespacedName, in time.Duration)
+	changed  func(policy types.NamespacedName)
+}
+
+// entry is a target, or a remediation by its record, in the groups that it belongs to.
+type entry struct {
+	*Target
+
+	check   types.NamespacedName
+	by      []*Policy // those that select it
+	groups  []*group
+	waits   bool      // it asks for a place
+	offered time.Time // since when there is one for it, which it has not taken; zero otherwise
+	// claimed is when it was given a place; zero if it has none, or if it is InFlight. lost says that the answer to the write was.
+	claimed time.Time
+	lost    bool
+	stalled time.Time // when it takes no place any more; for a record
+}
+
+type groupKey struct {
+	policy        types.NamespacedName
+	limit, values string
+}
+
+// group is the targets to which a limit applies together.
+type group struct {
+	groupKey
+
+	limit  *mendv1.PolicyLimit
+	policy *Policy
+	judged map[types.UID]int // by how many checks
+	open   map[*entry]bool   // those that are not idle, and records
+}
+
+// SetUp makes the ledger use list, which are all checks, and wake, which has one reconciled.
+func (l *Ledger) SetUp(list func() []types.NamespacedName, wake func(check types.NamespacedName, in time.Duration)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.list, l.wake = list, wake
+}
+
+// Active reports whether there may be policies.
+func (l *Ledger) Active(ctx context.Context) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.read {
+		return l.Installed(ctx)
+	}
+	return len(l.policies) > 0
+}
+
+// OfHosts reports whether a policy needs to know the hosts of Machines.
+func (l *Ledger) OfHosts() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(slices.Collect(maps.Values(l.policies)), (*Policy).OfHosts)
+}
+
+// Set replaces all policies. The checks are reconciled: what was blocked may begin, and what is counted is not known yet.
+func (l *Ledger) Set(policies []*Policy) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.policies)
+	l.read, l.policies, l.groups = true, map[types.NamespacedName]*Policy{}, map[groupKey]*group{}
+	for _, p := range policies {
+		l.policies[p.NamespacedName] = p
+	}
+	for _, entries := range l.checks {
+		for _, e := range entries {
+			l.place(e)
+		}
+	}
+	for _, e := range l.records {
+		l.place(e)
+	}
+	if before == 0 && len(policies) > 0 {
+		l.heard, l.since, l.allHeard = map[types.NamespacedName]bool{}, l.Clock.Now(), false
+	}
+	if l.list != nil {
+		for _, check := range l.list() {
+			l.wake(check, 0)
+		}
+	}
+}
+
+// awaits is until when a check is waited for that has not reported yet; zero if all have.
+func (l *Ledger) awaits(now time.Time) time.Time {
+	until := l.since.Add(heardWithin)
+	l.allHeard = l.allHeard || l.list == nil || !now.Before(until) ||
+		!slices.ContainsFunc(l.list(), func(check types.NamespacedName) bool { return !l.heard[check] })
+	if l.allHeard {
+		return time.Time{}
+	}
+	return until
+}
+
+// hears notes that a check has said what it counts.
+func (l *Ledger) hears(check types.NamespacedName) {
+	if l.heard != nil && !l.allHeard {
+		l.heard[check] = true
+	}
+}
+
+// Report replaces what is known of the targets of a check: a target that is the same pointer has not changed. A claim that is not seen to
+// have become a remediation has failed, unless its answer was lost a moment ago.
+func (l *Ledger) Report(check types.NamespacedName, targets []*Target) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.checks[check]
+	if known == nil {
+		if l.checks == nil {
+			l.checks = map[types.NamespacedName]map[types.UID]*entry{}
+		}
+		known = make(map[types.UID]*entry, len(targets))
+		l.checks[check] = known
+		defer l.knowRecordsOf(check)
+	}
+	awaited := !l.allHeard
+	l.hears(check)
+	freed, seen := false, 0
+	for _, target := range targets {
+		e := known[target.UID]
+		if e != nil {
+			seen++
+		}
+		if e != nil && e.Target == target && e.claimed.IsZero() {
+			continue
+		}
+		next := &entry{Target: target, check: check}
+		if e != nil {
+			if e.lost && !target.InFlight && l.Clock.Since(e.claimed) < begin.Settles {
+				next.claimed, next.lost = e.claimed, true
+			}
+			freed = freed || e.Unavailable && !target.Unavailable || e.occupies(l.Clock.Now()) && !next.occupies(l.Clock.Now())
+			l.remove(e)
+		} else {
+			seen++
+		}
+		known[target.UID] = next
+		l.place(next)
+	}
+	if seen < len(known) {
+		here := make(map[types.UID]bool, len(targets))
+		for _, target := range targets {
+			here[target.UID] = true
+		}
+		for uid, e := range known {
+			if !here[uid] {
+				freed = true
+				l.remove(e)
+				delete(known, uid)
+			}
+		}
+	}
+	if freed || awaited {
+		l.offer(check)
+	}
+}
+
+// Forget forgets a check that is gone, or whose machines are not judged.
+func (l *Ledger) Forget(check types.NamespacedName) {
+	if l == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.hears(check)
+	for _, e := range l.checks[check] {
+		l.remove(e)
+	}
+	delete(l.checks, check)
+	l.offer(check)
+}
+
+// Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record that
+// is closed, gone, or not begun.
+func (l *Ledger) Record(record types.NamespacedName, target *Target, stepped time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := l.records[record]
+	if before != nil {
+		l.remove(before)
+		delete(l.records, record)
+	}
+	if target == nil {
+		if before != nil {
+			l.offer(types.NamespacedName{})
+		}
+		return
+	}
+	if l.records == nil {
+		l.records = map[types.NamespacedName]*entry{}
+	}
+	check := types.NamespacedName{Namespace: target.Namespace, Name: target.Check}
+	if before != nil { // it may know the labels of a target that is gone
+		target = before.Target
+	}
+	e := &entry{Target: target, check: check, stalled: stepped.Add(stalledAfter)}
+	e.Target = l.known(e)
+	l.records[record] = e
+	l.place(e)
+}
+
+// known is the target of a record with what its check has reported, of it or of others: a record tells no labels.
+func (l *Ledger) known(e *entry) *Target {
+	if same := l.checks[e.check][e.UID]; same != nil {
+		return same.Target
+	}
+	if e.ClusterLabels != nil {
+		return e.Target
+	}
+	for _, other := range l.checks[e.check] {
+		target := *e.Target
+		target.ClusterLabels, target.CheckLabels = other.ClusterLabels, other.CheckLabels
+		return &target
+	}
+	return e.Target
+}
+
+func (l *Ledger) knowRecordsOf(check types.NamespacedName) {
+	for _, e := range l.records {
+		if e.check == check {
+			l.remove(e)
+			e.Target = l.known(e)
+			l.place(e)
+		}
+	}
+}
+
+// occupies reports whether e takes a place under maxInFlight.
+func (e *entry) occupies(now time.Time) bool {
+	if !e.stalled.IsZero() {
+		return now.Before(e.stalled)
+	}
+	return e.InFlight || !e.claimed.IsZero()
+}
+
+// idle reports whether e is counted as a target and nothing else.
+func (e *entry) idle() bool {
+	return !e.Unavailable && !e.InFlight && !e.waits && e.claimed.IsZero() && e.stalled.IsZero()
+}
+
+// place puts e into the groups that it belongs to by the policies that are there.
+func (l *Ledger) place(e *entry) {
+	e.by, e.groups = e.by[:0], e.groups[:0]
+	for _, p := range l.policies {
+		if !p.Selects(e.Target) {
+			continue
+		}
+		e.by = append(e.by, p)
+		for i := range p.limits {
+			limit := &p.limits[i]
+			values, grouped := groupOf(limit, e.Target)
+			if !grouped {
+				continue
+			}
+			key := groupKey{p.NamespacedName, limit.Name, values}
+			g := l.groups[key]
+			if g == nil {
+				g = &group{groupKey: key, limit: limit, policy: p, judged: map[types.UID]int{}, open: map[*entry]bool{}}
+				l.groups[key] = g
+			}
+			e.groups = append(e.groups, g)
+			if !e.Unknown && e.stalled.IsZero() {
+				g.judged[e.UID]++
+			}
+		}
+		l.tell(p)
+	}
+	slices.SortFunc(e.by, func(a, b *Policy) int { return strings.Compare(a.String(), b.String()) })
+	slices.SortFunc(e.groups, func(a, b *group) int {
+		return cmp.Or(strings.Compare(a.policy.String(), b.policy.String()), strings.Compare(a.limit.Name, b.limit.Name))
+	})
+	l.touch(e)
+}
+
+// touch notes that e is idle or not.
+func (l *Ledger) touch(e *entry) {
+	for _, g := range e.groups {
+		if e.idle() {
+			delete(g.open, e)
+		} else {
+			g.open[e] = true
+		}
+	}
+}
+
+func (l *Ledger) remove(e *entry) {
+	delete(l.queue, e)
+	for _, g := range e.groups {
+		delete(g.open, e)
+		if !e.Unknown && e.stalled.IsZero() {
+			if g.judged[e.UID]--; g.judged[e.UID] == 0 {
+				delete(g.judged, e.UID)
+			}
+		}
+		if len(g.judged) == 0 && len(g.open) == 0 {
+			delete(l.groups, g.groupKey)
+		}
+	}
+	for _, p := range e.by {
+		l.tell(p)
+	}
+}
+
+func (l *Ledger) tell(p *Policy) {
+	if l.changed != nil {
+		l.changed(p.NamespacedName)
+	}
+}
+
+// numbers are what the limit of g compares. A target counts once, by whatever check and record.
+func (g *group) numbers(now time.Time) numbers {
+	unavailable, flying := map[types.UID]bool{}, map[types.UID]bool{}
+	n := numbers{targets: len(g.judged)}
+	for e := range g.open {
+		if e.Unknown && e.claimed.IsZero() && !e.InFlight {
+			continue
+		}
+		unavailable[e.UID] = unavailable[e.UID] || e.Unavailable || !e.stalled.IsZero()
+		flying[e.UID] = flying[e.UID] || e.occupies(now)
+		if e.waits {
+			n.waiting++
+		}
+	}
+	count := func(of map[types.UID]bool) (n int) {
+		for _, is := range of {
+			if is {
+				n++
+			}
+		}
+		return n
+	}
+	n.unavailable, n.inFlight = count(unavailable), count(flying)
+	return n
+}
+
+// Ask gives a place to each of the targets of a check that may begin now, and returns what blocks the others. Who was given one begins, or
+// gives it back. (Settle)
+func (l *Ledger) Ask(check types.NamespacedName, waiting []types.UID) map[types.UID][]rule.Blocker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	blocked, asking := map[types.UID][]rule.Blocker{}, []*entry(nil)
+	for _, uid := range waiting {
+		e := l.checks[check][uid]
+		if e == nil || !e.claimed.IsZero() {
+			continue
+		}
+		e.waits, e.offered = true, time.Time{}
+		if l.queue == nil {
+			l.queue = map[*entry]bool{}
+		}
+		l.queue[e] = true
+		l.touch(e)
+		asking = append(asking, e)
+	}
+	p := l.offer(check)
+	for _, e := range asking {
+		if !p.offered[e] {
+			blocked[e.UID] = l.blockers(e, p)
+			continue
+		}
+		e.claimed, e.waits = p.now, false
+		delete(l.queue, e)
+	}
+	if len(blocked) > 0 && p.others && l.wake != nil {
+		l.wake(check, offeredFor+time.Second)
+	}
+	return blocked
+}
+
+// Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
+// one whose answer was lost for as long as it may still be carried out.
+func (l *Ledger) Settle(check types.NamespacedName, begun, lost func(types.UID) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	freed := false
+	for uid, e := range l.checks[check] {
+		switch {
+		case e.claimed.IsZero():
+		case lost(uid):
+			e.lost = true
+		case !begun(uid) && !e.lost:
+			e.claimed, freed = time.Time{}, true
+			l.touch(e)
+		}
+	}
+	if freed {
+		l.offer(check)
+	}
+}
+
+// pass is one look at who may begin: what it has counted, and to whom it has given a place.
+type pass struct {
+	now     time.Time
+	awaits  time.Time
+	numbers map[*group]numbers
+	ahead   map[*group]int
+	offered map[*entry]bool
+	others  bool // some of other checks
+}
+
+// offer finds out which of those that wait may begin, in their order, and wakes their checks but for one that asks by itself.
+func (l *Ledger) offer(asks types.NamespacedName) *pass {
+	p := &pass{now: l.Clock.Now(), numbers: map[*group]numbers{}, ahead: map[*group]int{}, offered: map[*entry]bool{}}
+	p.awaits = l.awaits(p.now)
+	for _, e := range l.inOrder(p.now) {
+		passed := !e.offered.IsZero() && p.now.Sub(e.offered) >= offeredFor
+		if passed || len(l.blockers(e, p)) > 0 {
+			continue
+		}
+		p.offered[e] = true
+		for _, g := range e.groups {
+			p.ahead[g]++
+		}
+		if e.check == asks {
+			continue
+		}
+		p.others = true
+		if e.offered.IsZero() && l.wake != nil {
+			e.offered = p.now
+			l.wake(e.check, 0)
+		}
+	}
+	return p
+}
+
+// inOrder are those that wait, in the order in which they may begin: marked by hand, of the Cluster with the fewest remediations under way,
+// due for the longest time, by name. The Cluster counts over all groups, so that two groups never wait for each other.
+func (l *Ledger) inOrder(now time.Time) []*entry {
+	if len(l.queue) == 0 {
+		return nil
+	}
+	flying := map[string]map[types.UID]bool{}
+	for _, g := range l.groups {
+		for e := range g.open {
+			if e.occupies(now) {
+				cluster := e.Namespace + "/" + e.Cluster
+				if flying[cluster] == nil {
+					flying[cluster] = map[types.UID]bool{}
+				}
+				flying[cluster][e.UID] = true
+			}
+		}
+	}
+	byHand := func(e *entry) int {
+		if e.ByHand {
+			return 0
+		}
+		return 1
+	}
+	return slices.SortedFunc(maps.Keys(l.queue), func(a, b *entry) int {
+		return cmp.Or(
+			cmp.Compare(byHand(a), byHand(b)),
+			cmp.Compare(len(flying[a.Namespace+"/"+a.Cluster]), len(flying[b.Namespace+"/"+b.Cluster])),
+			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.check.Name, b.check.Name),
+		)
+	})
+}

@@ -1,0 +1,406 @@
+package policy
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/test/must"
+)
+
+var start = time.Date(2026, 11, 30, 12, 0, 0, 0, time.UTC)
+
+// fleet is a ledger with the machines of checks, as their reconciles report them.
+type fleet struct {
+	t       *testing.T
+	ledger  *Ledger
+	clock   *clocktesting.FakePassiveClock
+	targets map[types.NamespacedName][]*Target
+	woken   []string
+}
+
+func newFleet(t *testing.T, policies ...*mendv1.RemediationPolicy) *fleet {
+	f := &fleet{t: t, clock: clocktesting.NewFakePassiveClock(start), targets: map[types.NamespacedName][]*Target{}}
+	f.ledger = &Ledger{Clock: f.clock, Installed: func(context.Context) bool { return true }}
+	f.ledger.SetUp(func() []types.NamespacedName { return nil }, func(check types.NamespacedName, in time.Duration) {
+		if in == 0 {
+			f.woken = append(f.woken, check.Name)
+		}
+	})
+	f.set(policies...)
+	return f
+}
+
+func (f *fleet) set(policies ...*mendv1.RemediationPolicy) {
+	var read []*Policy
+	for _, policy := range policies {
+		read = append(read, Read(policy, "kubemend-system"))
+	}
+	f.ledger.Set(read)
+}
+
+func policyWith(limits ...mendv1.PolicyLimit) *mendv1.RemediationPolicy {
+	return &mendv1.RemediationPolicy{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "racks"}, Spec: mendv1.RemediationPolicySpec{Limits: limits},
+	}
+}
+
+// rack limits each failure domain; what is empty does not limit.
+func rack(flying, unavailable string) mendv1.PolicyLimit {
+	limit := mendv1.PolicyLimit{Name: "rack", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByFailureDomain}}}
+	if flying != "" {
+		limit.MaxInFlight = new(intstr.Parse(flying))
+	}
+	if unavailable != "" {
+		limit.MaxUnavailable = new(intstr.Parse(unavailable))
+	}
+	return limit
+}
+
+// check is the one of a Cluster of that name.
+func check(cluster string) types.NamespacedName {
+	return types.NamespacedName{Namespace: "ns", Name: cluster}
+}
+
+// machines adds so many to a check, in a rack.
+func (f *fleet) machines(cluster, rack string, n int) {
+	for range n {
+		name := fmt.Sprintf("%s-%s-%d", cluster, rack, len(f.targets[check(cluster)]))
+		f.targets[check(cluster)] = append(f.targets[check(cluster)], &Target{
+			UID: types.UID(name), Namespace: "ns", Name: name, Cluster: cluster, Check: cluster, FailureDomain: rack,
+		})
+	}
+	f.report(cluster)
+}
+
+func (f *fleet) report(cluster string) { f.ledger.Report(check(cluster), f.targets[check(cluster)]) }
+
+// edit changes the nth machine of a check, and reports it.
+func (f *fleet) edit(cluster string, n int, edit func(*Target)) {
+	changed := *f.targets[check(cluster)][n]
+	edit(&changed)
+	f.targets[check(cluster)][n] = &changed
+	f.report(cluster)
+}
+
+func sick(t *Target)   { t.Unavailable, t.Due = true, start }
+func flying(t *Target) { t.Unavailable, t.InFlight = true, true }
+func well(t *Target)   { t.Unavailable, t.InFlight = false, false }
+
+// ask asks for all that are sick, and returns the numbers of those that may begin.
+func (f *fleet) ask(cluster string) (begin []int, blocked map[types.UID][]rule.Blocker) {
+	var waiting []types.UID
+	for _, target := range f.targets[check(cluster)] {
+		if target.Unavailable && !target.InFlight {
+			waiting = append(waiting, target.UID)
+		}
+	}
+	blocked = f.ledger.Ask(check(cluster), waiting)
+	for i, target := range f.targets[check(cluster)] {
+		if slices.Contains(waiting, target.UID) && len(blocked[target.UID]) == 0 {
+			begin = append(begin, i)
+		}
+	}
+	return begin, blocked
+}
+
+func (f *fleet) wants(cluster string, want ...int) {
+	f.t.Helper()
+	if begin, blocked := f.ask(cluster); !slices.Equal(begin, want) {
+		f.t.Errorf("%s: %v begin, want %v; %v", cluster, begin, want, blocked)
+	}
+}
+
+func all(types.UID) bool  { return true }
+func none(types.UID) bool { return false }
+
+func TestOfTwoClustersInOneRackOneBegins(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "")))
+	for _, cluster := range []string{"a", "b"} {
+		f.machines(cluster, "r1", 2)
+		f.machines(cluster, "r2", 1)
+		f.edit(cluster, 0, sick)
+	}
+	f.wants("a", 0)
+	f.wants("b")
+	f.edit("b", 2, sick)
+	f.wants("b", 2) // another rack
+	f.ledger.Settle(check("a"), all, none)
+	f.edit("a", 0, flying)
+	f.wants("b", 2)
+	f.woken = nil
+	f.edit("a", 0, well)
+	must.Equal(t, []string{"b"}, f.woken)
+	f.wants("b", 0, 2)
+}
+
+func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
+	for name, tc := range map[string]struct {
+		begun, lost bool
+		after       time.Duration
+		free        bool
+	}{
+		"it was refused":                        {free: true},
+		"it began, and the cache lags":          {begun: true},
+		"the answer was lost":                   {lost: true},
+		"the answer was lost half a minute ago": {lost: true, after: begin.Settles, free: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, policyWith(rack("1", "")))
+			for _, cluster := range []string{"a", "b"} {
+				f.machines(cluster, "r1", 1)
+				f.edit(cluster, 0, sick)
+			}
+			f.wants("a", 0)
+			f.ledger.Settle(check("a"), func(types.UID) bool { return tc.begun }, func(types.UID) bool { return tc.lost })
+			if tc.after > 0 || tc.lost { // its check looks again, and sees no remediation
+				f.clock.SetTime(start.Add(tc.after))
+				f.edit("a", 0, sick)
+			}
+			if begin, _ := f.ask("b"); (len(begin) > 0) != tc.free {
+				t.Errorf("%v begins, want a free place: %t", begin, tc.free)
+			}
+		})
+	}
+}
+
+// The table of 1.2: a rack of 40 machines.
+func TestArithmetic(t *testing.T) {
+	for name, tc := range map[string]struct {
+		limit                mendv1.PolicyLimit
+		machines, sick, want int
+		reason               string
+	}{
+		"one":                                   {rack("2", "25%"), 40, 1, 1, ""},
+		"three":                                 {rack("2", "25%"), 40, 3, 2, GroupInFlight},
+		"as many as may be unavailable":         {rack("2", "25%"), 40, 10, 2, GroupInFlight},
+		"one more":                              {rack("2", "25%"), 40, 11, 0, GroupUnavailable},
+		"a percentage is rounded up":            {rack("10%", ""), 4, 4, 1, GroupInFlight},
+		"a percentage of none is none":          {rack("0%", ""), 4, 1, 0, GroupInFlight},
+		"none at all":                           {rack("0", ""), 4, 1, 0, GroupInFlight},
+		"what is not limited":                   {mendv1.PolicyLimit{Name: "all"}, 4, 4, 4, ""},
+		"what may not be unavailable is no one": {rack("", "0"), 4, 1, 0, GroupUnavailable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, policyWith(tc.limit))
+			f.machines("a", "r1", tc.machines)
+			for i := range tc.sick {
+				f.edit("a", i, sick)
+			}
+			begin, blocked := f.ask("a")
+			if len(begin) != tc.want {
+				t.Errorf("%v begin, want %d", begin, tc.want)
+			}
+			for _, blockers := range blocked {
+				must.Equal(t, tc.reason, blockers[0].Reason)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeJudgedIsInNoNumber(t *testing.T) {
+	f := newFleet(t, policyWith(rack("50%", "25%")))
+	f.machines("a", "r1", 4)
+	f.machines("gone", "r1", 100)
+	for i := range 100 {
+		f.edit("gone", i, func(t *Target) { t.Unknown = true })
+	}
+	f.edit("a", 0, sick)
+	f.wants("a", 0)
+	_, blocked := f.ask("gone")
+	must.Equal(t, 0, len(blocked))
+	f.edit("a", 1, sick) // two of four
+	f.ledger.Settle(check("a"), none, none)
+	f.wants("a")
+}
+
+func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "")))
+	f.machines("a", "r1", 3)
+	record := types.NamespacedName{Namespace: "ns", Name: "record"}
+	f.edit("a", 0, flying)
+	f.ledger.Record(record, f.targets[check("a")][0], start)
+	f.targets[check("a")] = f.targets[check("a")][1:] // its Machine is gone
+	f.edit("a", 0, sick)
+	f.wants("a")
+	f.clock.SetTime(start.Add(stalledAfter))
+	f.wants("a", 0)
+	f.ledger.Settle(check("a"), none, none)
+	f.ledger.Record(record, f.targets[check("a")][0], start.Add(stalledAfter)) // a step
+	f.wants("a")
+	f.woken = nil
+	f.ledger.Record(record, nil, time.Time{})
+	must.Equal(t, []string{"a"}, f.woken)
+	f.wants("a", 0)
+}
+
+func TestTheStrictestOfAllPoliciesWinsAndEachIsNamed(t *testing.T) {
+	tenant := policyWith(mendv1.PolicyLimit{Name: "few", MaxInFlight: new(intstr.FromInt32(0))})
+	tenant.Namespace = "ns"
+	elsewhere := tenant.DeepCopy()
+	elsewhere.Namespace = "elsewhere"
+	f := newFleet(t, policyWith(rack("5", "0%")), tenant, elsewhere)
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	_, blocked := f.ask("a")
+	var texts []string
+	for _, b := range blocked["a-r1-0"] {
+		texts = append(texts, b.Reason+": "+b.Text)
+	}
+	must.Equal(t, []string{
+		"GroupUnavailable: The limit rack of RemediationPolicy kubemend-system/racks in r1 is reached: 1 of 1 are unavailable, at most 0 may be (maxUnavailable 0%)",
+		"GroupInFlight: The limit few of RemediationPolicy ns/racks is reached: 0 of at most 0 are under way (maxInFlight 0)",
+	}, texts)
+}
+
+func TestATargetWithoutAValueIsBoundByOtherLimitsAlone(t *testing.T) {
+	f := newFleet(t, policyWith(rack("0", ""), mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}))
+	f.machines("a", "", 2)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, sick)
+	f.wants("a", 0)
+	policy := policyWith()
+	f.ledger.describe(policy)
+	must.Equal(t, mendv1.PolicySelected{Checks: 1, Targets: 2, Ungrouped: 2}, policy.Status.Selected)
+	must.Equal(t, []mendv1.PolicyGroup{
+		{Limit: "all", Targets: 2, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: GroupInFlight},
+	}, policy.Status.Groups)
+}
+
+func TestAFloodInOneClusterGoesAfterOneFaultInAnother(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "")))
+	f.machines("a", "r1", 9)
+	f.machines("b", "r1", 1)
+	for i := range 9 {
+		f.edit("a", i, sick)
+	}
+	f.wants("a", 0)
+	f.ledger.Settle(check("a"), all, none)
+	f.edit("a", 0, flying)
+	f.edit("b", 0, func(t *Target) { sick(t); t.Due = start.Add(time.Minute) })
+	f.wants("a")
+	f.wants("b")
+	f.woken = nil
+	f.edit("a", 1, func(t *Target) { sick(t); t.ByHand = true })
+	f.wants("a")
+	f.edit("a", 0, well) // its own check asks next, and what a person has marked goes first
+	f.wants("a", 1)
+}
+
+func TestAPlaceIsOfferedToTheNextIfTheFirstDoesNotTakeIt(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "")))
+	for i, cluster := range []string{"a", "b", "c"} {
+		f.machines(cluster, "r1", 1)
+		f.edit(cluster, 0, func(t *Target) { sick(t); t.Due = start.Add(time.Duration(i) * time.Minute) })
+	}
+	f.edit("a", 0, flying)
+	f.wants("b")
+	f.wants("c")
+	f.edit("a", 0, well)
+	f.wants("c") // it is b's
+	f.clock.SetTime(start.Add(offeredFor))
+	f.wants("c", 0)
+}
+
+func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
+	f := newFleet(t)
+	f.ledger.read = false
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	reasonOf := func() string {
+		_, blocked := f.ask("a")
+		if len(blocked) == 0 {
+			return ""
+		}
+		return blocked["a-r1-0"][0].Reason
+	}
+	must.Equal(t, PoliciesUnread, reasonOf())
+	f.ledger.list = func() []types.NamespacedName { return []types.NamespacedName{check("a"), check("b")} }
+	f.set(policyWith(rack("1", "")))
+	f.report("a")
+	must.Equal(t, PoliciesUnread, reasonOf())
+	f.ledger.Forget(check("b")) // it is paused
+	must.Equal(t, "", reasonOf())
+
+	f.ledger.Settle(check("a"), none, none)
+	f.set()
+	f.set(policyWith(rack("1", "")))
+	must.Equal(t, PoliciesUnread, reasonOf())
+	f.clock.SetTime(start.Add(heardWithin))
+	must.Equal(t, "", reasonOf())
+}
+
+// Checks that fail, claim, lose answers and recover in random order never exceed a limit, and leave no place taken.
+func TestLimitsHoldInAnyOrder(t *testing.T) {
+	for seed := range uint64(200) {
+		random := rand.New(rand.NewPCG(seed, 0))
+		f := newFleet(t, policyWith(rack("2", ""), mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(3))}))
+		clusters := []string{"a", "b", "c"}
+		for _, cluster := range clusters {
+			f.machines(cluster, "r1", 4)
+			f.machines(cluster, "r2", 4)
+		}
+		holds := func() {
+			inRack, total := map[string]int{}, 0
+			for _, targets := range f.targets {
+				for _, target := range targets {
+					if target.InFlight {
+						inRack[target.FailureDomain]++
+						total++
+					}
+				}
+			}
+			if inRack["r1"] > 2 || inRack["r2"] > 2 || total > 3 {
+				t.Fatalf("seed %d: in flight are %v", seed, inRack)
+			}
+		}
+		for range 300 {
+			cluster, n := clusters[random.IntN(3)], random.IntN(8)
+			switch random.IntN(4) {
+			case 0:
+				f.edit(cluster, n, func(t *Target) {
+					if !t.InFlight {
+						sick(t)
+					}
+				})
+			case 1:
+				f.edit(cluster, n, well)
+			default:
+				f.report(cluster)
+				begin, _ := f.ask(cluster)
+				begins := map[types.UID]bool{}
+				for _, i := range begin {
+					if random.IntN(3) > 0 {
+						begins[f.targets[check(cluster)][i].UID] = true
+						changed := *f.targets[check(cluster)][i]
+						changed.InFlight = true
+						f.targets[check(cluster)][i] = &changed // the next report shows it
+					}
+				}
+				f.ledger.Settle(check(cluster), func(id types.UID) bool { return begins[id] }, none)
+				holds()
+			}
+		}
+		for _, cluster := range clusters {
+			for i := range 8 {
+				f.edit(cluster, i, well)
+			}
+		}
+		for key, g := range f.ledger.groups {
+			if n := g.numbers(start); n.inFlight+n.unavailable+n.waiting+len(g.open) > 0 {
+				t.Fatalf("seed %d: %v is left with %+v", seed, key, n)
+			}
+		}
+	}
+}

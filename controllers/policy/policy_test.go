@@ -1,0 +1,99 @@
+package policy
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/must"
+)
+
+func TestWindows(t *testing.T) {
+	const hour = 3600
+	deny := func(schedule, zone string, seconds int32) mendv1.PolicyWindow {
+		return mendv1.PolicyWindow{Action: mendv1.WindowDeny, Schedule: schedule, TimeZone: zone, DurationSeconds: seconds}
+	}
+	allow := func(schedule string, seconds int32) mendv1.PolicyWindow {
+		return mendv1.PolicyWindow{Action: mendv1.WindowAllow, Schedule: schedule, DurationSeconds: seconds}
+	}
+	live := deny("0 8 * * *", "", 10*hour)
+	live.Scope = mendv1.WindowLiveNodes
+	for name, tc := range map[string]struct {
+		windows []mendv1.PolicyWindow
+		dead    bool
+		at      string
+		want    string // until when nothing begins
+	}{
+		"before it opens":                {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T06:59:59Z"},
+		"when it opens":                  {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T07:00:00Z", want: "2026-11-30T17:00:00Z"},
+		"when it has closed":             {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T17:00:00Z"},
+		"on another day":                 {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-29T09:00:00Z"},
+		"over midnight":                  {windows: []mendv1.PolicyWindow{deny("0 22 * * *", "", 4*hour)}, at: "2026-12-01T01:00:00Z", want: "2026-12-01T02:00:00Z"},
+		"across the end of a month":      {windows: []mendv1.PolicyWindow{deny("0 0 30 11 *", "", 48*hour)}, at: "2026-12-01T12:00:00Z", want: "2026-12-02T00:00:00Z"},
+		"clocks go forward in it":        {windows: []mendv1.PolicyWindow{deny("0 1 * * *", "Europe/Berlin", 4*hour)}, at: "2026-03-29T01:30:00Z", want: "2026-03-29T04:00:00Z"},
+		"clocks go back in it":           {windows: []mendv1.PolicyWindow{deny("0 1 * * *", "Europe/Berlin", 4*hour)}, at: "2026-10-25T02:30:00Z", want: "2026-10-25T03:00:00Z"},
+		"openings that follow":           {windows: []mendv1.PolicyWindow{deny("0 8,9 * * *", "", hour)}, at: "2026-11-30T08:30:00Z", want: "2026-11-30T10:00:00Z"},
+		"two that overlap":               {windows: []mendv1.PolicyWindow{deny("0 8 * * *", "", hour), deny("30 8 * * *", "", hour)}, at: "2026-11-30T08:45:00Z", want: "2026-11-30T09:30:00Z"},
+		"outside of what is allowed":     {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour), allow("0 22 * * *", hour)}, at: "2026-11-30T12:00:00Z", want: "2026-11-30T22:00:00Z"},
+		"within it":                      {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour)}, at: "2026-11-30T03:00:00Z"},
+		"what is denied goes first":      {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour), deny("0 3 * * *", "", hour)}, at: "2026-11-30T03:00:00Z", want: "2026-11-30T04:00:00Z"},
+		"a day that never comes":         {windows: []mendv1.PolicyWindow{deny("0 0 30 2 *", "", hour)}, at: "2026-11-30T03:00:00Z"},
+		"allowed on a day that never is": {windows: []mendv1.PolicyWindow{allow("0 0 30 2 *", hour)}, at: "2026-11-30T03:00:00Z", want: "2027-11-30T03:00:00Z"},
+		"for a live node":                {windows: []mendv1.PolicyWindow{live}, at: "2026-11-30T09:00:00Z", want: "2026-11-30T18:00:00Z"},
+		"not for a dead one":             {windows: []mendv1.PolicyWindow{live}, dead: true, at: "2026-11-30T09:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Read(&mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Windows: tc.windows}}, "")
+			must.Equal(t, "", p.invalid)
+			at, err := time.Parse(time.RFC3339, tc.at)
+			must.Do(t, err)
+			got := ""
+			if until := p.closed(!tc.dead, at); !until.IsZero() {
+				got = until.UTC().Format(time.RFC3339)
+			}
+			must.Equal(t, tc.want, got)
+		})
+	}
+}
+
+func TestWhatIsWrongNamesTheField(t *testing.T) {
+	for want, edit := range map[string]func(*mendv1.RemediationPolicySpec){
+		`spec.windows[0].schedule: "0 25 * * *" does not have the five fields of cron, such as 0 8 * * 1-5`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "0 25 * * *"
+		},
+		`spec.windows[0].schedule: "@weekly" does not have the five fields of cron, such as 0 8 * * 1-5`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "@weekly"
+		},
+		`spec.windows[0].schedule: "TZ=UTC 0 8 * * *" names a time zone, which belongs into timeZone`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "TZ=UTC 0 8 * * *"
+		},
+		`spec.windows[0].timeZone: "Berlin" is no name of the IANA database, such as Europe/Berlin`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].TimeZone = "Berlin"
+		},
+		`spec.windows[0].timeZone: "Local" is no name of the IANA database, such as Europe/Berlin`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].TimeZone = "Local"
+		},
+		`spec.selector.checks: "of" is not a valid label selector operator`: func(s *mendv1.RemediationPolicySpec) {
+			s.Selector.Checks = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "of"}}}
+		},
+	} {
+		policy := policyWith()
+		policy.Spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 8 * * *", DurationSeconds: 60}}
+		edit(&policy.Spec)
+		f := newFleet(t, policy)
+		f.machines("a", "r1", 1)
+		f.edit("a", 0, sick)
+		_, blocked := f.ask("a")
+		f.ledger.describe(policy)
+		valid := policy.Status.Conditions[0]
+		if policy.Spec.Selector.Checks != nil { // it is not known what it selects
+			must.Equal(t, 0, len(blocked))
+			must.Equal(t, want+". The policy selects nothing", valid.Message)
+			continue
+		}
+		must.Equal(t, "RemediationPolicy kubemend-system/racks, "+want+": nothing that it selects is remediated", blocked["a-r1-0"][0].Text)
+		must.Equal(t, want+". Until that is corrected, nothing that the policy selects is remediated", valid.Message)
+	}
+}
