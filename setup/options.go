@@ -100,8 +100,9 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 	o.addClusters(fs)
 	o.addElection(fs)
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
-	fs.StringVar(&o.policyNamespace, "policy-namespace", "", "Namespace whose RemediationPolicies reach all namespaces. "+
-		"If empty, that of --namespace, else that of --leader-elect-namespace, else that of the pod. Those of any other namespace reach that alone.")
+	fs.StringVar(&o.policyNamespace, "policy-namespace", "",
+		"Namespace whose RemediationPolicies reach all namespaces; those of any other reach that alone. "+
+			"If empty, the value of --namespace, else of --leader-elect-namespace, else the namespace of the pod.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
 		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. If empty, all match.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,

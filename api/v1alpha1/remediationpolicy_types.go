@@ -24,7 +24,7 @@ const (
 
 // PolicyGroupKey is one value that the targets of a group have in common.
 //
-// +kubebuilder:validation:XValidation:rule="self.key in ['HostLabel', 'MachineLabel'] == has(self.label)",message="is the name of a label, needed for HostLabel and MachineLabel alone",fieldPath=".label"
+// +kubebuilder:validation:XValidation:rule="self.key in ['HostLabel', 'MachineLabel'] == has(self.label)",message="is for HostLabel and MachineLabel alone",fieldPath=".label"
 type PolicyGroupKey struct {
 	// key is what the value is of.
 	// +required
@@ -39,7 +39,7 @@ type PolicyGroupKey struct {
 
 // PolicyLimit limits the remediations in each group of targets. A number that is left out does not limit.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable)",message="limits nothing: set maxInFlight or maxUnavailable"
+// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable)",message="set maxInFlight or maxUnavailable"
 type PolicyLimit struct {
 	// name is that of the limit in messages, metrics and status.
 	// +required
@@ -56,13 +56,13 @@ type PolicyLimit struct {
 	// back: a number, or a percentage of the targets of the group, rounded up. With 0, or 0%, none begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number of at least 0, or a percentage of 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
 	// maxUnavailable is how many targets of a group may be unhealthy, or about to be, for a remediation to begin: a number, or a percentage
 	// of the targets of the group, rounded up. Where more are, the cause is not the machine, and none begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be a number of at least 0, or a percentage of 0% to 100%"
+	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 }
 
@@ -227,9 +227,9 @@ type RemediationPolicyStatus struct {
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected.targets`,description="How many targets it selects"
-// +kubebuilder:printcolumn:name="In flight",type=integer,JSONPath=`.status.inFlight`,description="How many of their remediations are under way"
+// +kubebuilder:printcolumn:name="In flight",type=integer,JSONPath=`.status.inFlight`,description="How many remediations are under way"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="How many it holds back"
-// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`,description="Whether all of it can be read"
+// +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`,description="Whether it can be read"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RemediationPolicy struct {
 	metav1.TypeMeta   `json:",inline"`

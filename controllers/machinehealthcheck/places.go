@@ -151,8 +151,13 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 		begun[o.Target.UID] = o.requested || o.again
 		lost[o.Target.UID] = o.unsure || o.lost
 	}
-	r.Ledger.Settle(client.ObjectKeyFromObject(state.Check), func(id types.UID) bool { return begun[id] }, func(id types.UID) bool { return lost[id] })
+	is := func(these map[types.UID]bool) func(types.UID) bool {
+		return func(id types.UID) bool { return these[id] }
+	}
+	r.Ledger.Settle(client.ObjectKeyFromObject(state.Check), is(begun), is(lost))
 }
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // hostLabels are the labels of a host; another pointer after each change of them.
 type hostLabels struct{ labels map[string]string }
@@ -209,16 +214,16 @@ func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alp
 		}
 	}
 	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ queue) {
 			wake(ctx, e.Object, false)
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ queue) {
 			if spare.Consumer(e.ObjectOld) != spare.Consumer(e.ObjectNew) {
 				wake(ctx, e.ObjectOld, true)
 			}
 			wake(ctx, e.ObjectNew, false)
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ queue) {
 			wake(ctx, e.Object, true)
 		},
 	}

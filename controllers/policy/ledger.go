@@ -74,6 +74,7 @@ type group struct {
 
 	limit  *mendv1.PolicyLimit
 	policy *Policy
+	size   int               // of all entries
 	judged map[types.UID]int // by how many checks
 	open   map[*entry]bool   // those that are not idle, and records
 }
@@ -221,8 +222,8 @@ func (l *Ledger) Forget(check types.NamespacedName) {
 	l.offer(check)
 }
 
-// Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record that
-// is closed, gone, or not begun.
+// Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record
+// that is closed, gone, or not begun.
 func (l *Ledger) Record(record types.NamespacedName, target *Target, stepped time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,6 +311,7 @@ func (l *Ledger) place(e *entry) {
 				l.groups[key] = g
 			}
 			e.groups = append(e.groups, g)
+			g.size++
 			if !e.Unknown && e.stalled.IsZero() {
 				g.judged[e.UID]++
 			}
@@ -343,7 +345,7 @@ func (l *Ledger) remove(e *entry) {
 				delete(g.judged, e.UID)
 			}
 		}
-		if len(g.judged) == 0 && len(g.open) == 0 {
+		if g.size--; g.size == 0 {
 			delete(l.groups, g.groupKey)
 		}
 	}

@@ -259,7 +259,8 @@ func TestTheStrictestOfAllPoliciesWinsAndEachIsNamed(t *testing.T) {
 		texts = append(texts, b.Reason+": "+b.Text)
 	}
 	must.Equal(t, []string{
-		"GroupUnavailable: The limit rack of RemediationPolicy kubemend-system/racks in r1 is reached: 1 of 1 are unavailable, at most 0 may be (maxUnavailable 0%)",
+		"GroupUnavailable: The limit rack of RemediationPolicy kubemend-system/racks in r1 is reached: " +
+			"1 of 1 are unavailable, at most 0 may be (maxUnavailable 0%)",
 		"GroupInFlight: The limit few of RemediationPolicy ns/racks is reached: 0 of at most 0 are under way (maxInFlight 0)",
 	}, texts)
 }
@@ -367,7 +368,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 		}
 		for range 300 {
 			cluster, n := clusters[random.IntN(3)], random.IntN(8)
-			switch random.IntN(4) {
+			switch random.IntN(6) {
 			case 0:
 				f.edit(cluster, n, func(t *Target) {
 					if !t.InFlight {
@@ -376,6 +377,10 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 				})
 			case 1:
 				f.edit(cluster, n, well)
+			case 2: // its cluster is out of reach, or back
+				for i := range 8 {
+					f.edit(cluster, i, func(t *Target) { t.Unknown = !t.Unknown })
+				}
 			default:
 				f.report(cluster)
 				begin, _ := f.ask(cluster)
@@ -394,11 +399,13 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 		}
 		for _, cluster := range clusters {
 			for i := range 8 {
-				f.edit(cluster, i, well)
+				f.edit(cluster, i, func(t *Target) { well(t); t.Unknown = false })
 			}
 		}
+		must.Is(t, 3, len(f.ledger.groups))
 		for key, g := range f.ledger.groups {
-			if n := g.numbers(start); n.inFlight+n.unavailable+n.waiting+len(g.open) > 0 {
+			n, want := g.numbers(start), map[string]int{"r1": 12, "r2": 12, "": 24}[key.values]
+			if n.inFlight+n.unavailable+n.waiting+len(g.open) > 0 || n.targets != want {
 				t.Fatalf("seed %d: %v is left with %+v", seed, key, n)
 			}
 		}

@@ -49,9 +49,8 @@ type Policy struct {
 	limits     []mendv1.PolicyLimit
 	windows    []window
 	// invalid is the field that cannot be read, and why; empty if all can.
-	invalid         string
-	selectsNothing  bool // since a selector cannot be read
-	waiting, flying int
+	invalid        string
+	selectsNothing bool // since a selector cannot be read
 }
 
 // window is a time that comes again and again.
@@ -168,8 +167,7 @@ func (p *Policy) OfHosts() bool {
 	})
 }
 
-// closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do. A window that opens never again, such as on
-// 30 February, is as if it were not there.
+// closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
 func (p *Policy) closed(live bool, now time.Time) time.Time {
 	var until, opens time.Time
 	allowing, open := false, false

@@ -20,29 +20,30 @@ func TestWindows(t *testing.T) {
 	}
 	live := deny("0 8 * * *", "", 10*hour)
 	live.Scope = mendv1.WindowLiveNodes
+	office, night := deny("0 8 * * 1-5", "Europe/Berlin", 10*hour), deny("0 1 * * *", "Europe/Berlin", 4*hour)
+	never, maintenance := "0 0 30 2 *", allow("0 2 * * *", 2*hour)
+	type windows = []mendv1.PolicyWindow
 	for name, tc := range map[string]struct {
-		windows []mendv1.PolicyWindow
-		dead    bool
-		at      string
-		want    string // until when nothing begins
+		windows
+		at   string
+		want string // until when nothing begins
 	}{
-		"before it opens":                {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T06:59:59Z"},
-		"when it opens":                  {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T07:00:00Z", want: "2026-11-30T17:00:00Z"},
-		"when it has closed":             {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-30T17:00:00Z"},
-		"on another day":                 {windows: []mendv1.PolicyWindow{deny("0 8 * * 1-5", "Europe/Berlin", 10*hour)}, at: "2026-11-29T09:00:00Z"},
-		"over midnight":                  {windows: []mendv1.PolicyWindow{deny("0 22 * * *", "", 4*hour)}, at: "2026-12-01T01:00:00Z", want: "2026-12-01T02:00:00Z"},
-		"across the end of a month":      {windows: []mendv1.PolicyWindow{deny("0 0 30 11 *", "", 48*hour)}, at: "2026-12-01T12:00:00Z", want: "2026-12-02T00:00:00Z"},
-		"clocks go forward in it":        {windows: []mendv1.PolicyWindow{deny("0 1 * * *", "Europe/Berlin", 4*hour)}, at: "2026-03-29T01:30:00Z", want: "2026-03-29T04:00:00Z"},
-		"clocks go back in it":           {windows: []mendv1.PolicyWindow{deny("0 1 * * *", "Europe/Berlin", 4*hour)}, at: "2026-10-25T02:30:00Z", want: "2026-10-25T03:00:00Z"},
-		"openings that follow":           {windows: []mendv1.PolicyWindow{deny("0 8,9 * * *", "", hour)}, at: "2026-11-30T08:30:00Z", want: "2026-11-30T10:00:00Z"},
-		"two that overlap":               {windows: []mendv1.PolicyWindow{deny("0 8 * * *", "", hour), deny("30 8 * * *", "", hour)}, at: "2026-11-30T08:45:00Z", want: "2026-11-30T09:30:00Z"},
-		"outside of what is allowed":     {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour), allow("0 22 * * *", hour)}, at: "2026-11-30T12:00:00Z", want: "2026-11-30T22:00:00Z"},
-		"within it":                      {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour)}, at: "2026-11-30T03:00:00Z"},
-		"what is denied goes first":      {windows: []mendv1.PolicyWindow{allow("0 2 * * *", 2*hour), deny("0 3 * * *", "", hour)}, at: "2026-11-30T03:00:00Z", want: "2026-11-30T04:00:00Z"},
-		"a day that never comes":         {windows: []mendv1.PolicyWindow{deny("0 0 30 2 *", "", hour)}, at: "2026-11-30T03:00:00Z"},
-		"allowed on a day that never is": {windows: []mendv1.PolicyWindow{allow("0 0 30 2 *", hour)}, at: "2026-11-30T03:00:00Z", want: "2027-11-30T03:00:00Z"},
-		"for a live node":                {windows: []mendv1.PolicyWindow{live}, at: "2026-11-30T09:00:00Z", want: "2026-11-30T18:00:00Z"},
-		"not for a dead one":             {windows: []mendv1.PolicyWindow{live}, dead: true, at: "2026-11-30T09:00:00Z"},
+		"before it opens":                {windows{office}, "2026-11-30T06:59:59Z", ""},
+		"when it opens":                  {windows{office}, "2026-11-30T07:00:00Z", "2026-11-30T17:00:00Z"},
+		"when it has closed":             {windows{office}, "2026-11-30T17:00:00Z", ""},
+		"on another day":                 {windows{office}, "2026-11-29T09:00:00Z", ""},
+		"over midnight":                  {windows{deny("0 22 * * *", "", 4*hour)}, "2026-12-01T01:00:00Z", "2026-12-01T02:00:00Z"},
+		"across the end of a month":      {windows{deny("0 0 30 11 *", "", 48*hour)}, "2026-12-01T12:00:00Z", "2026-12-02T00:00:00Z"},
+		"clocks go forward in it":        {windows{night}, "2026-03-29T01:30:00Z", "2026-03-29T04:00:00Z"},
+		"clocks go back in it":           {windows{night}, "2026-10-25T02:30:00Z", "2026-10-25T03:00:00Z"},
+		"openings that follow":           {windows{deny("0 8,9 * * *", "", hour)}, "2026-11-30T08:30:00Z", "2026-11-30T10:00:00Z"},
+		"two that overlap":               {windows{deny("0 8 * * *", "", hour), deny("30 8 * * *", "", hour)}, "2026-11-30T08:45:00Z", "2026-11-30T09:30:00Z"},
+		"outside of what is allowed":     {windows{maintenance, allow("0 22 * * *", hour)}, "2026-11-30T12:00:00Z", "2026-11-30T22:00:00Z"},
+		"within it":                      {windows{maintenance}, "2026-11-30T03:00:00Z", ""},
+		"what is denied goes first":      {windows{maintenance, deny("0 3 * * *", "", hour)}, "2026-11-30T03:00:00Z", "2026-11-30T04:00:00Z"},
+		"a day that never comes":         {windows{deny(never, "", hour)}, "2026-11-30T03:00:00Z", ""},
+		"allowed on a day that never is": {windows{allow(never, hour)}, "2026-11-30T03:00:00Z", "2027-11-30T03:00:00Z"},
+		"for a live node":                {windows{live}, "2026-11-30T09:00:00Z", "2026-11-30T18:00:00Z"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Read(&mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Windows: tc.windows}}, "")
@@ -50,10 +51,13 @@ func TestWindows(t *testing.T) {
 			at, err := time.Parse(time.RFC3339, tc.at)
 			must.Do(t, err)
 			got := ""
-			if until := p.closed(!tc.dead, at); !until.IsZero() {
+			if until := p.closed(true, at); !until.IsZero() {
 				got = until.UTC().Format(time.RFC3339)
 			}
 			must.Equal(t, tc.want, got)
+			if name == "for a live node" {
+				must.Is(t, true, p.closed(false, at).IsZero())
+			}
 		})
 	}
 }
