@@ -37,9 +37,19 @@ type PolicyGroupKey struct {
 	Label string `json:"label,omitempty"`
 }
 
+// SlowStart says whether the first remediations of a group prove themselves.
+type SlowStart string
+
+const (
+	// SlowStartEnabled makes them.
+	SlowStartEnabled SlowStart = "Enabled"
+	// SlowStartDisabled does not.
+	SlowStartDisabled SlowStart = "Disabled"
+)
+
 // PolicyLimit limits the remediations in each group of targets. A number that is left out does not limit.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable)",message="set maxInFlight or maxUnavailable"
+// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable) || has(self.maxPerHour) || has(self.slowStart)",message="limits nothing"
 type PolicyLimit struct {
 	// name is that of the limit in messages, metrics and status.
 	// +required
@@ -64,6 +74,16 @@ type PolicyLimit struct {
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
+	// maxPerHour is how many remediations may begin within any hour in a group.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
+	// slowStart makes the first remediations of a group prove themselves: at first one may be under way, and each whose capacity has been
+	// back for five minutes lets one more be: 1, 2, 4, 8 at once. After one that fails it is one again, and nothing begins for 1 minute, then 2, 4, 8 and 10.
+	// Once nothing in the group is unavailable or under way, and when the manager starts, it begins anew. Without it that is Disabled.
+	// +optional
+	// +kubebuilder:validation:Enum=Enabled;Disabled
+	SlowStart SlowStart `json:"slowStart,omitempty"`
 }
 
 // WindowAction says what a window does.

@@ -383,6 +383,8 @@ var rules = []Rule{
 	placeless(policy.ClosedWindow),
 	placeless(policy.GroupUnavailable),
 	placeless(policy.GroupInFlight),
+	placeless(policy.GroupRate),
+	placeless(policy.SlowStart),
 	{
 		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
 		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },

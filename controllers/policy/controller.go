@@ -122,7 +122,7 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 				InFlight: int32(n.inFlight), Waiting: int32(n.waiting),
 			}
 			if n.waiting > 0 {
-				of.Reason, _ = exceeded(g.limit, n)
+				of.Reason = g.reachedBy(n, now).reason
 			}
 			status.Groups = append(status.Groups, of)
 		}
@@ -232,7 +232,7 @@ func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	machine, check := record.Spec.Target.Machine, record.Spec.Requester.Check
 	if !exists || machine == nil || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
-		l.Record(key, nil, time.Time{})
+		l.Record(key, nil, time.Time{}, time.Time{})
 		return
 	}
 	target := &Target{
@@ -246,5 +246,5 @@ func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
 	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {
 		stepped = status.Steps[n-1].Time.Time
 	}
-	l.Record(key, target, stepped)
+	l.Record(key, target, status.Begun.Time, stepped)
 }

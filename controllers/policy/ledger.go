@@ -39,6 +39,7 @@ type Ledger struct {
 	records  map[types.NamespacedName]*entry
 	groups   map[groupKey]*group
 	queue    map[*entry]bool // those that wait
+	news     map[*group]bool // those whose remediations may have turned out
 	// heard are the checks that have reported since there are policies, since when that is so, and all that all have.
 	heard    map[types.NamespacedName]bool
 	since    time.Time
@@ -60,7 +61,8 @@ type entry struct {
 	// claimed is when it was given a place; zero if it has none, or if it is InFlight. lost says that the answer to the write was.
 	claimed time.Time
 	lost    bool
-	stalled time.Time // when it takes no place any more; for a record
+	// begun is when a record says that it began, stalled when that takes no place any more; zero for what is no record.
+	begun, stalled time.Time
 }
 
 type groupKey struct {
@@ -77,6 +79,7 @@ type group struct {
 	size   int               // of all entries
 	judged map[types.UID]int // by how many checks
 	open   map[*entry]bool   // those that are not idle, and records
+	trials trials
 }
 
 // SetUp makes the ledger use list, which are all checks, and wake, which has one reconciled.
@@ -111,7 +114,7 @@ func (l *Ledger) Set(policies []*Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.policies)
-	l.read, l.policies, l.groups = true, map[types.NamespacedName]*Policy{}, map[groupKey]*group{}
+	l.read, l.policies, l.groups, l.news = true, map[types.NamespacedName]*Policy{}, map[groupKey]*group{}, map[*group]bool{}
 	for _, p := range policies {
 		l.policies[p.NamespacedName] = p
 	}
@@ -202,6 +205,7 @@ func (l *Ledger) Report(check types.NamespacedName, targets []*Target) {
 			}
 		}
 	}
+	l.see()
 	if freed || awaited {
 		l.offer(check)
 	}
@@ -224,7 +228,7 @@ func (l *Ledger) Forget(check types.NamespacedName) {
 
 // Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record
 // that is closed, gone, or not begun.
-func (l *Ledger) Record(record types.NamespacedName, target *Target, stepped time.Time) {
+func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, stepped time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.records[record]
@@ -245,7 +249,7 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, stepped tim
 	if before != nil { // it may know the labels of a target that is gone
 		target = before.Target
 	}
-	e := &entry{Target: target, check: check, stalled: stepped.Add(stalledAfter)}
+	e := &entry{Target: target, check: check, begun: begun, stalled: stepped.Add(stalledAfter)}
 	e.Target = l.known(e)
 	l.records[record] = e
 	l.place(e)
@@ -312,6 +316,9 @@ func (l *Ledger) place(e *entry) {
 			}
 			e.groups = append(e.groups, g)
 			g.size++
+			if limit.SlowStart == mendv1.SlowStartEnabled || limit.MaxPerHour != nil {
+				l.news[g] = true
+			}
 			if !e.Unknown && e.stalled.IsZero() {
 				g.judged[e.UID]++
 			}
@@ -354,6 +361,15 @@ func (l *Ledger) remove(e *entry) {
 	}
 }
 
+// see lets groups see how their remediations turn out, whether somebody waits or not.
+func (l *Ledger) see() {
+	now := l.Clock.Now()
+	for g := range l.news {
+		g.numbers(now)
+	}
+	clear(l.news)
+}
+
 func (l *Ledger) tell(p *Policy) {
 	if l.changed != nil {
 		l.changed(p.NamespacedName)
@@ -362,27 +378,27 @@ func (l *Ledger) tell(p *Policy) {
 
 // numbers are what the limit of g compares. A target counts once, by whatever check and record.
 func (g *group) numbers(now time.Time) numbers {
-	unavailable, flying := map[types.UID]bool{}, map[types.UID]bool{}
+	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
 	n := numbers{targets: len(g.judged)}
 	for e := range g.open {
 		if e.Unknown && e.claimed.IsZero() && !e.InFlight {
 			continue
 		}
-		unavailable[e.UID] = unavailable[e.UID] || e.Unavailable || !e.stalled.IsZero()
-		flying[e.UID] = flying[e.UID] || e.occupies(now)
+		if e.Unavailable || !e.stalled.IsZero() {
+			unavailable[e.UID] = true
+		}
+		if e.occupies(now) {
+			occupied[e.UID] = true
+			if e.claimed.IsZero() {
+				begun[e.UID] = cmp.Or(e.begun, begun[e.UID], now)
+			}
+		}
 		if e.waits {
 			n.waiting++
 		}
 	}
-	count := func(of map[types.UID]bool) (n int) {
-		for _, is := range of {
-			if is {
-				n++
-			}
-		}
-		return n
-	}
-	n.unavailable, n.inFlight = count(unavailable), count(flying)
+	n.unavailable, n.inFlight, n.claimed = len(unavailable), len(occupied), len(occupied)-len(begun)
+	g.trials.observe(begun, unavailable, now)
 	return n
 }
 

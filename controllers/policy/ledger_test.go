@@ -230,17 +230,17 @@ func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.
 	f.machines("a", "r1", 3)
 	record := types.NamespacedName{Namespace: "ns", Name: "record"}
 	f.edit("a", 0, flying)
-	f.ledger.Record(record, f.targets[check("a")][0], start)
+	f.ledger.Record(record, f.targets[check("a")][0], start, start)
 	f.targets[check("a")] = f.targets[check("a")][1:] // its Machine is gone
 	f.edit("a", 0, sick)
 	f.wants("a")
 	f.clock.SetTime(start.Add(stalledAfter))
 	f.wants("a", 0)
 	f.ledger.Settle(check("a"), none, none)
-	f.ledger.Record(record, f.targets[check("a")][0], start.Add(stalledAfter)) // a step
+	f.ledger.Record(record, f.targets[check("a")][0], start, start.Add(stalledAfter)) // a step
 	f.wants("a")
 	f.woken = nil
-	f.ledger.Record(record, nil, time.Time{})
+	f.ledger.Record(record, nil, time.Time{}, time.Time{})
 	must.Equal(t, []string{"a"}, f.woken)
 	f.wants("a", 0)
 }
@@ -410,4 +410,98 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 			}
 		}
 	}
+}
+
+func slowly(flying string) mendv1.PolicyLimit {
+	limit := rack(flying, "")
+	limit.SlowStart = mendv1.SlowStartEnabled
+	return limit
+}
+
+// begins has all begin that may, and returns how many did.
+func (f *fleet) begins() int {
+	begin, _ := f.ask("a")
+	f.ledger.Settle(check("a"), all, none)
+	for _, i := range begin {
+		f.edit("a", i, flying)
+	}
+	return len(begin)
+}
+
+func (f *fleet) passes(d time.Duration) {
+	f.clock.SetTime(f.clock.Now().Add(d))
+	f.report("a")
+}
+
+func TestSlowStartLetsOneMoreBeginForEachThatHasProvenItself(t *testing.T) {
+	f := newFleet(t, policyWith(slowly("6")))
+	f.machines("a", "r1", 40)
+	for i := range 30 {
+		f.edit("a", i, sick)
+	}
+	for _, want := range []int{1, 2, 4, 6, 6} {
+		must.Is(t, want, f.begins())
+		must.Is(t, 0, f.begins())
+		for i, target := range f.targets[check("a")] {
+			if target.InFlight {
+				f.edit("a", i, well)
+			}
+		}
+		f.passes(provenAfter - time.Second)
+		if want < 6 {
+			must.Is(t, 0, f.begins(), "before they are proven")
+		}
+		f.passes(time.Second)
+		f.edit("a", 39, func(*Target) {}) // a change has the group looked at
+	}
+}
+
+func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
+	f := newFleet(t, policyWith(slowly("")))
+	f.machines("a", "r1", 40)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, sick)
+	for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+		must.Is(t, 1, f.begins())
+		for i := range 2 {
+			if f.targets[check("a")][i].InFlight {
+				f.edit("a", i, func(t *Target) { t.InFlight = false }) // it was given up
+			}
+		}
+		_, blocked := f.ask("a")
+		must.Equal(t, f.clock.Now().Add(pause*time.Minute), blocked["a-r1-0"][0].Until)
+		f.passes(pause*time.Minute - time.Second)
+		must.Is(t, 0, f.begins())
+		f.passes(time.Second)
+	}
+	f.edit("a", 0, well)
+	f.edit("a", 1, well)
+	f.edit("a", 2, sick)
+	must.Is(t, 1, f.begins())
+	f.edit("a", 2, well)
+	f.passes(time.Minute)
+	f.edit("a", 2, sick) // before it was proven
+	must.Is(t, 0, f.begins())
+	f.passes(firstPause)
+	must.Is(t, 1, f.begins())
+}
+
+func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
+	limit := rack("", "")
+	limit.MaxPerHour = new(int32(2))
+	f := newFleet(t, policyWith(limit))
+	f.machines("a", "r1", 9)
+	f.ledger.Record(types.NamespacedName{Name: "before"}, f.targets[check("a")][8], start.Add(-30*time.Minute), start)
+	for i := range 3 {
+		f.edit("a", i, sick)
+	}
+	must.Is(t, 1, f.begins())
+	f.edit("a", 0, well)
+	_, blocked := f.ask("a")
+	must.Equal(t, start.Add(30*time.Minute), blocked["a-r1-1"][0].Until)
+	f.passes(30*time.Minute - time.Second)
+	must.Is(t, 0, f.begins())
+	f.passes(time.Second)
+	must.Is(t, 1, f.begins())
+	must.Is(t, 0, f.begins())
 }

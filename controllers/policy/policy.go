@@ -212,23 +212,48 @@ func (w *window) openUntil(now time.Time) time.Time {
 	return ends
 }
 
-// numbers are what the limits of a group compare.
-type numbers struct{ targets, unavailable, inFlight, waiting int }
+// numbers are what the limits of a group compare. claimed are those of inFlight that have not begun yet.
+type numbers struct{ targets, unavailable, inFlight, claimed, waiting int }
 
-// exceeded is the reason of the limit by which no further remediation may begin in a group, and a sentence about it; empty if one may.
-func exceeded(limit *mendv1.PolicyLimit, n numbers) (reason, arithmetic string) {
+// reached is a limit by which no further remediation may begin in a group.
+type reached struct {
+	reason, arithmetic string
+	until              time.Time // when time alone may end it; zero if it does not
+}
+
+// reachedBy is the first limit that is reached with these numbers; without a reason if none is.
+func (g *group) reachedBy(n numbers, now time.Time) reached {
+	limit := g.limit
 	if limit.MaxUnavailable != nil {
 		if most := amount(limit.MaxUnavailable, n.targets); n.unavailable > most {
-			return GroupUnavailable, fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
-				n.unavailable, n.targets, most, limit.MaxUnavailable)
+			return reached{reason: GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
+				n.unavailable, n.targets, most, limit.MaxUnavailable)}
 		}
 	}
 	if limit.MaxInFlight != nil {
 		if most := amount(limit.MaxInFlight, n.targets); n.inFlight >= most {
-			return GroupInFlight, fmt.Sprintf("%d of at most %d are under way (maxInFlight %s)", n.inFlight, most, limit.MaxInFlight)
+			return reached{reason: GroupInFlight, arithmetic: fmt.Sprintf("%d of at most %d are under way (maxInFlight %s)",
+				n.inFlight, most, limit.MaxInFlight)}
 		}
 	}
-	return "", ""
+	if limit.MaxPerHour != nil {
+		if until := g.trials.rate(int(*limit.MaxPerHour), n.claimed, now); !until.IsZero() {
+			return reached{GroupRate, fmt.Sprintf("%d have begun within an hour, at most %d may (maxPerHour)",
+				len(g.trials.begun)+n.claimed, *limit.MaxPerHour), until}
+		}
+	}
+	if limit.SlowStart != mendv1.SlowStartEnabled {
+		return reached{}
+	}
+	until, blocks := g.trials.slow(n.claimed, now)
+	switch {
+	case !blocks:
+		return reached{}
+	case now.Before(g.trials.until):
+		return reached{SlowStart, "a remediation has failed, so that none begins for " + g.trials.pause.String(), until}
+	}
+	return reached{SlowStart, fmt.Sprintf("%d have not proven themselves, at most %d may be under way before they do (slowStart)",
+		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 
 // limitText names a limit of p in a group.

@@ -14,10 +14,20 @@ const (
 	ClosedWindow     = "ClosedWindow"
 	GroupUnavailable = "GroupUnavailable"
 	GroupInFlight    = "GroupInFlight"
+	GroupRate        = "GroupRate"
+	SlowStart        = "SlowStart"
 )
 
+// ends is what ends each limit that is reached.
+var ends = map[string]string{
+	GroupUnavailable: "fewer are unavailable",
+	GroupInFlight:    "fewer are under way, and those that go first have begun",
+	GroupRate:        "fewer have begun within an hour",
+	SlowStart:        "the capacity of those that are under way has been back for five minutes",
+}
+
 // Reasons are all of them.
-var Reasons = []string{PoliciesUnread, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight}
+var Reasons = []string{PoliciesUnread, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart}
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
@@ -50,19 +60,16 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 			n = g.numbers(p.now)
 			p.numbers[g] = n
 		}
-		n.inFlight += p.ahead[g]
-		reason, arithmetic := exceeded(g.limit, n)
-		if reason == "" {
+		n.inFlight, n.claimed = n.inFlight+p.ahead[g], n.claimed+p.ahead[g]
+		limit := g.reachedBy(n, p.now)
+		if limit.reason == "" {
 			continue
 		}
 		about := g.policy.limitText(g.limit, g.values)
 		b := rule.Blocker{
-			Reason: reason, Detail: arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, arithmetic),
+			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
 			Brief: "The " + about + " is reached", Object: rule.Ref{Kind: "RemediationPolicy", Namespace: g.policy.Namespace, Name: g.policy.Name},
-			EndsWhen: "fewer are under way, and those that are due for longer have begun",
-		}
-		if reason == GroupUnavailable {
-			b.EndsWhen = "fewer are unavailable"
+			EndsWhen: ends[limit.reason],
 		}
 		blockers = append(blockers, b)
 	}
