@@ -278,7 +278,8 @@ func cacheOptions(namespace, policies string) cache.Options {
 	}
 	if namespace != "" {
 		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
-		o.ByObject[&mendv1.RemediationPolicy{}] = cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}, policies: {}}}
+		both := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}, policies: {}}}
+		o.ByObject[&mendv1.RemediationPolicy{}], o.ByObject[&mendv1.RemediationOverride{}] = both, both
 	}
 	return o
 }

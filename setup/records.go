@@ -34,7 +34,8 @@ func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 // read from the cache before it is installed.
 type knowsOurs struct{ meta.RESTMapper }
 
-var cachedKinds = map[string]string{"RemediationRecord": "remediationrecords", "RemediationPolicy": "remediationpolicies"}
+var cachedKinds = map[string]string{"RemediationRecord": "remediationrecords", "RemediationPolicy": "remediationpolicies",
+	"RemediationOverride": "remediationoverrides"}
 
 // RESTMapping is that of the API server or, of a kind of ours that is not installed, the one that it will have.
 func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {

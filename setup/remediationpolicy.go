@@ -32,7 +32,7 @@ func (p *program) policyService() *crdgate.Service {
 		}
 	}
 	service.Start = func(ctx context.Context) error {
-		r := &policy.Reconciler{Client: p.writer(), Ledger: p.ledger, Everywhere: p.o.policies(p.self)}
+		r := &policy.Reconciler{Client: p.writer(), Ledger: p.ledger, Everywhere: p.o.policies(p.self), Ahead: p.server.Ahead}
 		if err := r.SetupWithManager(p); err != nil {
 			return err
 		}

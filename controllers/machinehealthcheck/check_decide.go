@@ -76,6 +76,10 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 	if plan.Grant.Reason == budget.AtWork {
 		message = inQueue(&Case{Facts: facts, plan: plan}).Text
 	}
+	if by := facts.Allowed; by != nil {
+		text := fmt.Sprintf("%s. %s lets %s be unhealthy until %s", message, by.Ref, &by.MaxUnhealthy, stamp(by.Until))
+		message = strings.TrimPrefix(text, ". ")
+	}
 	if left := leftToCycles(plan); left != "" {
 		message = strings.TrimPrefix(message+". "+left, ". ")
 	}

@@ -126,6 +126,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
+	state.Allowed = r.Ledger.Allows(req.NamespacedName, state.Cluster.Name)
 	plan := r.decide(ctx, state)
 	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
 		r.settlePlaces(state, nil)

@@ -324,7 +324,7 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 			switch blocker := &decision.Blockers[j]; blocker.Rule {
 			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
 				verdicts = health.Earliest(verdicts, blocker.Until)
-			case NoSpareHost, SpareHostsUnread, Reason(policy.ClosedWindow), Reason(policy.PoliciesUnread),
+			case NoSpareHost, SpareHostsUnread, Reason(policy.ClosedWindow), Reason(policy.PoliciesUnread), Reason(policy.HeldByOverride),
 				Reason(policy.GroupRate), Reason(policy.SlowStart):
 				starts = health.Earliest(starts, blocker.Until)
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // Facts is everything that one decision depends on, read once. Its objects are shared with caches: they are not changed. What a decision
@@ -55,6 +56,8 @@ type Facts struct {
 	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero
 	// if it is known.
 	CyclesUnread time.Time
+	// Allowed is what a RemediationOverride allows beyond the limits of the check; nil if none does.
+	Allowed *policy.Allowance
 	// Placeless are what RemediationPolicies hold against remediations that would begin, by the UIDs of the machines.
 	Placeless map[types.UID][]rule.Blocker
 	// Spares are the hosts that replacements could take.

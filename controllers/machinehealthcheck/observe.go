@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -119,6 +120,11 @@ func (state *observed) decide() *Plan {
 	state.Storm = StormOf(state.Check)
 	state.Settings = SettingsOf(state.Check, len(state.Targets))
 	state.Limited = state.Limited && state.before.lasts
+	if allowed := state.Allowed; allowed != nil {
+		if most, err := budget.ParseAmount(allowed.MaxUnhealthy.String()); err == nil {
+			state.Limits.AtMost = max(state.Limits.AtMost, most.Of(len(state.Targets)))
+		}
+	}
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
 		state.Verdicts = judge(&state.Facts, state.before.verdicts)

@@ -122,7 +122,7 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 		})
 	}
 	if host != nil {
-		place.HostLabels = host.labels
+		place.Host, place.HostLabels = host.name, host.labels
 		place.FailureDomain = cmp.Or(host.labels[records.FailureDomainLabel], place.FailureDomain)
 	}
 	return place
@@ -159,8 +159,11 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// hostLabels are the labels of a host; another pointer after each change of them.
-type hostLabels struct{ labels map[string]string }
+// hostLabels are the name of a host and its labels; another pointer after each change of them.
+type hostLabels struct {
+	name   string
+	labels map[string]string
+}
 
 // labelsOfHosts are the labels of the hosts that machines are on, by the namespace and name of the Metal3Machine that has the host.
 type labelsOfHosts struct {
@@ -192,13 +195,13 @@ func (l *labelsOfHosts) note(bmh *bmov1alpha1.BareMetalHost, gone bool) (changed
 		return false
 	case gone:
 		delete(l.hosts, key)
-	case known != nil && maps.Equal(known.labels, bmh.Labels):
+	case known != nil && known.name == bmh.Name && maps.Equal(known.labels, bmh.Labels):
 		return false
 	default:
 		if l.hosts == nil {
 			l.hosts = map[types.NamespacedName]*hostLabels{}
 		}
-		l.hosts[key] = &hostLabels{labels: bmh.Labels}
+		l.hosts[key] = &hostLabels{bmh.Name, bmh.Labels}
 	}
 	return true
 }

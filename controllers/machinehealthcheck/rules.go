@@ -379,6 +379,7 @@ var rules = []Rule{
 		},
 	},
 	placeless(policy.PoliciesUnread),
+	placeless(policy.HeldByOverride),
 	placeless(policy.PolicyInvalid),
 	placeless(policy.ClosedWindow),
 	placeless(policy.GroupUnavailable),

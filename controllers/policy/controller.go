@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,15 +18,18 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies,verbs=get;list;watch
-// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies;remediationoverrides,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status;remediationoverrides/status,verbs=patch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationoverrides,verbs=delete
 
 const (
 	// statusEvery is how often the status of a policy is written at most.
@@ -34,24 +38,36 @@ const (
 	mostGroups = 64
 )
 
-// Reconciler tells the ledger what RemediationPolicies say, and writes into their status what it counts.
+// Reconciler tells the ledger what RemediationPolicies and RemediationOverrides say, and writes into their status what it counts. It
+// removes overrides that ended long ago.
 type Reconciler struct {
 	Client client.Client
 	Ledger *Ledger
 	// Everywhere is the namespace whose policies reach all others.
 	Everywhere string
+	// Ahead is how far the clock of the manager is ahead of that of the API server.
+	Ahead func() time.Duration
 }
+
+type queue = workqueue.TypedRateLimitingInterface[rule.Ref]
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	of := func(kind string) handler.TypedEventHandler[client.Object, rule.Ref] {
+		return handler.TypedEnqueueRequestsFromMapFunc(func(_ context.Context, o client.Object) []rule.Ref {
+			return []rule.Ref{{Kind: kind, Namespace: o.GetNamespace(), Name: o.GetName()}}
+		})
+	}
+	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
+	err := builder.TypedControllerManagedBy[rule.Ref](mgr).
 		Named("remediationpolicy").
-		For(&mendv1.RemediationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
-		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			q.Add(reconcile.Request{}) // so that it is known that there is none
+		Watches(&mendv1.RemediationPolicy{}, of("RemediationPolicy"), changed).
+		Watches(&mendv1.RemediationOverride{}, of("RemediationOverride"), changed).
+		WatchesRawSource(source.TypedFunc[rule.Ref](func(_ context.Context, q queue) error {
+			q.Add(rule.Ref{}) // so that it is known that there is none
 			r.Ledger.mu.Lock()
 			defer r.Ledger.mu.Unlock()
-			r.Ledger.changed = func(policy types.NamespacedName) { q.AddAfter(reconcile.Request{NamespacedName: policy}, statusEvery) }
+			r.Ledger.changed = func(policy rule.Ref) { q.AddAfter(policy, statusEvery) }
 			return nil
 		})).
 		Complete(r)
@@ -61,36 +77,71 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 	return nil
 }
 
-// Reconcile reads all policies if one has changed, and writes the status of the one that is called req.
-func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	list := &mendv1.RemediationPolicyList{}
-	if err := r.Client.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
-		return ctrl.Result{}, fmt.Errorf("list RemediationPolicies: %w", err)
+// Reconcile reads all policies and overrides, tells the ledger if they differ, and writes the status of the one called ref.
+func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, error) {
+	list, overrides := &mendv1.RemediationPolicyList{}, &mendv1.RemediationOverrideList{}
+	if err := errors.Join(r.Client.List(ctx, list), r.Client.List(ctx, overrides)); err != nil {
+		return ctrl.Result{}, fmt.Errorf("list RemediationPolicies and RemediationOverrides: %w", err)
 	}
+	now := r.Ledger.Clock.Now().Add(-max(r.Ahead(), 0)) // no override ends before it does by the clock of the API server
 	var policies []*Policy
+	var named client.Object
+	var ends time.Time
 	for i := range list.Items {
-		if list.Items[i].DeletionTimestamp.IsZero() {
-			policies = append(policies, Read(&list.Items[i], r.Everywhere))
+		policies = append(policies, Read(&list.Items[i], r.Everywhere))
+		if policies[i].Ref == ref {
+			named = &list.Items[i]
+		}
+	}
+	for i := range overrides.Items {
+		object := &overrides.Items[i]
+		p, active := ReadOverride(object, r.Everywhere, now)
+		if active.Status == metav1.ConditionTrue {
+			policies, ends = append(policies, p), health.Earliest(ends, p.override.Until.Time)
+		}
+		if p.Ref == ref {
+			named = object
+			meta.SetStatusCondition(&object.Status.Conditions, active)
 		}
 	}
 	if r.Ledger.differs(policies) {
 		r.Ledger.Set(policies)
 	}
-	i := slices.IndexFunc(list.Items, func(policy mendv1.RemediationPolicy) bool {
-		return client.ObjectKeyFromObject(&policy) == req.NamespacedName
-	})
-	if i < 0 {
+	if err := r.tell(ctx, named, now); err != nil {
+		return ctrl.Result{}, err
+	}
+	if ends.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	before, after := &list.Items[i], list.Items[i].DeepCopy()
-	if !r.Ledger.describe(after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return ctrl.Result{}, nil
+	return ctrl.Result{RequeueAfter: ends.Sub(now)}, nil
+}
+
+// tell writes the status of a policy or of an override, or removes an override that ended long ago; named is nil if it is gone.
+func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Time) error {
+	var err error
+	switch object := named.(type) {
+	case *mendv1.RemediationPolicy:
+		if before := object.DeepCopy(); r.Ledger.describe(object) && !equality.Semantic.DeepEqual(before.Status, object.Status) {
+			err = r.Client.Status().Patch(ctx, object, client.MergeFrom(before))
+		}
+	case *mendv1.RemediationOverride:
+		if now.Sub(object.Spec.Until.Time) >= overrideKept {
+			err = r.Client.Delete(ctx, object, client.Preconditions{UID: &object.UID})
+			break
+		}
+		before := &mendv1.RemediationOverride{}
+		if err = r.Client.Get(ctx, client.ObjectKeyFromObject(object), before); err != nil {
+			break
+		}
+		object.Status.Targets, object.Status.Blocked = r.Ledger.about(object)
+		if !equality.Semantic.DeepEqual(before.Status, object.Status) {
+			err = r.Client.Status().Patch(ctx, object, client.MergeFrom(before))
+		}
 	}
-	err := r.Client.Status().Patch(ctx, after, client.MergeFrom(before))
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("write the status of RemediationPolicy %s: %w", req.NamespacedName, err)
+		return fmt.Errorf("write the status of %T %s: %w", named, client.ObjectKeyFromObject(named), err)
 	}
-	return ctrl.Result{}, nil
+	return nil
 }
 
 // differs reports whether the ledger has other policies, or in other generations.
@@ -98,7 +149,7 @@ func (l *Ledger) differs(policies []*Policy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
-		known := l.policies[p.NamespacedName]
+		known := l.policies[p.Ref]
 		return known == nil || known.generation != p.generation
 	})
 }
@@ -107,7 +158,7 @@ func (l *Ledger) differs(policies []*Policy) bool {
 func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	p := l.policies[client.ObjectKeyFromObject(policy)]
+	p := l.policies[rule.Ref{Kind: "RemediationPolicy", Namespace: policy.Namespace, Name: policy.Name}]
 	if p == nil {
 		return false
 	}
@@ -148,6 +199,22 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 		meta.SetStatusCondition(&status.Conditions, cond)
 	}
 	return true
+}
+
+// about is how many targets an override is about, and how many remediations of them wait that it blocks.
+func (l *Ledger) about(override *mendv1.RemediationOverride) (targets, blocked int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	p := l.policies[rule.Ref{Kind: "RemediationOverride", Namespace: override.Namespace, Name: override.Name}]
+	if p == nil {
+		return 0, 0
+	}
+	var status mendv1.RemediationPolicyStatus
+	l.countSelected(p, &status)
+	if p.override.Action == mendv1.OverrideAllow {
+		status.Waiting = 0
+	}
+	return status.Selected.Targets, status.Waiting
 }
 
 // countSelected counts what p selects, and returns a sentence about those that are in no group of some limit; empty if there are none.

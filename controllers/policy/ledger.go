@@ -34,7 +34,7 @@ type Ledger struct {
 
 	mu       sync.Mutex
 	read     bool
-	policies map[types.NamespacedName]*Policy
+	policies map[rule.Ref]*Policy
 	checks   map[types.NamespacedName]map[types.UID]*entry
 	records  map[types.NamespacedName]*entry
 	groups   map[groupKey]*group
@@ -46,7 +46,7 @@ type Ledger struct {
 	allHeard bool
 	list     func() []types.NamespacedName
 	wake     func(check types.NamespacedName, in time.Duration)
-	changed  func(policy types.NamespacedName)
+	changed  func(policy rule.Ref)
 }
 
 // entry is a target, or a remediation by its record, in the groups that it belongs to.
@@ -66,7 +66,7 @@ type entry struct {
 }
 
 type groupKey struct {
-	policy        types.NamespacedName
+	policy        rule.Ref
 	limit, values string
 }
 
@@ -113,10 +113,10 @@ func (l *Ledger) OfHosts() bool {
 func (l *Ledger) Set(policies []*Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := len(l.policies)
-	l.read, l.policies, l.groups, l.news = true, map[types.NamespacedName]*Policy{}, map[groupKey]*group{}, map[*group]bool{}
+	before, former := len(l.policies), l.groups
+	l.read, l.policies, l.groups, l.news = true, map[rule.Ref]*Policy{}, map[groupKey]*group{}, map[*group]bool{}
 	for _, p := range policies {
-		l.policies[p.NamespacedName] = p
+		l.policies[p.Ref] = p
 	}
 	for _, entries := range l.checks {
 		for _, e := range entries {
@@ -125,6 +125,11 @@ func (l *Ledger) Set(policies []*Policy) {
 	}
 	for _, e := range l.records {
 		l.place(e)
+	}
+	for key, g := range l.groups {
+		if same := former[key]; same != nil {
+			g.trials = same.trials
+		}
 	}
 	if before == 0 && len(policies) > 0 {
 		l.heard, l.since, l.allHeard = map[types.NamespacedName]bool{}, l.Clock.Now(), false
@@ -308,7 +313,7 @@ func (l *Ledger) place(e *entry) {
 			if !grouped {
 				continue
 			}
-			key := groupKey{p.NamespacedName, limit.Name, values}
+			key := groupKey{p.Ref, limit.Name, values}
 			g := l.groups[key]
 			if g == nil {
 				g = &group{groupKey: key, limit: limit, policy: p, judged: map[types.UID]int{}, open: map[*entry]bool{}}
@@ -372,7 +377,7 @@ func (l *Ledger) see() {
 
 func (l *Ledger) tell(p *Policy) {
 	if l.changed != nil {
-		l.changed(p.NamespacedName)
+		l.changed(p.Ref)
 	}
 }
 

@@ -17,12 +17,15 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // Target is what policies see of a Machine that a check selects. It is not changed once it was reported.
 type Target struct {
 	UID                      types.UID
 	Namespace, Name, Cluster string
+	// Host is its BareMetalHost; empty if it has none, or if no policy asks for that.
+	Host string
 	// Check is the MachineHealthCheck, in the same namespace.
 	Check string
 	// The labels of the Machine, of its BareMetalHost, of its Cluster and of its check.
@@ -39,9 +42,9 @@ type Target struct {
 	ByHand bool
 }
 
-// Policy is a RemediationPolicy that was read.
+// Policy is a RemediationPolicy that was read, or a RemediationOverride that has an effect.
 type Policy struct {
-	types.NamespacedName
+	rule.Ref
 
 	generation int64
 	everywhere bool // it reaches all namespaces
@@ -50,7 +53,8 @@ type Policy struct {
 	windows    []window
 	// invalid is the field that cannot be read, and why; empty if all can.
 	invalid        string
-	selectsNothing bool // since a selector cannot be read
+	selectsNothing bool      // since a selector cannot be read
+	override       *override // nil for a RemediationPolicy
 }
 
 // window is a time that comes again and again.
@@ -66,7 +70,7 @@ type window struct {
 func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
-		NamespacedName: types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
+		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
 		everywhere: object.Namespace == everywhere, limits: spec.Limits,
 	}
 	parts := []struct {
@@ -113,6 +117,9 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 
 // Selects reports whether p is for target.
 func (p *Policy) Selects(target *Target) bool {
+	if p.override != nil {
+		return p.override.matches(target)
+	}
 	if p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
 		return false
 	}
@@ -160,6 +167,9 @@ func amount(written *intstr.IntOrString, targets int) int {
 
 // OfHosts reports whether p needs to know the hosts of Machines.
 func (p *Policy) OfHosts() bool {
+	if p.override != nil {
+		return p.override.TargetRef.Kind == "BareMetalHost" || p.override.TargetRef.Kind == "FailureDomain"
+	}
 	return slices.ContainsFunc(p.limits, func(limit mendv1.PolicyLimit) bool {
 		return slices.ContainsFunc(limit.GroupBy, func(by mendv1.PolicyGroupKey) bool {
 			return by.Key == mendv1.GroupByHostLabel || by.Key == mendv1.GroupByFailureDomain
@@ -258,7 +268,7 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 
 // limitText names a limit of p in a group.
 func (p *Policy) limitText(limit *mendv1.PolicyLimit, group string) string {
-	text := fmt.Sprintf("limit %s of RemediationPolicy %s", limit.Name, p.NamespacedName)
+	text := fmt.Sprintf("limit %s of %s", limit.Name, p.Ref)
 	if group != "" {
 		text += " in " + group
 	}

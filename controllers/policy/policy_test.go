@@ -1,10 +1,14 @@
 package policy
 
 import (
+	"cmp"
+	"strings"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/must"
@@ -100,4 +104,78 @@ func TestWhatIsWrongNamesTheField(t *testing.T) {
 		must.Equal(t, "RemediationPolicy kubemend-system/racks, "+want+": nothing that it selects is remediated", blocked["a-r1-0"][0].Text)
 		must.Equal(t, want+". Until that is corrected, nothing that the policy selects is remediated", valid.Message)
 	}
+}
+
+func overrideOf(kind, name string, until time.Duration) *mendv1.RemediationOverride {
+	o := &mendv1.RemediationOverride{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "o", CreationTimestamp: metav1.NewTime(start)}}
+	o.Spec = mendv1.RemediationOverrideSpec{
+		TargetRef: mendv1.OverrideTarget{Kind: kind, Name: name}, Action: mendv1.OverrideHold, Until: metav1.NewTime(start.Add(until)),
+		Reason: "switch swap", By: "alice",
+	}
+	return o
+}
+
+func TestAHoldBlocksWhatItIsAboutUntilItEnds(t *testing.T) {
+	everywhere := func(o *mendv1.RemediationOverride) { o.Namespace = "kubemend-system" }
+	for kind, tc := range map[string]struct {
+		name string
+		edit func(*mendv1.RemediationOverride)
+		want string // the reason of its condition
+	}{
+		"Cluster": {name: "a"}, "MachineHealthCheck": {name: "a"}, "Machine": {name: "a-r1-0"}, "MachineDeployment": {name: "pool"},
+		"BareMetalHost": {name: "host"}, "FailureDomain": {name: "r1", edit: everywhere}, "Namespace": {name: "ns", edit: everywhere},
+		"Cluster ": {name: "b"}, "Cluster  ": {name: "a", edit: everywhere},
+		"Namespace ": {name: "ns", want: mendv1.OverrideReachReason},
+		"Machine ": {name: "a-r1-0", want: mendv1.OverrideTooLongReason, edit: func(o *mendv1.RemediationOverride) {
+			o.Spec.Until.Time = o.Spec.Until.Add(longestOverride)
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			o := overrideOf(strings.TrimSpace(kind), tc.name, time.Hour)
+			if tc.edit != nil {
+				tc.edit(o)
+			}
+			p, active := ReadOverride(o, "kubemend-system", start)
+			must.Is(t, cmp.Or(tc.want, mendv1.OverrideActiveReason), active.Reason)
+			f := newFleet(t)
+			if active.Status == metav1.ConditionTrue {
+				f.ledger.Set([]*Policy{p})
+			}
+			f.machines("a", "r1", 1)
+			f.edit("a", 0, func(t *Target) {
+				sick(t)
+				t.Host, t.Labels = "host", map[string]string{clusterv1.MachineDeploymentNameLabel: "pool"}
+			})
+			begin, blocked := f.ask("a")
+			if held := strings.TrimSpace(kind) == kind; held != (len(begin) == 0) {
+				t.Fatalf("%v begin; %v", begin, blocked)
+			} else if held {
+				must.Is(t, "It is held by alice: switch swap (RemediationOverride "+o.Namespace+"/o)", blocked["a-r1-0"][0].Text)
+				must.Equal(t, start.Add(time.Hour), blocked["a-r1-0"][0].Until)
+			}
+			_, active = ReadOverride(o, "kubemend-system", o.Spec.Until.Time)
+			must.Is(t, metav1.ConditionFalse, active.Status)
+		})
+	}
+}
+
+func TestAnAllowanceLimitsItselfAndPassesNoPolicyButTheOneThatItLifts(t *testing.T) {
+	allows := overrideOf("MachineHealthCheck", "a", time.Hour)
+	allows.Spec.Action = mendv1.OverrideAllow
+	allows.Spec.Allow = &mendv1.OverrideAllowance{MaxUnhealthy: intstr.Parse("60%"), MaxInFlight: intstr.FromInt32(1)}
+	read, _ := ReadOverride(allows, "kubemend-system", start)
+	racks := Read(policyWith(rack("0", "")), "kubemend-system")
+	f := newFleet(t)
+	f.machines("a", "r1", 4)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, sick)
+	f.ledger.Set([]*Policy{read, racks})
+	must.Equal(t, "60%", f.ledger.Allows(check("a"), "a").MaxUnhealthy.String())
+	must.Is(t, true, f.ledger.Allows(check("b"), "b") == nil)
+	f.wants("a")
+	lifts := overrideOf("RemediationPolicy", "racks", time.Hour)
+	lifts.Namespace, lifts.Spec.Action = "kubemend-system", mendv1.OverrideAllow
+	lifting, _ := ReadOverride(lifts, "kubemend-system", start)
+	f.ledger.Set([]*Policy{read, racks, lifting})
+	f.wants("a", 0)
 }

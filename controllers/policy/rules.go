@@ -2,7 +2,6 @@ package policy
 
 import (
 	"fmt"
-	"time"
 
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -10,6 +9,7 @@ import (
 // The reasons for which policies let no remediation begin, in the order in which they are said.
 const (
 	PoliciesUnread   = "PoliciesUnread"
+	HeldByOverride   = "HeldByOverride"
 	PolicyInvalid    = "PolicyInvalid"
 	ClosedWindow     = "ClosedWindow"
 	GroupUnavailable = "GroupUnavailable"
@@ -27,7 +27,7 @@ var ends = map[string]string{
 }
 
 // Reasons are all of them.
-var Reasons = []string{PoliciesUnread, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart}
+var Reasons = []string{PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart}
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
@@ -39,22 +39,27 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		}}
 	}
 	for _, policy := range e.by {
-		ref := rule.Ref{Kind: "RemediationPolicy", Namespace: policy.Namespace, Name: policy.Name}
+		if hold, holds := policy.held(); holds {
+			blockers = append(blockers, hold)
+		}
 		if policy.invalid != "" {
 			blockers = append(blockers, rule.Blocker{
-				Reason: PolicyInvalid, Detail: policy.String(), Object: ref,
-				Text: fmt.Sprintf("RemediationPolicy %s, %s: nothing that it selects is remediated", policy, policy.invalid),
-				Fix:  "Correct RemediationPolicy " + policy.String() + ", or delete it",
+				Reason: PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
+				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
+				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}
 		if until := policy.closed(e.Live, p.now); !until.IsZero() {
 			blockers = append(blockers, rule.Blocker{
-				Reason: ClosedWindow, Detail: "until " + until.UTC().Format(time.RFC3339), Until: until, Object: ref,
-				Text: "By its windows RemediationPolicy " + policy.String() + " lets nothing begin now", EndsWhen: "its windows allow it",
+				Reason: ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
+				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
 			})
 		}
 	}
 	for _, g := range e.groups {
+		if l.lifted(g.policy) {
+			continue
+		}
 		n, counted := p.numbers[g]
 		if !counted {
 			n = g.numbers(p.now)
@@ -68,8 +73,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		about := g.policy.limitText(g.limit, g.values)
 		b := rule.Blocker{
 			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
-			Brief: "The " + about + " is reached", Object: rule.Ref{Kind: "RemediationPolicy", Namespace: g.policy.Namespace, Name: g.policy.Name},
-			EndsWhen: ends[limit.reason],
+			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
 		}
 		blockers = append(blockers, b)
 	}
