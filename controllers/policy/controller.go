@@ -23,7 +23,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -86,7 +85,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 	now := r.Ledger.Clock.Now().Add(-max(r.Ahead(), 0)) // no override ends before it does by the clock of the API server
 	var policies []*Policy
 	var named client.Object
-	var ends time.Time
+	var next time.Time
 	for i := range list.Items {
 		policies = append(policies, Read(&list.Items[i], r.Everywhere))
 		if policies[i].Ref == ref {
@@ -97,10 +96,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 		object := &overrides.Items[i]
 		p, active := ReadOverride(object, r.Everywhere, now)
 		if active.Status == metav1.ConditionTrue {
-			policies, ends = append(policies, p), health.Earliest(ends, p.override.Until.Time)
+			policies = append(policies, p)
 		}
 		if p.Ref == ref {
-			named = object
+			named, next = object, object.Spec.Until.Time
+			if !now.Before(next) {
+				next = next.Add(overrideKept)
+			}
 			meta.SetStatusCondition(&object.Status.Conditions, active)
 		}
 	}
@@ -110,10 +112,10 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 	if err := r.tell(ctx, named, now); err != nil {
 		return ctrl.Result{}, err
 	}
-	if ends.IsZero() {
+	if next.IsZero() {
 		return ctrl.Result{}, nil
 	}
-	return ctrl.Result{RequeueAfter: ends.Sub(now)}, nil
+	return ctrl.Result{RequeueAfter: max(next.Sub(now), 0)}, nil
 }
 
 // tell writes the status of a policy or of an override, or removes an override that ended long ago; named is nil if it is gone.

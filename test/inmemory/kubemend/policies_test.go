@@ -2,6 +2,7 @@ package kubemend_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,11 +23,13 @@ import (
 func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx context.Context, f *fleetOf)) {
 	t.Helper()
 	world(t, func(ctx context.Context, e *environment) {
-		kind := kubemend.Kind(mendv1.GroupVersion.Group, mendv1.GroupVersion.Version, "RemediationPolicy")
-		e.management.Serve(kind)
-		crd := kubemend.CRD(kind)
-		crd.SetName("remediationpolicies.kubemend.io")
-		Expect(e.here.Create(ctx, crd)).To(Succeed())
+		for name, kind := range map[string]string{"remediationpolicies": "RemediationPolicy", "remediationoverrides": "RemediationOverride"} {
+			served := kubemend.Kind(mendv1.GroupVersion.Group, mendv1.GroupVersion.Version, kind)
+			e.management.Serve(served)
+			crd := kubemend.CRD(served)
+			crd.SetName(name + ".kubemend.io")
+			Expect(e.here.Create(ctx, crd)).To(Succeed())
+		}
 		policy.Namespace, policy.Name = "kubemend-system", "racks"
 		f := &fleetOf{environment: e, t: t, policy: policy}
 		Expect(e.here.Create(ctx, builders.Namespace("kubemend-system"))).To(Succeed())
@@ -139,5 +142,36 @@ func TestAWindowLetsNothingBeginAndItsEndAndItsRemovalDo(t *testing.T) {
 		Expect(f.here.Delete(ctx, f.policy)).To(Succeed())
 		time.Sleep(3 * time.Second)
 		Expect(f.asked(ctx)).To(Equal([]string{"a", "c"}))
+	})
+}
+
+func TestAHoldLetsNothingBeginUntilItEnds(t *testing.T) {
+	policy := &mendv1.RemediationPolicy{}
+	policy.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(9))}}
+	fleet(t, policy, func(ctx context.Context, f *fleetOf) {
+		override := func(action mendv1.OverrideAction, kind, name string) *mendv1.RemediationOverride {
+			o := &mendv1.RemediationOverride{}
+			o.Namespace, o.Name, o.CreationTimestamp = "ns", strings.ToLower(string(action)), metav1.Now()
+			o.Spec = mendv1.RemediationOverrideSpec{
+				TargetRef: mendv1.OverrideTarget{Kind: kind, Name: name}, Action: action, Reason: "switch swap",
+				Until: metav1.NewTime(time.Now().Add(time.Hour).Truncate(time.Second)),
+			}
+			return o
+		}
+		hold := override(mendv1.OverrideHold, "Cluster", "c1")
+		Expect(f.here.Create(ctx, hold)).To(Succeed())
+		f.reports(ctx, "a", corev1.ConditionUnknown)
+		f.reports(ctx, "c", corev1.ConditionUnknown)
+		Eventually(f.asked).WithArguments(ctx).Should(Equal([]string{"c"}))
+		Eventually(f.said).WithArguments(ctx, "a").Should(HavePrefix("It is held: switch swap (RemediationOverride ns/hold). This ends at "))
+		time.Sleep(time.Until(hold.Spec.Until.Time) - time.Second)
+		Expect(f.asked(ctx)).To(Equal([]string{"c"}))
+		time.Sleep(3 * time.Second)
+		Expect(f.asked(ctx)).To(Equal([]string{"a", "c"}))
+		time.Sleep(time.Minute)
+		Expect(f.here.Get(ctx, client.ObjectKeyFromObject(hold), hold)).To(Succeed())
+		Expect(hold.Status.Conditions).To(ConsistOf(HaveField("Reason", mendv1.OverrideEndedReason)))
+		time.Sleep(25 * time.Hour)
+		Expect(f.here.Get(ctx, client.ObjectKeyFromObject(hold), hold)).NotTo(Succeed(), "it is removed")
 	})
 }
