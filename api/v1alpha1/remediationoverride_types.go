@@ -34,13 +34,15 @@ type OverrideAllowance struct {
 	// maxUnhealthy stands in place of the limit of each check, while it is higher: a number, or a percentage of its targets, rounded down.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxUnhealthy intstr.IntOrString `json:"maxUnhealthy"`
 	// maxInFlight is how many remediations of all that the override is about may be under way at once meanwhile: so many machines do not go
 	// at once. It is a number, or a percentage, rounded up.
 	// +required
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxInFlight intstr.IntOrString `json:"maxInFlight"`
 }
 

@@ -66,13 +66,15 @@ type PolicyLimit struct {
 	// back: a number, or a percentage of the targets of the group, rounded up. With 0, or 0%, none begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
 	// maxUnavailable is how many targets of a group may be unhealthy, or about to be, for a remediation to begin: a number, or a percentage
 	// of the targets of the group, rounded up. Where more are, the cause is not the machine, and none begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 0 : self.matches('^(100|[1-9]?[0-9])%$')",message="must be 0 or more, or 0% to 100%"
+	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
+	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// maxPerHour is how many remediations may begin within any hour in a group.
 	// +optional
@@ -147,7 +149,7 @@ type PolicySelector struct {
 
 // RemediationPolicySpec is whether and when remediations may begin.
 //
-// +kubebuilder:validation:XValidation:rule="size(self.limits) + size(self.windows) > 0",message="says nothing: set limits or windows"
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows)",message="set limits or windows"
 type RemediationPolicySpec struct {
 	// selector selects the targets that the policy is for: the machines of MachineHealthChecks on which kubemend acts. {} selects all that
 	// are in its reach: of all namespaces for a policy in the manager's own namespace (--policy-namespace), else of its own namespace.
@@ -158,13 +160,11 @@ type RemediationPolicySpec struct {
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MaxItems=8
-	// +kubebuilder:default={}
 	Limits []PolicyLimit `json:"limits,omitempty"`
 	// windows are when remediations may begin. What has begun goes on.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:default={}
 	Windows []PolicyWindow `json:"windows,omitempty"`
 }
 
