@@ -123,7 +123,7 @@ type PolicyWindow struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
-	// durationSeconds is for how long a window is open, in seconds that pass, whatever clocks are changed meanwhile: from a minute to a week.
+	// durationSeconds is for how long a window is open, in seconds of real time, also over a change of clocks: from a minute to a week.
 	// +required
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=604800
@@ -220,7 +220,7 @@ type RemediationPolicyStatus struct {
 	// selected is how much the policy selects.
 	// +optional
 	Selected PolicySelected `json:"selected,omitempty,omitzero"`
-	// inFlight and waiting are how many remediations of selected targets are under way, and are due and held back by this policy.
+	// inFlight and waiting are how many remediations of selected targets are under way, and wait for this policy.
 	// +optional
 	InFlight int32 `json:"inFlight,omitempty"`
 	// +optional
@@ -248,7 +248,7 @@ type RemediationPolicyStatus struct {
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io=","clusterctl.cluster.x-k8s.io/move="}
 // +kubebuilder:printcolumn:name="Selected",type=integer,JSONPath=`.status.selected.targets`,description="How many targets it selects"
 // +kubebuilder:printcolumn:name="In flight",type=integer,JSONPath=`.status.inFlight`,description="How many remediations are under way"
-// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="How many it holds back"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.waiting`,description="How many wait for it"
 // +kubebuilder:printcolumn:name="Valid",type=string,JSONPath=`.status.conditions[?(@.type=="Valid")].status`,description="Whether it can be read"
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type RemediationPolicy struct {

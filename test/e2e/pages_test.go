@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -131,16 +132,20 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Expect(marked).To(Equal(2))
 	}, SpecTimeout(specPatience))
 
-	It("docs/too-many-unhealthy.md power-cycle one machine, and raise the limit together with one in flight", func(ctx SpecContext) {
+	It("docs/too-many-unhealthy.md power-cycle one machine, and allow more for an hour", func(ctx SpecContext) {
 		machine, check := fixture.WorkerNames(ctx)[0], checked(ctx, "workers", builders.Claimed)
 		rem := &mendv1.HostRemediation{}
 		rem.Namespace, rem.Name = fixture.Namespace, machine+"-by-hand"
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
 		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).
 			follows(ctx, "docs/too-many-unhealthy.md")
-		now := stored(ctx, Default, check)
-		Expect(now.Annotations).To(HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1"))
-		Expect(now.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntValue()).To(Equal(3))
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(here.DeleteAllOf(ctx, &mendv1.RemediationOverride{}, client.InNamespace(fixture.Namespace))).To(Succeed())
+		})
+		Eventually(func(g Gomega) {
+			allowed := conditions.Get(stored(ctx, g, check), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			g.Expect(allowed.Message).To(MatchRegexp(`RemediationOverride .*/allow-.* lets 3 be unhealthy until`))
+		}).Should(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
 			g.Expect(succeeded(rem.Status.Conditions)).To(BeTrue())

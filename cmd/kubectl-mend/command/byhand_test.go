@@ -416,7 +416,8 @@ func withExample(t *testing.T, doc, what, printed string) string {
 // policy kubemend-memory asks of who removes kubemend's mark from a host.
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
-	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1"} {
+	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1",
+		"hold cluster/c1"} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
 			if strings.HasPrefix(what, "confirm") {
 				replaced("c1/old", "new")(p)
@@ -426,7 +427,7 @@ func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 			}
 		})
 		verb, object, _ := strings.Cut(what, " ")
-		if got, code := p.does(verb, object, confirmed); code != Done || len(p.wrote) == 0 {
+		if got, code := p.does(verb, object, func(b *byHand) { b.yes, b.reason = true, "why" }); code != Done || len(p.wrote) == 0 {
 			t.Errorf("%s: code %d, printed\n%s", what, code, got)
 		}
 		maps.Copy(needed, p.wrote)
@@ -661,10 +662,14 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	for _, edit := range edits {
 		edit(b)
 	}
-	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind)...)
+	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind, domainKind)...)
 	named.namespace = "metal"
 	switch {
 	case err != nil:
+	case verb == "hold":
+		err = (&override{byHand: b, lasts: 2 * time.Hour}).create(p.t.Context(), named)
+	case verb == "allow":
+		err = (&override{b, time.Hour, "60%", "2"}).create(p.t.Context(), named)
 	case named.kind == machineCheckKind:
 		err = b.claimNamed(p.t.Context(), named)
 	case verb == "confirm":
