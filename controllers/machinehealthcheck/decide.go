@@ -11,7 +11,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/policy"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // Settling is how long nothing starts after a change that may be the first of many.
@@ -324,8 +324,8 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 			switch blocker := &decision.Blockers[j]; blocker.Rule {
 			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
 				verdicts = health.Earliest(verdicts, blocker.Until)
-			case NoSpareHost, SpareHostsUnread, Reason(policy.ClosedWindow), Reason(policy.PoliciesUnread), Reason(policy.HeldByOverride),
-				Reason(policy.GroupRate), Reason(policy.SlowStart):
+			case NoSpareHost, SpareHostsUnread, Reason(place.ClosedWindow), Reason(place.PoliciesUnread), Reason(place.HeldByOverride),
+				Reason(place.GroupRate), Reason(place.SlowStart):
 				starts = health.Earliest(starts, blocker.Until)
 			}
 		}

@@ -13,8 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
-	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // Facts is everything that one decision depends on, read once. Its objects are shared with caches: they are not changed. What a decision
@@ -57,7 +57,7 @@ type Facts struct {
 	// if it is known.
 	CyclesUnread time.Time
 	// Allowed is what a RemediationOverride allows beyond the limits of the check; nil if none does.
-	Allowed *policy.Allowance
+	Allowed *place.Allowance
 	// Placeless are what RemediationPolicies hold against remediations that would begin, by the UIDs of the machines.
 	Placeless map[types.UID][]rule.Blocker
 	// Spares are the hosts that replacements could take.

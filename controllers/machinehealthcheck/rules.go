@@ -10,8 +10,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
-	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
@@ -378,14 +378,14 @@ var rules = []Rule{
 				"the hosts can be read and one fits its replacement")
 		},
 	},
-	placeless(policy.PoliciesUnread),
-	placeless(policy.HeldByOverride),
-	placeless(policy.PolicyInvalid),
-	placeless(policy.ClosedWindow),
-	placeless(policy.GroupUnavailable),
-	placeless(policy.GroupInFlight),
-	placeless(policy.GroupRate),
-	placeless(policy.SlowStart),
+	placeless(place.PoliciesUnread),
+	placeless(place.HeldByOverride),
+	placeless(place.PolicyInvalid),
+	placeless(place.ClosedWindow),
+	placeless(place.GroupUnavailable),
+	placeless(place.GroupInFlight),
+	placeless(place.GroupRate),
+	placeless(place.SlowStart),
 	{
 		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
 		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },

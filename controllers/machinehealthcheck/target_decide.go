@@ -11,7 +11,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/policy"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // Target is a Machine that the check selects, with what belongs to it. The objects are shared with caches: they are not changed.
@@ -50,7 +50,7 @@ type Target struct {
 	quiet *Decision
 	last  *Target
 	// place is what the ledger of RemediationPolicies has of it while it is quiet, with the labels of its host; nil before.
-	place      *policy.Target
+	place      *place.Target
 	hostLabels *hostLabels
 }
 

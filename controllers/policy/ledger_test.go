@@ -15,6 +15,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/test/must"
 )
@@ -183,14 +184,14 @@ func TestArithmetic(t *testing.T) {
 		reason               string
 	}{
 		"one":                                   {rack("2", "25%"), 40, 1, 1, ""},
-		"three":                                 {rack("2", "25%"), 40, 3, 2, GroupInFlight},
-		"as many as may be unavailable":         {rack("2", "25%"), 40, 10, 2, GroupInFlight},
-		"one more":                              {rack("2", "25%"), 40, 11, 0, GroupUnavailable},
-		"a percentage is rounded up":            {rack("10%", ""), 4, 4, 1, GroupInFlight},
-		"a percentage of none is none":          {rack("0%", ""), 4, 1, 0, GroupInFlight},
-		"none at all":                           {rack("0", ""), 4, 1, 0, GroupInFlight},
+		"three":                                 {rack("2", "25%"), 40, 3, 2, place.GroupInFlight},
+		"as many as may be unavailable":         {rack("2", "25%"), 40, 10, 2, place.GroupInFlight},
+		"one more":                              {rack("2", "25%"), 40, 11, 0, place.GroupUnavailable},
+		"a percentage is rounded up":            {rack("10%", ""), 4, 4, 1, place.GroupInFlight},
+		"a percentage of none is none":          {rack("0%", ""), 4, 1, 0, place.GroupInFlight},
+		"none at all":                           {rack("0", ""), 4, 1, 0, place.GroupInFlight},
 		"what is not limited":                   {mendv1.PolicyLimit{Name: "all"}, 4, 4, 4, ""},
-		"what may not be unavailable is no one": {rack("", "0"), 4, 1, 0, GroupUnavailable},
+		"what may not be unavailable is no one": {rack("", "0"), 4, 1, 0, place.GroupUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFleet(t, policyWith(tc.limit))
@@ -275,7 +276,7 @@ func TestATargetWithoutAValueIsBoundByOtherLimitsAlone(t *testing.T) {
 	f.ledger.describe(policy)
 	must.Equal(t, mendv1.PolicySelected{Checks: 1, Targets: 2, Ungrouped: 2}, policy.Status.Selected)
 	must.Equal(t, []mendv1.PolicyGroup{
-		{Limit: "all", Targets: 2, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: GroupInFlight},
+		{Limit: "all", Targets: 2, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: place.GroupInFlight},
 	}, policy.Status.Groups)
 }
 
@@ -326,18 +327,18 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 		}
 		return blocked["a-r1-0"][0].Reason
 	}
-	must.Equal(t, PoliciesUnread, reasonOf())
+	must.Equal(t, place.PoliciesUnread, reasonOf())
 	f.ledger.list = func() []types.NamespacedName { return []types.NamespacedName{check("a"), check("b")} }
 	f.set(policyWith(rack("1", "")))
 	f.report("a")
-	must.Equal(t, PoliciesUnread, reasonOf())
+	must.Equal(t, place.PoliciesUnread, reasonOf())
 	f.ledger.Forget(check("b")) // it is paused
 	must.Equal(t, "", reasonOf())
 
 	f.ledger.Settle(check("a"), none, none)
 	f.set()
 	f.set(policyWith(rack("1", "")))
-	must.Equal(t, PoliciesUnread, reasonOf())
+	must.Equal(t, place.PoliciesUnread, reasonOf())
 	f.clock.SetTime(start.Add(heardWithin))
 	must.Equal(t, "", reasonOf())
 }

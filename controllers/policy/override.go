@@ -7,10 +7,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -89,32 +89,24 @@ func (p *Policy) held() (blocker rule.Blocker, holds bool) {
 		by = " by " + o.By
 	}
 	return rule.Blocker{
-		Reason: HeldByOverride, Detail: "until " + stamp(o.Until.Time), Until: o.Until.Time, Object: p.Ref, EndsWhen: "it is deleted",
+		Reason: place.HeldByOverride, Detail: "until " + stamp(o.Until.Time), Until: o.Until.Time, Object: p.Ref, EndsWhen: "it is deleted",
 		Text: fmt.Sprintf("It is held%s: %s (%s)", by, o.Reason, p.Ref),
 		Fix:  fmt.Sprintf("If it is to begin before, kubectl delete remediationoverride %s -n %s", p.Name, p.Namespace),
 	}, true
 }
 
-// Allowance is how many machines of a check may be unhealthy by an override.
-type Allowance struct {
-	rule.Ref
-
-	MaxUnhealthy intstr.IntOrString
-	Until        time.Time
-}
-
 // Allows is what an override allows a check of a Cluster; nil if none does. Of several the one that ends last counts.
-func (l *Ledger) Allows(check types.NamespacedName, cluster string) *Allowance {
+func (l *Ledger) Allows(check types.NamespacedName, cluster string) *place.Allowance {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	var allowance *Allowance
+	var allowance *place.Allowance
 	for _, p := range l.policies {
 		if o := p.override; o != nil && o.Allow != nil && (allowance == nil || o.Until.After(allowance.Until)) &&
 			o.matches(&Target{Namespace: check.Namespace, Check: check.Name, Cluster: cluster}) {
-			allowance = &Allowance{p.Ref, o.Allow.MaxUnhealthy, o.Until.Time}
+			allowance = &place.Allowance{Ref: p.Ref, MaxUnhealthy: o.Allow.MaxUnhealthy, Until: o.Until.Time}
 		}
 	}
 	return allowance

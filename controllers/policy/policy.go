@@ -13,34 +13,15 @@ import (
 	"github.com/robfig/cron/v3"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// Target is what policies see of a Machine that a check selects. It is not changed once it was reported.
-type Target struct {
-	UID                      types.UID
-	Namespace, Name, Cluster string
-	// Host is its BareMetalHost; empty if it has none, or if no policy asks for that.
-	Host string
-	// Check is the MachineHealthCheck, in the same namespace.
-	Check string
-	// The labels of the Machine, of its BareMetalHost, of its Cluster and of its check.
-	Labels, HostLabels, ClusterLabels, CheckLabels map[string]string
-	FailureDomain                                  string
-
-	// Unknown says that it cannot be judged; Unavailable that it is unhealthy, or about to be, or its remediation is under way; InFlight
-	// that it is and takes a place.
-	Unknown, Unavailable, InFlight bool
-	// Live says that its node reports: its condition Ready is True or False.
-	Live bool
-	// Due is since when it is due to be remediated, ByHand that a person has marked it.
-	Due    time.Time
-	ByHand bool
-}
+// Target is what policies see of a Machine.
+type Target = place.Target
 
 // Policy is a RemediationPolicy that was read, or a RemediationOverride that has an effect.
 type Policy struct {
@@ -236,19 +217,19 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	limit := g.limit
 	if limit.MaxUnavailable != nil {
 		if most := amount(limit.MaxUnavailable, n.targets); n.unavailable > most {
-			return reached{reason: GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
+			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
 				n.unavailable, n.targets, most, limit.MaxUnavailable)}
 		}
 	}
 	if limit.MaxInFlight != nil {
 		if most := amount(limit.MaxInFlight, n.targets); n.inFlight >= most {
-			return reached{reason: GroupInFlight, arithmetic: fmt.Sprintf("%d of at most %d are under way (maxInFlight %s)",
+			return reached{reason: place.GroupInFlight, arithmetic: fmt.Sprintf("%d of at most %d are under way (maxInFlight %s)",
 				n.inFlight, most, limit.MaxInFlight)}
 		}
 	}
 	if limit.MaxPerHour != nil {
 		if until := g.trials.rate(int(*limit.MaxPerHour), n.claimed, now); !until.IsZero() {
-			return reached{GroupRate, fmt.Sprintf("%d have begun within an hour, at most %d may (maxPerHour)",
+			return reached{place.GroupRate, fmt.Sprintf("%d have begun within an hour, at most %d may (maxPerHour)",
 				len(g.trials.begun)+n.claimed, *limit.MaxPerHour), until}
 		}
 	}
@@ -260,9 +241,9 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	case !blocks:
 		return reached{}
 	case now.Before(g.trials.until):
-		return reached{SlowStart, "a remediation has failed, so that none begins for " + g.trials.pause.String(), until}
+		return reached{place.SlowStart, "a remediation has failed, so that none begins for " + g.trials.pause.String(), until}
 	}
-	return reached{SlowStart, fmt.Sprintf("%d have not proven themselves, at most %d may be under way before they do (slowStart)",
+	return reached{place.SlowStart, fmt.Sprintf("%d have not proven themselves, at most %d may be under way before they do (slowStart)",
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 

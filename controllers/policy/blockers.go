@@ -3,38 +3,24 @@ package policy
 import (
 	"fmt"
 
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
-)
-
-// The reasons for which policies let no remediation begin, in the order in which they are said.
-const (
-	PoliciesUnread   = "PoliciesUnread"
-	HeldByOverride   = "HeldByOverride"
-	PolicyInvalid    = "PolicyInvalid"
-	ClosedWindow     = "ClosedWindow"
-	GroupUnavailable = "GroupUnavailable"
-	GroupInFlight    = "GroupInFlight"
-	GroupRate        = "GroupRate"
-	SlowStart        = "SlowStart"
 )
 
 // ends is what ends each limit that is reached.
 var ends = map[string]string{
-	GroupUnavailable: "fewer are unavailable",
-	GroupInFlight:    "fewer are under way, and those that go first have begun",
-	GroupRate:        "fewer have begun within an hour",
-	SlowStart:        "the capacity of those that are under way has been back for five minutes",
+	place.GroupUnavailable: "fewer are unavailable",
+	place.GroupInFlight:    "fewer are under way, and those that go first have begun",
+	place.GroupRate:        "fewer have begun within an hour",
+	place.SlowStart:        "the capacity of those that are under way has been back for five minutes",
 }
-
-// Reasons are all of them.
-var Reasons = []string{PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart}
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 	var blockers []rule.Blocker
 	if !l.read || !p.awaits.IsZero() {
 		return []rule.Blocker{{
-			Reason: PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
+			Reason: place.PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
 			EndsWhen: "it is", Until: p.awaits,
 		}}
 	}
@@ -44,14 +30,14 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		}
 		if policy.invalid != "" {
 			blockers = append(blockers, rule.Blocker{
-				Reason: PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
+				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
 				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
 				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}
 		if until := policy.closed(e.Live, p.now); !until.IsZero() {
 			blockers = append(blockers, rule.Blocker{
-				Reason: ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
+				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
 				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
 			})
 		}
