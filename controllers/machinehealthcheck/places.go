@@ -157,7 +157,7 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	r.Ledger.Settle(client.ObjectKeyFromObject(state.Check), is(begun), is(lost))
 }
 
-type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // hostLabels are the name of a host and its labels; another pointer after each change of them.
 type hostLabels struct {
@@ -217,16 +217,16 @@ func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alp
 		}
 	}
 	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{
-		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ queue) {
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
 			wake(ctx, e.Object, false)
 		},
-		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ queue) {
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
 			if spare.Consumer(e.ObjectOld) != spare.Consumer(e.ObjectNew) {
 				wake(ctx, e.ObjectOld, true)
 			}
 			wake(ctx, e.ObjectNew, false)
 		},
-		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ queue) {
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
 			wake(ctx, e.Object, true)
 		},
 	}

@@ -556,6 +556,8 @@ func (p *place) server() client.Client {
 				if err := p.write(right{"create", eventsv1.GroupName, "events"}); err != nil {
 					return err
 				}
+			case *mendv1.RemediationOverride:
+				p.wrote[right{"create", mendv1.GroupVersion.Group, "remediationoverrides"}] = true
 			default:
 				if err := cmp.Or(p.refuses, p.write(right{"create", mendv1.GroupVersion.Group, "hostremediations"})); err != nil {
 					return err
