@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +19,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -26,6 +29,7 @@ import (
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status,verbs=patch
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list;watch
 
 const (
 	// statusEvery is how often the status of a policy is written at most.
@@ -40,11 +44,13 @@ type Reconciler struct {
 	Ledger *Ledger
 	// Everywhere is the namespace whose policies reach all others.
 	Everywhere string
+	// Namespaces reads Namespaces from a cache; nil where they may not be read.
+	Namespaces client.Reader
 }
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	err := ctrl.NewControllerManagedBy(mgr).
+	b := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationpolicy").
 		For(&mendv1.RemediationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -53,9 +59,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			defer r.Ledger.mu.Unlock()
 			r.Ledger.changed = func(policy types.NamespacedName) { q.AddAfter(reconcile.Request{NamespacedName: policy}, statusEvery) }
 			return nil
-		})).
-		Complete(r)
-	if err != nil {
+		}))
+	if r.Namespaces != nil {
+		any := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return make([]reconcile.Request, 1) })
+		b = b.WatchesMetadata(&corev1.Namespace{}, any, builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller of RemediationPolicies: %w", err)
 	}
 	return nil
@@ -71,6 +80,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	for i := range list.Items {
 		if list.Items[i].DeletionTimestamp.IsZero() {
 			policies = append(policies, Read(&list.Items[i], r.Everywhere))
+		}
+	}
+	for _, p := range policies {
+		if err := r.findNamespaces(ctx, p); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
 	if r.Ledger.differs(policies) {
@@ -93,13 +107,34 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	return ctrl.Result{}, nil
 }
 
-// differs reports whether the ledger has other policies, or in other generations.
+// findNamespaces finds those that p selects by their labels.
+func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
+	if p.selects[0] == nil {
+		return nil
+	}
+	if r.Namespaces == nil {
+		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list and watch Namespaces", true
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{} // all that a cache has of them
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.Namespaces.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Namespaces: %w", err)
+	}
+	p.namespaces = make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		p.namespaces[list.Items[i].Name] = true
+	}
+	return nil
+}
+
+// differs reports whether the ledger has other policies, or in other generations, or which select other namespaces.
 func (l *Ledger) differs(policies []*Policy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
 		known := l.policies[p.NamespacedName]
-		return known == nil || known.generation != p.generation
+		return known == nil || known.generation != p.generation || !maps.Equal(known.namespaces, p.namespaces)
 	})
 }
 
@@ -162,7 +197,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 		flying[e.UID] = flying[e.UID] || e.occupies(now)
 		return true
 	}
-	for _, entries := range l.checks {
+	for check, entries := range l.checks {
 		selects := false
 		for _, e := range entries {
 			if !count(e) {
@@ -177,10 +212,10 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 				}
 			}
 			if in < len(p.limits) {
-				ungrouped[e.Namespace+"/"+e.Name] = true
+				ungrouped[strings.TrimPrefix(e.Namespace+"/"+e.Name, "/")] = true
 			}
 		}
-		if selects {
+		if selects && (check.Kind == MachineHealthCheck || check.Kind == NodeHealthCheck) {
 			status.Selected.Checks++
 		}
 	}
@@ -230,17 +265,20 @@ func (l *Ledger) FollowRecords(informer interface {
 
 func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
-	machine, check := record.Spec.Target.Machine, record.Spec.Requester.Check
-	if !exists || machine == nil || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
+	of, check := &record.Spec.Target, record.Spec.Requester.Check
+	target := &Target{Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain}
+	if check != nil {
+		target.Kind, target.Check = check.Kind, check.Name
+	}
+	switch {
+	case target.Kind == NodeHealthCheck && of.Node != nil:
+		target.UID, target.Name = NodeID(of.Node.Name), of.Node.Name
+	case of.Machine != nil:
+		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
+	}
+	if !exists || target.UID == "" || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
 		l.Record(key, nil, time.Time{})
 		return
-	}
-	target := &Target{
-		UID: types.UID(machine.UID), Namespace: record.Namespace, Name: machine.Name, Cluster: record.Spec.Target.ClusterName,
-		FailureDomain: record.Spec.Target.FailureDomain,
-	}
-	if check != nil {
-		target.Check = check.Name
 	}
 	stepped := status.Begun.Time
 	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {

@@ -11,27 +11,31 @@ import (
 	_ "time/tzdata" // images without a database of time zones
 
 	"github.com/robfig/cron/v3"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// Target is what policies see of a Machine that a check selects. It is not changed once it was reported.
+// Target is what policies see of a Machine that a check selects, or of a Node. It is not changed once it was reported.
 type Target struct {
-	UID                      types.UID
+	UID types.UID // see NodeID
+	// Namespace and Cluster are those of the Machine; empty for a node without one.
 	Namespace, Name, Cluster string
-	// Check is the MachineHealthCheck, in the same namespace.
-	Check string
-	// The labels of the Machine, of its BareMetalHost, of its Cluster and of its check.
+	// Kind and Check are those of the check.
+	Kind, Check string
+	// The labels of the Machine, or of a node without one, of its BareMetalHost, of its Cluster and of its check.
 	Labels, HostLabels, ClusterLabels, CheckLabels map[string]string
 	FailureDomain                                  string
 
 	// Unknown says that it cannot be judged; Unavailable that it is unhealthy, or about to be, or its remediation is under way; InFlight
-	// that it is and takes a place.
-	Unknown, Unavailable, InFlight bool
+	// that it is and takes a place. Observed says that kubemend does not act on its check, so that it only counts.
+	Unknown, Unavailable, InFlight, Observed bool
 	// Live says that its node reports: its condition Ready is True or False.
 	Live bool
 	// Due is since when it is due to be remediated, ByHand that a person has marked it.
@@ -39,13 +43,37 @@ type Target struct {
 	ByHand bool
 }
 
+// OfMachine is m as a target, but for the rest.
+func OfMachine(m *clusterv1.Machine) *Target {
+	return &Target{
+		UID: m.UID, Namespace: m.Namespace, Name: m.Name, Cluster: m.Spec.ClusterName, Labels: m.Labels,
+		FailureDomain: cmp.Or(m.Status.FailureDomain, m.Spec.FailureDomain),
+	}
+}
+
+// On notes which node and host t is on, the host by its labels; nil if that is not known.
+func (t *Target) On(node *corev1.Node, host map[string]string) {
+	if node != nil {
+		t.FailureDomain = cmp.Or(t.FailureDomain, node.Labels[corev1.LabelTopologyZone])
+		t.Live = slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+			return cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionUnknown
+		})
+	}
+	t.HostLabels, t.FailureDomain = host, cmp.Or(host[records.FailureDomainLabel], t.FailureDomain)
+}
+
+// NodeID is what identifies a node: one that comes back under its name is the same target.
+func NodeID(name string) types.UID { return types.UID("Node " + name) }
+
 // Policy is a RemediationPolicy that was read.
 type Policy struct {
 	types.NamespacedName
 
 	generation int64
-	everywhere bool // it reaches all namespaces
-	selects    [3]labels.Selector
+	everywhere bool               // it reaches all namespaces
+	selects    [4]labels.Selector // nil selects all
+	kinds      []string           // none are all
+	namespaces map[string]bool    // those that the first selector selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
 	// invalid is the field that cannot be read, and why; empty if all can.
@@ -67,14 +95,17 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		NamespacedName: types.NamespacedName{Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+	}
+	if spec.Selector.Namespaces != nil && !p.everywhere {
+		p.invalid, p.selectsNothing = "spec.selector.namespaces: a policy outside of namespace "+everywhere+" reaches its own namespace alone", true
+		return p
 	}
 	parts := []struct {
 		field    string
 		selector *metav1.LabelSelector
-	}{{"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
+	}{{"namespaces", spec.Selector.Namespaces}, {"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
 	for i, part := range parts {
-		p.selects[i] = labels.Everything()
 		if part.selector == nil {
 			continue
 		}
@@ -113,11 +144,15 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 
 // Selects reports whether p is for target.
 func (p *Policy) Selects(target *Target) bool {
-	if p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+	ofKind := len(p.kinds) == 0 || slices.Contains(p.kinds, target.Kind)
+	if !ofKind || p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+		return false
+	}
+	if p.selects[0] != nil && !p.namespaces[target.Namespace] || p.selects[1] != nil && target.Cluster == "" {
 		return false
 	}
 	for i, of := range []map[string]string{target.ClusterLabels, target.CheckLabels, target.Labels} {
-		if !p.selects[i].Matches(labels.Set(of)) {
+		if by := p.selects[i+1]; by != nil && !by.Matches(labels.Set(of)) {
 			return false
 		}
 	}
@@ -131,7 +166,9 @@ func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped b
 		value := ""
 		switch by.Key {
 		case mendv1.GroupByCluster:
-			value = target.Namespace + "/" + target.Cluster
+			if target.Cluster != "" {
+				value = target.Namespace + "/" + target.Cluster
+			}
 		case mendv1.GroupByNamespace:
 			value = target.Namespace
 		case mendv1.GroupByFailureDomain:

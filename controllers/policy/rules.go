@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -18,6 +19,24 @@ const (
 
 // Reasons are all of them.
 var Reasons = []string{PoliciesUnread, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight}
+
+// Of is what of blockers is for a reason, by whatever policies and limits, as one; false if there is none.
+func Of(reason string, blockers []rule.Blocker) (words rule.Blocker, is bool) {
+	for _, b := range blockers {
+		switch {
+		case b.Reason != reason:
+		case !is:
+			words, is = b, true
+		default:
+			words.Text += ". " + b.Text
+			words.Brief = cmp.Or(words.Brief, words.Text) + ". " + cmp.Or(b.Brief, b.Text)
+			if b.Until.After(words.Until) {
+				words.Until = b.Until
+			}
+		}
+	}
+	return words, is
+}
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
