@@ -98,6 +98,9 @@ type group struct {
 
 // SetUp makes the ledger use list, which are all checks of a kind, and wake, which has one reconciled. What these count is waited for.
 func (l *Ledger) SetUp(kind string, list func() []types.NamespacedName, wake func(check types.NamespacedName, in time.Duration)) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.sources == nil {
