@@ -243,6 +243,11 @@ var rules = []Rule{
 			return StormEnds
 		},
 	},
+	placeless(policy.PoliciesUnread, "What RemediationPolicies say was not read yet since the manager was started"),
+	placeless(policy.PolicyInvalid, "RemediationPolicy kubemend-system/racks, spec.windows[0].timeZone: why: nothing that it selects is remediated"),
+	placeless(policy.ClosedWindow, "By its windows RemediationPolicy kubemend-system/racks lets nothing begin now"),
+	placeless(policy.GroupUnavailable, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 12 of 40 are unavailable"),
+	placeless(policy.GroupInFlight, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 2 of at most 2 are under way"),
 	{
 		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },
@@ -328,11 +333,6 @@ var rules = []Rule{
 		Fix:      "find out why the node does not become healthy by its remediation, and why its remediator deletes the requests",
 		EndsWhen: "its wait is over", Until: (*Case).remadeAt,
 	},
-	placeless(policy.PoliciesUnread, "What RemediationPolicies say was not read yet since the manager was started"),
-	placeless(policy.PolicyInvalid, "RemediationPolicy kubemend-system/racks, spec.windows[0].timeZone: why: nothing that it selects is remediated"),
-	placeless(policy.ClosedWindow, "By its windows RemediationPolicy kubemend-system/racks lets nothing begin now"),
-	placeless(policy.GroupUnavailable, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 12 of 40 are unavailable"),
-	placeless(policy.GroupInFlight, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 2 of at most 2 are under way"),
 	{Reason: NoTemplate, asked: ofAnswer, When: func(c *Case) bool { return len(c.f.Templates) == 0 }},
 	{
 		Reason: NoTemplateLeft, Event: nhcv1.EventNoTemplateLeft, asked: ofAnswer,
