@@ -136,13 +136,22 @@ type PolicyWindow struct {
 
 // PolicySelector selects targets. Those are selected that match all parts that are given.
 type PolicySelector struct {
-	// clusters selects by the labels of the Cluster.
+	// kinds are those of the checks. A power cycle is of the kind of its request if no check of kubemend asked for it.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=MachineHealthCheck;NodeHealthCheck;HostRemediation;Metal3Remediation
+	Kinds []string `json:"kinds,omitempty"`
+	// namespaces selects by the labels of the Namespace. It is for policies in the manager's own namespace alone.
+	// +optional
+	Namespaces *metav1.LabelSelector `json:"namespaces,omitempty"`
+	// clusters selects by the labels of the Cluster. A node without a Machine has no Cluster, and no Namespace.
 	// +optional
 	Clusters *metav1.LabelSelector `json:"clusters,omitempty"`
-	// checks selects by the labels of the MachineHealthCheck.
+	// checks selects by the labels of the MachineHealthCheck or NodeHealthCheck.
 	// +optional
 	Checks *metav1.LabelSelector `json:"checks,omitempty"`
-	// targets selects by the labels of the Machine.
+	// targets selects by the labels of the Machine; of the Node if it has none.
 	// +optional
 	Targets *metav1.LabelSelector `json:"targets,omitempty"`
 }
@@ -151,8 +160,9 @@ type PolicySelector struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows)",message="set limits or windows"
 type RemediationPolicySpec struct {
-	// selector selects the targets that the policy is for: the machines of MachineHealthChecks on which kubemend acts. {} selects all that
-	// are in its reach: of all namespaces for a policy in the manager's own namespace (--policy-namespace), else of its own namespace.
+	// selector selects the targets that the policy is for: the machines and nodes of checks on which kubemend acts, and the machines of power
+	// cycles that other checks ask for. {} selects all that are in its reach: of all namespaces, and all nodes, for a policy in the manager's
+	// own namespace (--policy-namespace), else of its own namespace.
 	// +required
 	Selector PolicySelector `json:"selector"`
 	// limits are how many remediations may be under way. All of them apply.

@@ -324,7 +324,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 // examplePlaceless are the words of each rule of policies.
 func examplePlaceless() (blockers []rule.Blocker) {
 	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
-	key, sick := types.NamespacedName{Name: "*check*"}, &policy.Target{UID: "sick", Unavailable: true}
+	key, sick := policy.Check{NamespacedName: types.NamespacedName{Name: "*check*"}}, &policy.Target{UID: "sick", Unavailable: true}
 	ask := func() {
 		ledger.Report(key, []*policy.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
 		blockers = append(blockers, ledger.Ask(key, []types.UID{sick.UID})[sick.UID]...)

@@ -1,15 +1,12 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"context"
 	"maps"
-	"slices"
 	"sync"
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -20,9 +17,9 @@ import (
 
 	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/policy"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place.
@@ -30,23 +27,11 @@ func placeless(reason string) Rule {
 	return Rule{
 		Reason: Reason(reason), asked: ofAll,
 		When: func(c *Case) bool {
-			return slices.ContainsFunc(c.Placeless[c.Target.UID], func(b rule.Blocker) bool { return b.Reason == reason })
+			_, is := place.Of(reason, c.Placeless[c.Target.UID])
+			return is
 		},
 		Words: func(c *Case) rule.Blocker {
-			var words rule.Blocker
-			for _, b := range c.Placeless[c.Target.UID] {
-				switch {
-				case b.Reason != reason:
-				case words.Reason == "":
-					words = b
-				default: // of another policy, or limit
-					words.Text += ". " + b.Text
-					words.Brief = cmp.Or(words.Brief, words.Text) + ". " + cmp.Or(b.Brief, b.Text)
-					if b.Until.After(words.Until) {
-						words.Until = b.Until
-					}
-				}
-			}
+			words, _ := place.Of(reason, c.Placeless[c.Target.UID])
 			return words
 		},
 	}
@@ -58,9 +43,13 @@ type placed struct {
 	hosts          bool
 }
 
+func placesOf(check types.NamespacedName) policy.Check {
+	return policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: check}
+}
+
 // takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
 func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) {
-	key := client.ObjectKeyFromObject(state.Check)
+	key := placesOf(client.ObjectKeyFromObject(state.Check))
 	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
 	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
 	if same {
@@ -104,28 +93,21 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 // placeOf is what policies see of the target of decision. Of a check on which kubemend does not act only what others have begun counts.
 func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *policy.Target {
 	target := decision.Target
-	place := &policy.Target{
-		UID: target.UID, Namespace: target.Namespace, Name: target.Name, Cluster: target.Spec.ClusterName, Check: state.Check.Name,
-		Labels: target.Labels, ClusterLabels: labels.cluster, CheckLabels: labels.check,
-		FailureDomain: cmp.Or(target.Status.FailureDomain, target.Spec.FailureDomain),
-		InFlight:      occupies(&state.Facts, decision), Unknown: state.Mode != Active || decision.Verdict.State == health.Unknown,
-		Due: decision.Verdict.OverdueSince(state.Now), ByHand: byHand(decision) != 0,
-	}
+	reported := place.OfMachine(target.Machine)
+	reported.Kind, reported.Check = policy.MachineHealthCheck, state.Check.Name
+	reported.ClusterLabels, reported.CheckLabels = labels.cluster, labels.check
+	reported.InFlight, reported.Observed = occupies(&state.Facts, decision), state.Mode != Active
+	reported.Unknown = decision.Verdict.State == health.Unknown
+	reported.Due, reported.ByHand = decision.Verdict.OverdueSince(state.Now), byHand(decision) != 0
 	if state.Mode == Active {
 		sick := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
-		place.Unavailable = sick || decision.InFlight
+		reported.Unavailable = sick || decision.InFlight
 	}
-	if node := target.Node; node != nil {
-		place.FailureDomain = cmp.Or(place.FailureDomain, node.Labels[corev1.LabelTopologyZone])
-		place.Live = slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
-			return cond.Type == corev1.NodeReady && cond.Status != corev1.ConditionUnknown
-		})
+	if host == nil {
+		host = &hostLabels{}
 	}
-	if host != nil {
-		place.Host, place.HostLabels = host.name, host.labels
-		place.FailureDomain = cmp.Or(host.labels[records.FailureDomainLabel], place.FailureDomain)
-	}
-	return place
+	reported.On(target.Node, host.name, host.labels)
+	return reported
 }
 
 // checksOf are the checks of a namespace; of all if it is empty.
@@ -154,7 +136,7 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	is := func(these map[types.UID]bool) func(types.UID) bool {
 		return func(id types.UID) bool { return these[id] }
 	}
-	r.Ledger.Settle(client.ObjectKeyFromObject(state.Check), is(begun), is(lost))
+	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), is(begun), is(lost))
 }
 
 type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]

@@ -31,6 +31,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -94,9 +95,7 @@ func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingIn
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
-	if r.Ledger != nil {
-		r.Ledger.SetUp(func() []types.NamespacedName { return r.checksOf(context.Background(), "") }, r.wake)
-	}
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []types.NamespacedName { return r.checksOf(context.Background(), "") }, r.wake)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
 			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))

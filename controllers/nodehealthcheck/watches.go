@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -33,6 +34,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -116,6 +118,13 @@ func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			queue.Add(check)
 		}
 	}
+	r.Ledger.SetUp(policy.NodeHealthCheck, func() []types.NamespacedName {
+		var checks []types.NamespacedName
+		for _, check := range r.everyCheck(ctx, nil) {
+			checks = append(checks, check.NamespacedName)
+		}
+		return checks
+	}, func(check types.NamespacedName, in time.Duration) { queue.AddAfter(requestFor(check.Name), in) })
 	close(r.started)
 	return nil
 }

@@ -7,8 +7,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -23,12 +25,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies;remediationoverrides,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status;remediationoverrides/status,verbs=patch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationoverrides,verbs=delete
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list;watch
 
 const (
 	// statusEvery is how often the status of a policy is written at most.
@@ -46,6 +50,8 @@ type Reconciler struct {
 	Everywhere string
 	// Ahead is how far the clock of the manager is ahead of that of the API server.
 	Ahead func() time.Duration
+	// Namespaces reads Namespaces from a cache; nil where they may not be read.
+	Namespaces client.Reader
 }
 
 type queue = workqueue.TypedRateLimitingInterface[rule.Ref]
@@ -58,7 +64,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})
 	}
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	err := builder.TypedControllerManagedBy[rule.Ref](mgr).
+	b := builder.TypedControllerManagedBy[rule.Ref](mgr).
 		Named("remediationpolicy").
 		Watches(&mendv1.RemediationPolicy{}, of("RemediationPolicy"), changed).
 		Watches(&mendv1.RemediationOverride{}, of("RemediationOverride"), changed).
@@ -68,9 +74,11 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			defer r.Ledger.mu.Unlock()
 			r.Ledger.changed = func(policy rule.Ref) { q.AddAfter(policy, statusEvery) }
 			return nil
-		})).
-		Complete(r)
-	if err != nil {
+		}))
+	if r.Namespaces != nil {
+		b = b.WatchesMetadata(&corev1.Namespace{}, of("Namespace"), builder.WithPredicates(predicate.LabelChangedPredicate{}))
+	}
+	if err := b.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller of RemediationPolicies: %w", err)
 	}
 	return nil
@@ -104,6 +112,11 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 				next = next.Add(overrideKept)
 			}
 			meta.SetStatusCondition(&object.Status.Conditions, active)
+		}
+	}
+	for _, p := range policies {
+		if err := r.findNamespaces(ctx, p); err != nil {
+			return ctrl.Result{}, err
 		}
 	}
 	if r.Ledger.differs(policies) {
@@ -146,13 +159,34 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 	return nil
 }
 
-// differs reports whether the ledger has other policies, or in other generations.
+// findNamespaces finds those that p selects by their labels.
+func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
+	if p.selects[0] == nil {
+		return nil
+	}
+	if r.Namespaces == nil {
+		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list and watch Namespaces", true
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{} // all that a cache has of them
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := r.Namespaces.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}, client.UnsafeDisableDeepCopy); err != nil {
+		return fmt.Errorf("list Namespaces: %w", err)
+	}
+	p.namespaces = make(map[string]bool, len(list.Items))
+	for i := range list.Items {
+		p.namespaces[list.Items[i].Name] = true
+	}
+	return nil
+}
+
+// differs reports whether the ledger has other policies, or in other generations, or which select other namespaces.
 func (l *Ledger) differs(policies []*Policy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
 		known := l.policies[p.Ref]
-		return known == nil || known.generation != p.generation
+		return known == nil || known.generation != p.generation || !maps.Equal(known.namespaces, p.namespaces)
 	})
 }
 
@@ -231,7 +265,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 		flying[e.UID] = flying[e.UID] || e.occupies(now)
 		return true
 	}
-	for _, entries := range l.checks {
+	for check, entries := range l.checks {
 		selects := false
 		for _, e := range entries {
 			if !count(e) {
@@ -246,10 +280,10 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 				}
 			}
 			if in < len(p.limits) {
-				ungrouped[e.Namespace+"/"+e.Name] = true
+				ungrouped[strings.TrimPrefix(e.Namespace+"/"+e.Name, "/")] = true
 			}
 		}
-		if selects {
+		if selects && (check.Kind == MachineHealthCheck || check.Kind == NodeHealthCheck) {
 			status.Selected.Checks++
 		}
 	}
@@ -299,17 +333,20 @@ func (l *Ledger) FollowRecords(informer interface {
 
 func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
-	machine, check := record.Spec.Target.Machine, record.Spec.Requester.Check
-	if !exists || machine == nil || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
+	of, check := &record.Spec.Target, record.Spec.Requester.Check
+	target := &Target{Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain}
+	if check != nil {
+		target.Kind, target.Check = check.Kind, check.Name
+	}
+	switch {
+	case target.Kind == NodeHealthCheck && of.Node != nil:
+		target.UID, target.Name = place.NodeID(of.Node.Name), of.Node.Name
+	case of.Machine != nil:
+		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
+	}
+	if !exists || target.UID == "" || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
 		l.Record(key, nil, time.Time{}, time.Time{})
 		return
-	}
-	target := &Target{
-		UID: types.UID(machine.UID), Namespace: record.Namespace, Name: machine.Name, Cluster: record.Spec.Target.ClusterName,
-		FailureDomain: record.Spec.Target.FailureDomain,
-	}
-	if check != nil {
-		target.Check = check.Name
 	}
 	stepped := status.Begun.Time
 	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {

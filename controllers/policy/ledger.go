@@ -26,6 +26,24 @@ const (
 	stalledAfter = time.Hour
 )
 
+// The kinds of checks. A power cycle that no check of kubemend asked for is one of its own, of the kind of its request.
+const (
+	MachineHealthCheck = "MachineHealthCheck"
+	NodeHealthCheck    = "NodeHealthCheck"
+)
+
+// Check is what reports targets and asks for places.
+type Check struct {
+	Kind string
+	types.NamespacedName
+}
+
+// reporter is the controller of the checks of a kind: list are all of them, wake has one reconciled.
+type reporter struct {
+	list func() []types.NamespacedName
+	wake func(check types.NamespacedName, in time.Duration)
+}
+
 // Ledger is the one memory of what policies count. Checks report their targets, and ask for places before they begin.
 type Ledger struct {
 	Clock clock.PassiveClock
@@ -35,17 +53,16 @@ type Ledger struct {
 	mu       sync.Mutex
 	read     bool
 	policies map[rule.Ref]*Policy
-	checks   map[types.NamespacedName]map[types.UID]*entry
+	checks   map[Check]map[types.UID]*entry
 	records  map[types.NamespacedName]*entry
 	groups   map[groupKey]*group
 	queue    map[*entry]bool // those that wait
 	news     map[*group]bool // those whose remediations may have turned out
 	// heard are the checks that have reported since there are policies, since when that is so, and all that all have.
-	heard    map[types.NamespacedName]bool
+	heard    map[Check]bool
 	since    time.Time
 	allHeard bool
-	list     func() []types.NamespacedName
-	wake     func(check types.NamespacedName, in time.Duration)
+	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
 }
 
@@ -53,7 +70,7 @@ type Ledger struct {
 type entry struct {
 	*Target
 
-	check   types.NamespacedName
+	check   Check
 	by      []*Policy // those that select it
 	groups  []*group
 	waits   bool      // it asks for a place
@@ -82,11 +99,35 @@ type group struct {
 	trials trials
 }
 
-// SetUp makes the ledger use list, which are all checks, and wake, which has one reconciled.
-func (l *Ledger) SetUp(list func() []types.NamespacedName, wake func(check types.NamespacedName, in time.Duration)) {
+// SetUp makes the ledger use list, which are all checks of a kind, and wake, which has one reconciled. What these count is waited for.
+func (l *Ledger) SetUp(kind string, list func() []types.NamespacedName, wake func(check types.NamespacedName, in time.Duration)) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.list, l.wake = list, wake
+	if l.sources == nil {
+		l.sources = map[string]reporter{}
+	}
+	l.sources[kind] = reporter{list, wake}
+	l.since, l.allHeard = l.Clock.Now(), false
+}
+
+// all are the checks of all kinds.
+func (l *Ledger) all() []Check {
+	var checks []Check
+	for kind, source := range l.sources {
+		for _, name := range source.list() {
+			checks = append(checks, Check{kind, name})
+		}
+	}
+	return checks
+}
+
+func (l *Ledger) wake(check Check, in time.Duration) {
+	if source, is := l.sources[check.Kind]; is {
+		source.wake(check.NamespacedName, in)
+	}
 }
 
 // Active reports whether there may be policies.
@@ -132,20 +173,17 @@ func (l *Ledger) Set(policies []*Policy) {
 		}
 	}
 	if before == 0 && len(policies) > 0 {
-		l.heard, l.since, l.allHeard = map[types.NamespacedName]bool{}, l.Clock.Now(), false
+		l.heard, l.since, l.allHeard = map[Check]bool{}, l.Clock.Now(), false
 	}
-	if l.list != nil {
-		for _, check := range l.list() {
-			l.wake(check, 0)
-		}
+	for _, check := range l.all() {
+		l.wake(check, 0)
 	}
 }
 
 // awaits is until when a check is waited for that has not reported yet; zero if all have.
 func (l *Ledger) awaits(now time.Time) time.Time {
 	until := l.since.Add(heardWithin)
-	l.allHeard = l.allHeard || l.list == nil || !now.Before(until) ||
-		!slices.ContainsFunc(l.list(), func(check types.NamespacedName) bool { return !l.heard[check] })
+	l.allHeard = l.allHeard || !now.Before(until) || !slices.ContainsFunc(l.all(), func(check Check) bool { return !l.heard[check] })
 	if l.allHeard {
 		return time.Time{}
 	}
@@ -153,21 +191,21 @@ func (l *Ledger) awaits(now time.Time) time.Time {
 }
 
 // hears notes that a check has said what it counts.
-func (l *Ledger) hears(check types.NamespacedName) {
-	if l.heard != nil && !l.allHeard {
+func (l *Ledger) hears(check Check) {
+	if l.heard != nil {
 		l.heard[check] = true
 	}
 }
 
 // Report replaces what is known of the targets of a check: a target that is the same pointer has not changed. A claim that is not seen to
 // have become a remediation has failed, unless its answer was lost a moment ago.
-func (l *Ledger) Report(check types.NamespacedName, targets []*Target) {
+func (l *Ledger) Report(check Check, targets []*Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	known := l.checks[check]
 	if known == nil {
 		if l.checks == nil {
-			l.checks = map[types.NamespacedName]map[types.UID]*entry{}
+			l.checks = map[Check]map[types.UID]*entry{}
 		}
 		known = make(map[types.UID]*entry, len(targets))
 		l.checks[check] = known
@@ -217,7 +255,7 @@ func (l *Ledger) Report(check types.NamespacedName, targets []*Target) {
 }
 
 // Forget forgets a check that is gone, or whose machines are not judged.
-func (l *Ledger) Forget(check types.NamespacedName) {
+func (l *Ledger) Forget(check Check) {
 	if l == nil {
 		return
 	}
@@ -243,14 +281,17 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, step
 	}
 	if target == nil {
 		if before != nil {
-			l.offer(types.NamespacedName{})
+			l.offer(Check{})
 		}
 		return
 	}
 	if l.records == nil {
 		l.records = map[types.NamespacedName]*entry{}
 	}
-	check := types.NamespacedName{Namespace: target.Namespace, Name: target.Check}
+	check := Check{target.Kind, types.NamespacedName{Namespace: target.Namespace, Name: target.Check}}
+	if check.Kind == NodeHealthCheck {
+		check.Namespace = ""
+	}
 	if before != nil { // it may know the labels of a target that is gone
 		target = before.Target
 	}
@@ -276,7 +317,7 @@ func (l *Ledger) known(e *entry) *Target {
 	return e.Target
 }
 
-func (l *Ledger) knowRecordsOf(check types.NamespacedName) {
+func (l *Ledger) knowRecordsOf(check Check) {
 	for _, e := range l.records {
 		if e.check == check {
 			l.remove(e)
@@ -384,7 +425,14 @@ func (l *Ledger) tell(p *Policy) {
 // numbers are what the limit of g compares. A target counts once, by whatever check and record.
 func (g *group) numbers(now time.Time) numbers {
 	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
+	waits := map[types.UID]bool{}
 	n := numbers{targets: len(g.judged)}
+	for e := range g.open {
+		if e.waits && !waits[e.UID] {
+			n.waiting++
+			waits[e.UID] = true
+		}
+	}
 	for e := range g.open {
 		if e.Unknown && e.claimed.IsZero() && !e.InFlight {
 			continue
@@ -392,14 +440,11 @@ func (g *group) numbers(now time.Time) numbers {
 		if e.Unavailable || !e.stalled.IsZero() {
 			unavailable[e.UID] = true
 		}
-		if e.occupies(now) {
-			occupied[e.UID] = true
-			if e.claimed.IsZero() {
-				begun[e.UID] = cmp.Or(e.begun, begun[e.UID], now)
-			}
+		if !e.occupies(now) || e.Observed && waits[e.UID] { // its request is there, and asks for its place
+			continue
 		}
-		if e.waits {
-			n.waiting++
+		if occupied[e.UID] = true; e.claimed.IsZero() {
+			begun[e.UID] = cmp.Or(e.begun, begun[e.UID], now)
 		}
 	}
 	n.unavailable, n.inFlight, n.claimed = len(unavailable), len(occupied), len(occupied)-len(begun)
@@ -409,7 +454,7 @@ func (g *group) numbers(now time.Time) numbers {
 
 // Ask gives a place to each of the targets of a check that may begin now, and returns what blocks the others. Who was given one begins, or
 // gives it back. (Settle)
-func (l *Ledger) Ask(check types.NamespacedName, waiting []types.UID) map[types.UID][]rule.Blocker {
+func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	blocked, asking := map[types.UID][]rule.Blocker{}, []*entry(nil)
@@ -435,15 +480,26 @@ func (l *Ledger) Ask(check types.NamespacedName, waiting []types.UID) map[types.
 		e.claimed, e.waits = p.now, false
 		delete(l.queue, e)
 	}
-	if len(blocked) > 0 && p.others && l.wake != nil {
+	if len(blocked) > 0 && p.others {
 		l.wake(check, offeredFor+time.Second)
 	}
 	return blocked
 }
 
+// Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
+func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := l.checks[check][target]
+	if e == nil {
+		return nil
+	}
+	return l.blockers(&entry{Target: e.Target, by: e.by}, &pass{now: l.Clock.Now()})
+}
+
 // Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
 // one whose answer was lost for as long as it may still be carried out.
-func (l *Ledger) Settle(check types.NamespacedName, begun, lost func(types.UID) bool) {
+func (l *Ledger) Settle(check Check, begun, lost func(types.UID) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := false
@@ -473,7 +529,7 @@ type pass struct {
 }
 
 // offer finds out which of those that wait may begin, in their order, and wakes their checks but for one that asks by itself.
-func (l *Ledger) offer(asks types.NamespacedName) *pass {
+func (l *Ledger) offer(asks Check) *pass {
 	p := &pass{now: l.Clock.Now(), numbers: map[*group]numbers{}, ahead: map[*group]int{}, offered: map[*entry]bool{}}
 	p.awaits = l.awaits(p.now)
 	for _, e := range l.inOrder(p.now) {
@@ -489,7 +545,7 @@ func (l *Ledger) offer(asks types.NamespacedName) *pass {
 			continue
 		}
 		p.others = true
-		if e.offered.IsZero() && l.wake != nil {
+		if e.offered.IsZero() {
 			e.offered = p.now
 			l.wake(e.check, 0)
 		}

@@ -27,14 +27,14 @@ type fleet struct {
 	t       *testing.T
 	ledger  *Ledger
 	clock   *clocktesting.FakePassiveClock
-	targets map[types.NamespacedName][]*Target
+	targets map[Check][]*Target
 	woken   []string
 }
 
 func newFleet(t *testing.T, policies ...*mendv1.RemediationPolicy) *fleet {
-	f := &fleet{t: t, clock: clocktesting.NewFakePassiveClock(start), targets: map[types.NamespacedName][]*Target{}}
+	f := &fleet{t: t, clock: clocktesting.NewFakePassiveClock(start), targets: map[Check][]*Target{}}
 	f.ledger = &Ledger{Clock: f.clock, Installed: func(context.Context) bool { return true }}
-	f.ledger.SetUp(func() []types.NamespacedName { return nil }, func(check types.NamespacedName, in time.Duration) {
+	f.ledger.SetUp(MachineHealthCheck, func() []types.NamespacedName { return nil }, func(check types.NamespacedName, in time.Duration) {
 		if in == 0 {
 			f.woken = append(f.woken, check.Name)
 		}
@@ -70,8 +70,8 @@ func rack(flying, unavailable string) mendv1.PolicyLimit {
 }
 
 // check is the one of a Cluster of that name.
-func check(cluster string) types.NamespacedName {
-	return types.NamespacedName{Namespace: "ns", Name: cluster}
+func check(cluster string) Check {
+	return Check{MachineHealthCheck, types.NamespacedName{Namespace: "ns", Name: cluster}}
 }
 
 // machines adds so many to a check, in a rack.
@@ -79,7 +79,7 @@ func (f *fleet) machines(cluster, rack string, n int) {
 	for range n {
 		name := fmt.Sprintf("%s-%s-%d", cluster, rack, len(f.targets[check(cluster)]))
 		f.targets[check(cluster)] = append(f.targets[check(cluster)], &Target{
-			UID: types.UID(name), Namespace: "ns", Name: name, Cluster: cluster, Check: cluster, FailureDomain: rack,
+			UID: types.UID(name), Namespace: "ns", Name: name, Cluster: cluster, Kind: MachineHealthCheck, Check: cluster, FailureDomain: rack,
 		})
 	}
 	f.report(cluster)
@@ -328,7 +328,10 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 		return blocked["a-r1-0"][0].Reason
 	}
 	must.Equal(t, place.PoliciesUnread, reasonOf())
-	f.ledger.list = func() []types.NamespacedName { return []types.NamespacedName{check("a"), check("b")} }
+	all := func() []types.NamespacedName {
+		return []types.NamespacedName{check("a").NamespacedName, check("b").NamespacedName}
+	}
+	f.ledger.SetUp(MachineHealthCheck, all, func(types.NamespacedName, time.Duration) {})
 	f.set(policyWith(rack("1", "")))
 	f.report("a")
 	must.Equal(t, place.PoliciesUnread, reasonOf())

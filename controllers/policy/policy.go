@@ -28,8 +28,10 @@ type Policy struct {
 	rule.Ref
 
 	generation int64
-	everywhere bool // it reaches all namespaces
-	selects    [3]labels.Selector
+	everywhere bool               // it reaches all namespaces
+	selects    [4]labels.Selector // nil selects all
+	kinds      []string           // none are all
+	namespaces map[string]bool    // those that the first selector selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
 	// invalid is the field that cannot be read, and why; empty if all can.
@@ -52,14 +54,18 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+	}
+	if spec.Selector.Namespaces != nil && !p.everywhere {
+		p.invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
+		p.selectsNothing = true
+		return p
 	}
 	parts := []struct {
 		field    string
 		selector *metav1.LabelSelector
-	}{{"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
+	}{{"namespaces", spec.Selector.Namespaces}, {"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
 	for i, part := range parts {
-		p.selects[i] = labels.Everything()
 		if part.selector == nil {
 			continue
 		}
@@ -101,11 +107,15 @@ func (p *Policy) Selects(target *Target) bool {
 	if p.override != nil {
 		return p.override.matches(target)
 	}
-	if p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+	ofKind := len(p.kinds) == 0 || slices.Contains(p.kinds, target.Kind)
+	if !ofKind || p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+		return false
+	}
+	if p.selects[0] != nil && !p.namespaces[target.Namespace] || p.selects[1] != nil && target.Cluster == "" {
 		return false
 	}
 	for i, of := range []map[string]string{target.ClusterLabels, target.CheckLabels, target.Labels} {
-		if !p.selects[i].Matches(labels.Set(of)) {
+		if by := p.selects[i+1]; by != nil && !by.Matches(labels.Set(of)) {
 			return false
 		}
 	}
@@ -119,7 +129,9 @@ func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped b
 		value := ""
 		switch by.Key {
 		case mendv1.GroupByCluster:
-			value = target.Namespace + "/" + target.Cluster
+			if target.Cluster != "" {
+				value = target.Namespace + "/" + target.Cluster
+			}
 		case mendv1.GroupByNamespace:
 			value = target.Namespace
 		case mendv1.GroupByFailureDomain:

@@ -170,8 +170,8 @@ func TestAnAllowanceLimitsItselfAndPassesNoPolicyButTheOneThatItLifts(t *testing
 	f.edit("a", 0, sick)
 	f.edit("a", 1, sick)
 	f.ledger.Set([]*Policy{read, racks})
-	must.Equal(t, "60%", f.ledger.Allows(check("a"), "a").MaxUnhealthy.String())
-	must.Is(t, true, f.ledger.Allows(check("b"), "b") == nil)
+	must.Equal(t, "60%", f.ledger.Allows(check("a").NamespacedName, "a").MaxUnhealthy.String())
+	must.Is(t, true, f.ledger.Allows(check("b").NamespacedName, "b") == nil)
 	f.wants("a")
 	lifts := overrideOf("RemediationPolicy", "racks", time.Hour)
 	lifts.Namespace, lifts.Spec.Action = "kubemend-system", mendv1.OverrideAllow

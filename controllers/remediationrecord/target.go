@@ -15,6 +15,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
@@ -157,8 +158,7 @@ func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// FailureDomainLabel is by which CAPM3 tells the failure domain of a host.
-const FailureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
+// place.FailureDomainLabel is by which CAPM3 tells the failure domain of a host.
 
 // OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
 // of the Machine or its node; of no host nothing.
@@ -167,5 +167,5 @@ func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 		return
 	}
 	target.Host, target.HostModel = new(refTo(h, host.Kind)), h.Model
-	target.FailureDomain = cmp.Or(h.Labels[FailureDomainLabel], target.FailureDomain)
+	target.FailureDomain = cmp.Or(h.Labels[place.FailureDomainLabel], target.FailureDomain)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 		must.Equal(t, tc.want, tc.is, "%s", name)
 		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
 			target := tc.is
-			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{FailureDomainLabel: label}}})
+			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{place.FailureDomainLabel: label}}})
 			must.Is(t, want, target.FailureDomain, "%s: on a host it is", name)
 		}
 	}
