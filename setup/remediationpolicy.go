@@ -3,11 +3,13 @@ package setup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/access"
@@ -46,7 +48,7 @@ func (p *program) policyService() *crdgate.Service {
 				r.Namespaces = p.GetClient()
 			}
 		}
-		if err := r.SetupWithManager(p); err != nil {
+		if err := errors.Join(metrics.Registry.Register(p.ledger), r.SetupWithManager(p)); err != nil {
 			return err
 		}
 		open, err := p.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))

@@ -9,12 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 var anyTarget = rapid.Custom(func(t *rapid.T) givenMachine {
@@ -286,6 +289,22 @@ func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
 
 // A reconcile for one Node that turns, but for what it reads and writes elsewhere than in the caches of Machines and Nodes.
 func BenchmarkAChangeAmong5000Machines(b *testing.B) {
+	for _, policies := range []int{0, 10} {
+		b.Run(fmt.Sprintf("%d policies of 100 racks", policies), func(b *testing.B) { benchmarkAChange(b, policies) })
+	}
+}
+
+func benchmarkAChange(b *testing.B, policies int) {
+	ledger, read := &policy.Ledger{Clock: clock.RealClock{}}, []*policy.Policy(nil)
+	for i := range policies {
+		object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: fmt.Sprint("policy-", i)}}
+		object.Spec.Limits = []mendv1.PolicyLimit{{
+			Name: "rack", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByFailureDomain}}, MaxInFlight: new(intstr.FromInt32(2)),
+			MaxUnavailable: new(intstr.Parse("25%")), SlowStart: mendv1.SlowStartEnabled,
+		}}
+		read = append(read, policy.Read(object, "kubemend-system"))
+	}
+	ledger.Set(read)
 	f := newFleet()
 	for i := range 5000 {
 		name := fmt.Sprintf("machine-%05d", i)
@@ -294,10 +313,11 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 				m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Condition%d", c), Status: "True"})
 			}
 			markedBefore(&Target{Machine: m})
+			m.Spec.FailureDomain = fmt.Sprint("rack-", i%100)
 		})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines}, noon
+	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines, Ledger: ledger}, noon
 	pass := func() {
 		w := f.check(now)
 		w.selector, _ = selectorOf(w.Check)
@@ -308,6 +328,10 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 		r.observeNodes(b.Context(), w)
 		w.attachRequests()
 		p := w.decide()
+		if ledger.Active(b.Context()) {
+			r.takePlaces(b.Context(), w, p)
+			r.settlePlaces(w, nil)
+		}
 		statusAfter(w, p, nil)
 		r.memory.leave(w, p)
 	}

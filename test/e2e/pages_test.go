@@ -105,6 +105,8 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNoLeader.md", "manager.kubemend.io"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeHealthCheckShortCircuited.md", "nodes"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeRemediationStuck.md"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendPolicyBlocksLong.md"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendPolicyInvalid.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendRemediationLoop.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendWorkloadClusterUnreachable.md", "ok"),
 	)
