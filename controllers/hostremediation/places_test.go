@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -62,7 +63,7 @@ func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
 		t.Errorf("a page says that next is %+v", next)
 	}
 	woken := 0
-	k.r.Ledger.SetUp("HostRemediation", func() []types.NamespacedName { return nil }, func(types.NamespacedName, time.Duration) { woken++ })
+	k.r.Ledger.SetUp("HostRemediation", func() []reconcile.Request { return nil }, func(reconcile.Request, time.Duration) { woken++ })
 	k.clock.SetTime(noon.Add(time.Hour)) // longer than a queue may take
 	must.Equal(t, "Pending", k.pass().Step)
 	k.theOther(false)

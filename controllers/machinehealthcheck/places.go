@@ -25,14 +25,8 @@ import (
 func placeless(reason string) Rule {
 	return Rule{
 		Reason: Reason(reason), asked: ofAll,
-		When: func(c *Case) bool {
-			_, is := policy.Of(reason, c.Placeless[c.Target.UID])
-			return is
-		},
-		Words: func(c *Case) rule.Blocker {
-			words, _ := policy.Of(reason, c.Placeless[c.Target.UID])
-			return words
-		},
+		When:  func(c *Case) bool { return policy.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
+		Words: func(c *Case) rule.Blocker { return policy.Of(reason, c.Placeless[c.Target.UID]) },
 	}
 }
 
@@ -109,16 +103,16 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 }
 
 // checksOf are the checks of a namespace; of all if it is empty.
-func (r *Reconciler) checksOf(ctx context.Context, namespace string) []types.NamespacedName {
+func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is shutting down
 	}
-	keys := make([]types.NamespacedName, len(list.Items))
+	checks := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
-		keys[i] = client.ObjectKeyFromObject(&list.Items[i])
+		checks[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
-	return keys
+	return checks
 }
 
 // settlePlaces gives back the places of remediations that did not begin.
@@ -190,7 +184,7 @@ func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alp
 			return
 		}
 		for _, check := range r.checksOf(ctx, bmh.Namespace) {
-			r.wake(check, time.Second)
+			r.wake(check.NamespacedName, time.Second)
 		}
 	}
 	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,16 +20,13 @@ import (
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
 func placeless(reason, example string) Rule {
+	words := func(c *Case) rule.Blocker { return policy.Of(reason, c.f.Placeless[policy.NodeID(c.n.Name)]) }
 	return Rule{
-		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}",
-		When: func(c *Case) bool {
-			_, is := policy.Of(reason, c.f.Placeless[policy.NodeID(c.n.Name)])
-			return is
-		},
-		Words: func(c *Case) rule.Blocker {
-			words, _ := policy.Of(reason, c.f.Placeless[policy.NodeID(c.n.Name)])
-			return words
-		},
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
+		When:   func(c *Case) bool { return words(c).Reason != "" },
+		Object: func(c *Case) rule.Ref { return words(c).Object },
+		Why:    func(c *Case) string { return words(c).Text },
+		Until:  func(c *Case) time.Time { return words(c).Until },
 	}
 }
 
@@ -47,26 +45,13 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 	check, asked := placesOf(state.check.Name), map[types.UID]bool{}
 	state.facts.Placeless = map[types.UID][]rule.Blocker{}
 	for {
-		var begin []types.UID
-		blocked := map[types.UID][]rule.Blocker{}
+		var starts []types.UID
 		for i := range plan.Decisions {
-			n, d := &state.facts.Nodes[i], &plan.Decisions[i]
-			id := policy.NodeID(n.Name)
-			switch {
-			case !d.Starts() || asked[id]:
-				continue
-			case !d.begun(n):
-				begin = append(begin, id)
-			default:
-				if held := r.Ledger.Holds(check, id); len(held) > 0 {
-					blocked[id] = held
-				}
+			if id := policy.NodeID(state.facts.Nodes[i].Name); plan.Decisions[i].Starts() && !asked[id] {
+				starts, asked[id] = append(starts, id), true
 			}
-			asked[id] = true
 		}
-		if len(begin) > 0 {
-			maps.Copy(blocked, r.Ledger.Ask(check, begin))
-		}
+		blocked := r.Ledger.Ask(check, starts)
 		if len(blocked) == 0 {
 			return plan
 		}

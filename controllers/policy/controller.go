@@ -11,6 +11,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,7 +20,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -29,13 +29,15 @@ import (
 
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status,verbs=patch
-// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list;watch
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list
 
 const (
 	// statusEvery is how often the status of a policy is written at most.
 	statusEvery = 10 * time.Second
 	// mostGroups is how many groups it names.
 	mostGroups = 64
+	// namespacesEvery is how often the Namespaces are looked for that policies select.
+	namespacesEvery = time.Minute
 )
 
 // Reconciler tells the ledger what RemediationPolicies say, and writes into their status what it counts.
@@ -44,13 +46,13 @@ type Reconciler struct {
 	Ledger *Ledger
 	// Everywhere is the namespace whose policies reach all others.
 	Everywhere string
-	// Namespaces reads Namespaces from a cache; nil where they may not be read.
-	Namespaces client.Reader
+	// Live reads Namespaces: of hardly any manager a policy selects them.
+	Live client.Reader
 }
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
-	b := ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationpolicy").
 		For(&mendv1.RemediationPolicy{}, builder.WithPredicates(predicate.GenerationChangedPredicate{})).
 		WatchesRawSource(source.Func(func(_ context.Context, q workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
@@ -59,12 +61,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			defer r.Ledger.mu.Unlock()
 			r.Ledger.changed = func(policy types.NamespacedName) { q.AddAfter(reconcile.Request{NamespacedName: policy}, statusEvery) }
 			return nil
-		}))
-	if r.Namespaces != nil {
-		any := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return make([]reconcile.Request, 1) })
-		b = b.WatchesMetadata(&corev1.Namespace{}, any, builder.WithPredicates(predicate.LabelChangedPredicate{}))
-	}
-	if err := b.Complete(r); err != nil {
+		})).
+		Complete(r)
+	if err != nil {
 		return fmt.Errorf("set up the controller of RemediationPolicies: %w", err)
 	}
 	return nil
@@ -82,9 +81,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			policies = append(policies, Read(&list.Items[i], r.Everywhere))
 		}
 	}
+	again := ctrl.Result{}
 	for _, p := range policies {
-		if err := r.findNamespaces(ctx, p); err != nil {
-			return ctrl.Result{}, err
+		if p.selects[0] != nil {
+			again.RequeueAfter = namespacesEvery
+			if err := r.findNamespaces(ctx, p); err != nil {
+				return again, err
+			}
 		}
 	}
 	if r.Ledger.differs(policies) {
@@ -94,31 +97,29 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return client.ObjectKeyFromObject(&policy) == req.NamespacedName
 	})
 	if i < 0 {
-		return ctrl.Result{}, nil
+		return again, nil
 	}
 	before, after := &list.Items[i], list.Items[i].DeepCopy()
 	if !r.Ledger.describe(after) || equality.Semantic.DeepEqual(before.Status, after.Status) {
-		return ctrl.Result{}, nil
+		return again, nil
 	}
 	err := r.Client.Status().Patch(ctx, after, client.MergeFrom(before))
 	if client.IgnoreNotFound(err) != nil {
-		return ctrl.Result{}, fmt.Errorf("write the status of RemediationPolicy %s: %w", req.NamespacedName, err)
+		return again, fmt.Errorf("write the status of RemediationPolicy %s: %w", req.NamespacedName, err)
 	}
-	return ctrl.Result{}, nil
+	return again, nil
 }
 
 // findNamespaces finds those that p selects by their labels.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
-	if p.selects[0] == nil {
-		return nil
-	}
-	if r.Namespaces == nil {
-		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list and watch Namespaces", true
-		return nil
-	}
-	list := &metav1.PartialObjectMetadataList{} // all that a cache has of them
+	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := r.Namespaces.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}, client.UnsafeDisableDeepCopy); err != nil {
+	err := r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]})
+	if apierrors.IsForbidden(err) {
+		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
 	p.namespaces = make(map[string]bool, len(list.Items))

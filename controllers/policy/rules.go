@@ -20,13 +20,13 @@ const (
 // Reasons are all of them.
 var Reasons = []string{PoliciesUnread, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight}
 
-// Of is what of blockers is for a reason, by whatever policies and limits, as one; false if there is none.
-func Of(reason string, blockers []rule.Blocker) (words rule.Blocker, is bool) {
+// Of is what of blockers is for a reason, by whatever policies and limits, as one; zero if there is none.
+func Of(reason string, blockers []rule.Blocker) (words rule.Blocker) {
 	for _, b := range blockers {
 		switch {
 		case b.Reason != reason:
-		case !is:
-			words, is = b, true
+		case words.Reason == "":
+			words = b
 		default:
 			words.Text += ". " + b.Text
 			words.Brief = cmp.Or(words.Brief, words.Text) + ". " + cmp.Or(b.Brief, b.Text)
@@ -35,7 +35,7 @@ func Of(reason string, blockers []rule.Blocker) (words rule.Blocker, is bool) {
 			}
 		}
 	}
-	return words, is
+	return words
 }
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
