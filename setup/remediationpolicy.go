@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/access"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/process"
@@ -35,18 +34,8 @@ func (p *program) policyService() *crdgate.Service {
 		}
 	}
 	service.Start = func(ctx context.Context) error {
-		r := &policy.Reconciler{Client: p.writer(), Ledger: p.ledger, Everywhere: p.o.policies(p.self), Ahead: p.server.Ahead}
-		if p.o.namespace == "" {
-			for _, verb := range []string{"list", "watch"} {
-				may, err := access.Allowed(ctx, p.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"})
-				if err != nil {
-					return err
-				}
-				if r.Namespaces = nil; !may {
-					break
-				}
-				r.Namespaces = p.GetClient()
-			}
+		r := &policy.Reconciler{
+			Client: p.writer(), Ledger: p.ledger, Everywhere: p.o.policies(p.self), Ahead: p.server.Ahead, Live: p.GetAPIReader(),
 		}
 		if err := errors.Join(metrics.Registry.Register(p.ledger), r.SetupWithManager(p)); err != nil {
 			return err

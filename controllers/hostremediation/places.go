@@ -2,12 +2,10 @@ package hostremediation
 
 import (
 	"context"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
@@ -22,20 +20,6 @@ import (
 // placeOf is the remediation called key as the ledger of RemediationPolicies knows it.
 func (r *Reconciler) placeOf(key client.ObjectKey) policy.Check {
 	return policy.Check{Kind: r.Kind.Kind, NamespacedName: key}
-}
-
-// hear lets the ledger have remediations reconciled.
-func (r *Reconciler) hear(ctx context.Context, q queue) error {
-	r.Ledger.SetUp(r.Kind.Kind, func() []types.NamespacedName {
-		var keys []types.NamespacedName
-		for _, request := range r.requests(ctx) {
-			keys = append(keys, request.NamespacedName)
-		}
-		return keys
-	}, func(key types.NamespacedName, in time.Duration) {
-		q.AddAfter(reconcile.Request{NamespacedName: key}, in)
-	})
-	return nil
 }
 
 // byPerson reports whether a person asked: by kubectl mend, or by a request that is made from no template, nor by a check.
@@ -70,7 +54,7 @@ func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs 
 		host, labels = obs.found.Host.Name, obs.found.Host.Labels
 	}
 	seen.On(obs.lastNode, host, labels)
-	r.Ledger.Report(r.placeOf(key), []*policy.Target{seen})
+	r.Ledger.Report(r.placeOf(key), []*place.Target{seen})
 }
 
 // placeless is what RemediationPolicies have against what obs is about to begin, when nothing else has. What a check of kubemend made has
@@ -88,8 +72,6 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 			id = place.NodeID(obs.nodeName())
 		}
 		blockers = r.Ledger.Holds(check, id)
-	case obs.facts.Attempt > 0:
-		blockers = r.Ledger.Holds(check, id)
 	default:
 		blockers = r.Ledger.Ask(check, []types.UID{id})[id]
 	}
@@ -106,17 +88,4 @@ func (r *Reconciler) settlePlace(ctx context.Context, key client.ObjectKey, obs 
 		r.Ledger.Settle(r.placeOf(key),
 			func(types.UID) bool { return obs != nil && obs.record.Attempt > 0 }, func(types.UID) bool { return begin.Lost(err) })
 	}
-}
-
-// opensAt is when nothing that is ahead blocks any more, as far as time alone ends all of it; else zero.
-func opensAt(ahead []powercycle.Ahead) (at time.Time) {
-	for _, a := range ahead {
-		if a.Until.IsZero() {
-			return time.Time{}
-		}
-		if a.Until.After(at) {
-			at = a.Until
-		}
-	}
-	return at
 }

@@ -11,9 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
@@ -39,7 +41,7 @@ func atMostOne(spec *mendv1.RemediationPolicySpec) {
 // theOther is the machine of another check, in flight or not; it returns whether it may begin if it is not.
 func (k *fixture) theOther(flies bool) (begins bool) {
 	other := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "other"}}
-	k.r.Ledger.Report(other, []*policy.Target{{UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true}})
+	k.r.Ledger.Report(other, []*place.Target{{UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true}})
 	blocked := k.r.Ledger.Ask(other, []types.UID{"other"})
 	k.r.Ledger.Settle(other, func(types.UID) bool { return false }, func(types.UID) bool { return false })
 	return len(blocked) == 0
@@ -48,7 +50,7 @@ func (k *fixture) theOther(flies bool) (begins bool) {
 func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
 	k := fixtureOf(t, byCore).bound(atMostOne)
 	observed := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "core's"}}
-	k.r.Ledger.Report(observed, []*policy.Target{{
+	k.r.Ledger.Report(observed, []*place.Target{{
 		UID: "machine-uid", Namespace: "ns", Kind: observed.Kind, Check: observed.Name, InFlight: true, Observed: true, // it sees the request
 	}})
 	k.theOther(true)
@@ -62,7 +64,7 @@ func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
 		t.Errorf("a page says that next is %+v", next)
 	}
 	woken := 0
-	k.r.Ledger.SetUp("HostRemediation", func() []types.NamespacedName { return nil }, func(types.NamespacedName, time.Duration) { woken++ })
+	k.r.Ledger.SetUp("HostRemediation", func() []reconcile.Request { return nil }, func(reconcile.Request, time.Duration) { woken++ })
 	k.clock.SetTime(noon.Add(time.Hour)) // longer than a queue may take
 	must.Equal(t, "Pending", k.pass().Step)
 	k.theOther(false)
@@ -101,7 +103,7 @@ func TestTheNextAttemptWaitsForAWindow(t *testing.T) {
 				spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 12 * * *", DurationSeconds: 3600}}
 			})
 			check := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "workers"}}
-			k.r.Ledger.Report(check, []*policy.Target{{UID: "machine-uid", Namespace: "ns", Kind: check.Kind, Check: "workers", InFlight: true}})
+			k.r.Ledger.Report(check, []*place.Target{{UID: "machine-uid", Namespace: "ns", Kind: check.Kind, Check: "workers", InFlight: true}})
 			status := k.pass()
 			if status.Step != string(powercycle.Preparing) || !status.BlockedUntil.Time.Equal(noon.Add(time.Hour)) {
 				t.Errorf("it is %+v", status)

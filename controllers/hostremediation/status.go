@@ -182,7 +182,7 @@ func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRe
 	case powercycle.RemediationLoopReason:
 		status.BlockedUntil = moment(obs.loopUntil)
 	case powercycle.WaitingForPolicyReason:
-		status.Deadline, status.BlockedUntil = nil, moment(opensAt(obs.ahead))
+		status.Deadline, status.BlockedUntil = nil, moment(obs.ahead[0].Until)
 	}
 	return status
 }

@@ -70,7 +70,10 @@ func (r *Reconciler) SetupWithManager(
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
-		WatchesRawSource(source.Func(r.hear)).
+		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
+			r.Ledger.SetUp(r.Kind.Kind, func() []reconcile.Request { return r.requests(ctx) }, q.AddAfter)
+			return nil
+		})).
 		WatchesRawSource(r.Left.Source(r.ofNode)).
 		WatchesRawSource(r.Over.Source(r.waiting)).
 		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).

@@ -22,6 +22,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/policy"
@@ -324,9 +325,9 @@ func TestBlockersAreDocumented(t *testing.T) {
 // examplePlaceless are the words of each rule of policies.
 func examplePlaceless() (blockers []rule.Blocker) {
 	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
-	key, sick := policy.Check{NamespacedName: types.NamespacedName{Name: "*check*"}}, &policy.Target{UID: "sick", Unavailable: true}
+	key, sick := policy.Check{NamespacedName: types.NamespacedName{Name: "*check*"}}, &place.Target{UID: "sick", Unavailable: true}
 	ask := func() {
-		ledger.Report(key, []*policy.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
+		ledger.Report(key, []*place.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
 		blockers = append(blockers, ledger.Ask(key, []types.UID{sick.UID})[sick.UID]...)
 	}
 	ask()

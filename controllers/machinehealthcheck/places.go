@@ -26,14 +26,8 @@ import (
 func placeless(reason string) Rule {
 	return Rule{
 		Reason: Reason(reason), asked: ofAll,
-		When: func(c *Case) bool {
-			_, is := place.Of(reason, c.Placeless[c.Target.UID])
-			return is
-		},
-		Words: func(c *Case) rule.Blocker {
-			words, _ := place.Of(reason, c.Placeless[c.Target.UID])
-			return words
-		},
+		When:  func(c *Case) bool { return place.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
+		Words: func(c *Case) rule.Blocker { return place.Of(reason, c.Placeless[c.Target.UID]) },
 	}
 }
 
@@ -59,7 +53,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	if now.hosts {
 		r.hostLabels.watch(ctx, r.Hosts)
 	}
-	targets := make([]*policy.Target, len(plan.Decisions))
+	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
 		target, labels := decision.Target, (*hostLabels)(nil)
 		if now.hosts && OnHost(target.Machine) {
@@ -91,7 +85,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 }
 
 // placeOf is what policies see of the target of decision. Of a check on which kubemend does not act only what others have begun counts.
-func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *policy.Target {
+func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *place.Target {
 	target := decision.Target
 	reported := place.OfMachine(target.Machine)
 	reported.Kind, reported.Check = policy.MachineHealthCheck, state.Check.Name
@@ -111,16 +105,16 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 }
 
 // checksOf are the checks of a namespace; of all if it is empty.
-func (r *Reconciler) checksOf(ctx context.Context, namespace string) []types.NamespacedName {
+func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
 	list := &clusterv1.MachineHealthCheckList{}
 	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil // the cache is shutting down
 	}
-	keys := make([]types.NamespacedName, len(list.Items))
+	checks := make([]reconcile.Request, len(list.Items))
 	for i := range list.Items {
-		keys[i] = client.ObjectKeyFromObject(&list.Items[i])
+		checks[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
 	}
-	return keys
+	return checks
 }
 
 // settlePlaces gives back the places of remediations that did not begin.
@@ -195,7 +189,7 @@ func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alp
 			return
 		}
 		for _, check := range r.checksOf(ctx, bmh.Namespace) {
-			r.wake(check, time.Second)
+			r.wake(check.NamespacedName, time.Second)
 		}
 	}
 	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{

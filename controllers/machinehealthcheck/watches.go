@@ -95,7 +95,7 @@ func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingIn
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
-	r.Ledger.SetUp(policy.MachineHealthCheck, func() []types.NamespacedName { return r.checksOf(context.Background(), "") }, r.wake)
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(context.Background(), "") }, queue.AddAfter)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
 			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))

@@ -34,6 +34,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -296,9 +297,9 @@ type remembered struct {
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
 	begun    map[types.UID]ongoing
-	orphans  map[types.UID]ongoing     // of a check of the name that is gone: they need not say themselves which check made them
-	unread   time.Time                 // since when a kind is not read yet; zero if all are
-	places   map[string]*policy.Target // what the ledger of policies has of the nodes
+	orphans  map[types.UID]ongoing    // of a check of the name that is gone: they need not say themselves which check made them
+	unread   time.Time                // since when a kind is not read yet; zero if all are
+	places   map[string]*place.Target // what the ledger of policies has of the nodes
 }
 
 func (m *memory) of(check string) *remembered {

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -20,16 +21,13 @@ import (
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
 func placeless(reason, example string) Rule {
+	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
 	return Rule{
-		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}",
-		When: func(c *Case) bool {
-			_, is := place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)])
-			return is
-		},
-		Words: func(c *Case) rule.Blocker {
-			words, _ := place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)])
-			return words
-		},
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
+		When:   func(c *Case) bool { return words(c).Reason != "" },
+		Object: func(c *Case) rule.Ref { return words(c).Object },
+		Why:    func(c *Case) string { return words(c).Text },
+		Until:  func(c *Case) time.Time { return words(c).Until },
 	}
 }
 
@@ -48,26 +46,13 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 	check, asked := placesOf(state.check.Name), map[types.UID]bool{}
 	state.facts.Placeless = map[types.UID][]rule.Blocker{}
 	for {
-		var begin []types.UID
-		blocked := map[types.UID][]rule.Blocker{}
+		var starts []types.UID
 		for i := range plan.Decisions {
-			n, d := &state.facts.Nodes[i], &plan.Decisions[i]
-			id := place.NodeID(n.Name)
-			switch {
-			case !d.Starts() || asked[id]:
-				continue
-			case !d.begun(n):
-				begin = append(begin, id)
-			default:
-				if held := r.Ledger.Holds(check, id); len(held) > 0 {
-					blocked[id] = held
-				}
+			if id := place.NodeID(state.facts.Nodes[i].Name); plan.Decisions[i].Starts() && !asked[id] {
+				starts, asked[id] = append(starts, id), true
 			}
-			asked[id] = true
 		}
-		if len(begin) > 0 {
-			maps.Copy(blocked, r.Ledger.Ask(check, begin))
-		}
+		blocked := r.Ledger.Ask(check, starts)
 		if len(blocked) == 0 {
 			return plan
 		}
@@ -78,7 +63,7 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 
 // reportPlaces reports the nodes that count to the ledger.
 func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Plan) {
-	last, places := r.memory.of(state.check.Name), make(map[string]*policy.Target, len(plan.Decisions))
+	last, places := r.memory.of(state.check.Name), make(map[string]*place.Target, len(plan.Decisions))
 	for i := range plan.Decisions {
 		if n, d := &state.facts.Nodes[i], &plan.Decisions[i]; n.Selected || d.InFlight {
 			places[n.Name] = r.placeOf(ctx, state, n, d, last.places[n.Name])
@@ -89,8 +74,8 @@ func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Pl
 }
 
 // placeOf is what policies see of a node, of which they saw last before. One that is gone stays in its groups.
-func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *policy.Target) *policy.Target {
-	seen := &policy.Target{}
+func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *place.Target) *place.Target {
+	seen := &place.Target{}
 	switch {
 	case n.Exists():
 		seen = r.placeOfMachine(ctx, n.Object)
@@ -110,8 +95,8 @@ func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *D
 }
 
 // placeOfMachine is the Machine of a node as the manager's cache has it, else the node.
-func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) *policy.Target {
-	seen, machine, cluster := &policy.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
+func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) *place.Target {
+	seen, machine, cluster := &place.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
 	key := client.ObjectKey{Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation]}
 	if key.Name == "" || r.Cached == nil || r.Cached.Get(ctx, key, machine, client.UnsafeDisableDeepCopy) != nil ||
 		machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {

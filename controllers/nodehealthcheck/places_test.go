@@ -14,11 +14,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -35,12 +35,8 @@ func (k *fixture) bound(edits ...func(*mendv1.RemediationPolicySpec)) *fixture {
 		edit(&object.Spec)
 	}
 	k.r.Ledger, k.r.Cached = &policy.Ledger{Clock: k.clock}, k.client
-	k.r.Ledger.SetUp(policy.NodeHealthCheck, func() (names []types.NamespacedName) {
-		for _, check := range k.r.everyCheck(k.t.Context(), nil) {
-			names = append(names, check.NamespacedName)
-		}
-		return names
-	}, func(types.NamespacedName, time.Duration) {})
+	k.r.Ledger.SetUp(policy.NodeHealthCheck, func() []reconcile.Request { return k.r.everyCheck(k.t.Context(), nil) },
+		func(reconcile.Request, time.Duration) {})
 	k.r.Ledger.Set([]*policy.Policy{policy.Read(object, "kubemend-system")})
 	return k
 }

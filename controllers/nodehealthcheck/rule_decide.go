@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,8 +31,6 @@ type Rule struct {
 	// enables it} the fix of a disabled check; {healthy}, {minimum} and {total} count nodes. Other braces hold an example of what Why says.
 	Message, Fix, EndsWhen, Detail string
 	Why                            func(*Case) string
-	// Words say that of a blocker of RemediationPolicies, of which Message is an example.
-	Words func(*Case) rule.Blocker
 	// Until is when time alone ends it, Again when it is looked at again, since nothing may tell when it is over.
 	Until, Again func(*Case) time.Time
 }
@@ -44,12 +41,6 @@ func (r *Rule) blocker(c *Case) Blocker {
 	b := Blocker{Reason: r.Reason, Quiet: r.Quiet}
 	if b.Blocker.Reason = string(r.Reason); r.Event != "" {
 		b.Blocker.Reason, b.Cause = r.Event, string(r.Reason)
-	}
-	if r.Words != nil {
-		reason, cause := b.Blocker.Reason, b.Cause
-		b.Blocker = r.Words(c)
-		b.Blocker.Reason, b.Cause, b.Text = reason, cause, strings.ReplaceAll(skippedOn, "{node}", c.n.Name)+b.Text
-		return b
 	}
 	if r.Message == "" {
 		return b

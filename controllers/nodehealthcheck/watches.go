@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -118,13 +117,7 @@ func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			queue.Add(check)
 		}
 	}
-	r.Ledger.SetUp(policy.NodeHealthCheck, func() []types.NamespacedName {
-		var checks []types.NamespacedName
-		for _, check := range r.everyCheck(ctx, nil) {
-			checks = append(checks, check.NamespacedName)
-		}
-		return checks
-	}, func(check types.NamespacedName, in time.Duration) { queue.AddAfter(requestFor(check.Name), in) })
+	r.Ledger.SetUp(policy.NodeHealthCheck, func() []reconcile.Request { return r.everyCheck(ctx, nil) }, queue.AddAfter)
 	close(r.started)
 	return nil
 }

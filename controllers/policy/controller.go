@@ -12,6 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -32,13 +33,15 @@ import (
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies;remediationoverrides,verbs=get;list;watch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status;remediationoverrides/status,verbs=patch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationoverrides,verbs=delete
-// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list;watch
+// +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list
 
 const (
 	// statusEvery is how often the status of a policy is written at most.
 	statusEvery = 10 * time.Second
 	// mostGroups is how many groups it names.
 	mostGroups = 64
+	// namespacesEvery is how often the Namespaces are looked for that policies select.
+	namespacesEvery = time.Minute
 )
 
 // Reconciler tells the ledger what RemediationPolicies and RemediationOverrides say, and writes into their status what it counts. It
@@ -50,8 +53,8 @@ type Reconciler struct {
 	Everywhere string
 	// Ahead is how far the clock of the manager is ahead of that of the API server.
 	Ahead func() time.Duration
-	// Namespaces reads Namespaces from a cache; nil where they may not be read.
-	Namespaces client.Reader
+	// Live reads Namespaces: of hardly any manager a policy selects them.
+	Live client.Reader
 }
 
 type queue = workqueue.TypedRateLimitingInterface[rule.Ref]
@@ -64,7 +67,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 		})
 	}
 	changed := builder.WithPredicates(predicate.GenerationChangedPredicate{})
-	b := builder.TypedControllerManagedBy[rule.Ref](mgr).
+	err := builder.TypedControllerManagedBy[rule.Ref](mgr).
 		Named("remediationpolicy").
 		Watches(&mendv1.RemediationPolicy{}, of("RemediationPolicy"), changed).
 		Watches(&mendv1.RemediationOverride{}, of("RemediationOverride"), changed).
@@ -74,11 +77,9 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager) error {
 			defer r.Ledger.mu.Unlock()
 			r.Ledger.changed = func(policy rule.Ref) { q.AddAfter(policy, statusEvery) }
 			return nil
-		}))
-	if r.Namespaces != nil {
-		b = b.WatchesMetadata(&corev1.Namespace{}, of("Namespace"), builder.WithPredicates(predicate.LabelChangedPredicate{}))
-	}
-	if err := b.Complete(r); err != nil {
+		})).
+		Complete(r)
+	if err != nil {
 		return fmt.Errorf("set up the controller of RemediationPolicies: %w", err)
 	}
 	return nil
@@ -114,21 +115,22 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 			meta.SetStatusCondition(&object.Status.Conditions, active)
 		}
 	}
+	again := ctrl.Result{}
 	for _, p := range policies {
-		if err := r.findNamespaces(ctx, p); err != nil {
-			return ctrl.Result{}, err
+		if p.selects[0] != nil {
+			again.RequeueAfter = namespacesEvery
+			if err := r.findNamespaces(ctx, p); err != nil {
+				return again, err
+			}
 		}
 	}
 	if r.Ledger.differs(policies) {
 		r.Ledger.Set(policies)
 	}
-	if err := r.tell(ctx, named, now); err != nil {
-		return ctrl.Result{}, err
+	if !next.IsZero() {
+		again.RequeueAfter = max(next.Sub(now), 0)
 	}
-	if next.IsZero() {
-		return ctrl.Result{}, nil
-	}
-	return ctrl.Result{RequeueAfter: max(next.Sub(now), 0)}, nil
+	return again, r.tell(ctx, named, now)
 }
 
 // tell writes the status of a policy or of an override, or removes an override that ended long ago; named is nil if it is gone.
@@ -161,16 +163,14 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 
 // findNamespaces finds those that p selects by their labels.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
-	if p.selects[0] == nil {
-		return nil
-	}
-	if r.Namespaces == nil {
-		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list and watch Namespaces", true
-		return nil
-	}
-	list := &metav1.PartialObjectMetadataList{} // all that a cache has of them
+	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	if err := r.Namespaces.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}, client.UnsafeDisableDeepCopy); err != nil {
+	err := r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]})
+	if apierrors.IsForbidden(err) {
+		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
+		return nil
+	}
+	if err != nil {
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
 	p.namespaces = make(map[string]bool, len(list.Items))

@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -40,8 +41,8 @@ type Check struct {
 
 // reporter is the controller of the checks of a kind: list are all of them, wake has one reconciled.
 type reporter struct {
-	list func() []types.NamespacedName
-	wake func(check types.NamespacedName, in time.Duration)
+	list func() []reconcile.Request
+	wake func(check reconcile.Request, in time.Duration)
 }
 
 // Ledger is the one memory of what policies count. Checks report their targets, and ask for places before they begin.
@@ -100,7 +101,7 @@ type group struct {
 }
 
 // SetUp makes the ledger use list, which are all checks of a kind, and wake, which has one reconciled. What these count is waited for.
-func (l *Ledger) SetUp(kind string, list func() []types.NamespacedName, wake func(check types.NamespacedName, in time.Duration)) {
+func (l *Ledger) SetUp(kind string, list func() []reconcile.Request, wake func(check reconcile.Request, in time.Duration)) {
 	if l == nil {
 		return
 	}
@@ -117,8 +118,8 @@ func (l *Ledger) SetUp(kind string, list func() []types.NamespacedName, wake fun
 func (l *Ledger) all() []Check {
 	var checks []Check
 	for kind, source := range l.sources {
-		for _, name := range source.list() {
-			checks = append(checks, Check{kind, name})
+		for _, check := range source.list() {
+			checks = append(checks, Check{kind, check.NamespacedName})
 		}
 	}
 	return checks
@@ -126,7 +127,7 @@ func (l *Ledger) all() []Check {
 
 func (l *Ledger) wake(check Check, in time.Duration) {
 	if source, is := l.sources[check.Kind]; is {
-		source.wake(check.NamespacedName, in)
+		source.wake(reconcile.Request{NamespacedName: check.NamespacedName}, in)
 	}
 }
 
@@ -453,7 +454,7 @@ func (g *group) numbers(now time.Time) numbers {
 }
 
 // Ask gives a place to each of the targets of a check that may begin now, and returns what blocks the others. Who was given one begins, or
-// gives it back. (Settle)
+// gives it back (Settle). The next step of what has begun has its place, and waits for what Holds.
 func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -461,6 +462,12 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	for _, uid := range waiting {
 		e := l.checks[check][uid]
 		if e == nil || !e.claimed.IsZero() {
+			continue
+		}
+		if e.InFlight {
+			if holds := l.holds(e); len(holds) > 0 {
+				blocked[uid] = holds
+			}
 			continue
 		}
 		e.waits, e.offered = true, time.Time{}
@@ -490,10 +497,13 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	e := l.checks[check][target]
-	if e == nil {
-		return nil
+	if e := l.checks[check][target]; e != nil {
+		return l.holds(e)
 	}
+	return nil
+}
+
+func (l *Ledger) holds(e *entry) []rule.Blocker {
 	return l.blockers(&entry{Target: e.Target, by: e.by}, &pass{now: l.Clock.Now()})
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -34,7 +35,7 @@ type fleet struct {
 func newFleet(t *testing.T, policies ...*mendv1.RemediationPolicy) *fleet {
 	f := &fleet{t: t, clock: clocktesting.NewFakePassiveClock(start), targets: map[Check][]*Target{}}
 	f.ledger = &Ledger{Clock: f.clock, Installed: func(context.Context) bool { return true }}
-	f.ledger.SetUp(MachineHealthCheck, func() []types.NamespacedName { return nil }, func(check types.NamespacedName, in time.Duration) {
+	f.ledger.SetUp(MachineHealthCheck, func() []reconcile.Request { return nil }, func(check reconcile.Request, in time.Duration) {
 		if in == 0 {
 			f.woken = append(f.woken, check.Name)
 		}
@@ -328,10 +329,9 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 		return blocked["a-r1-0"][0].Reason
 	}
 	must.Equal(t, place.PoliciesUnread, reasonOf())
-	all := func() []types.NamespacedName {
-		return []types.NamespacedName{check("a").NamespacedName, check("b").NamespacedName}
-	}
-	f.ledger.SetUp(MachineHealthCheck, all, func(types.NamespacedName, time.Duration) {})
+	f.ledger.SetUp(MachineHealthCheck, func() []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: check("a").NamespacedName}, {NamespacedName: check("b").NamespacedName}}
+	}, func(reconcile.Request, time.Duration) {})
 	f.set(policyWith(rack("1", "")))
 	f.report("a")
 	must.Equal(t, place.PoliciesUnread, reasonOf())
@@ -508,4 +508,44 @@ func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
 	f.passes(time.Second)
 	must.Is(t, 1, f.begins())
 	must.Is(t, 0, f.begins())
+}
+
+// What Cluster API core asked for is in flight to the check that observes it, and asks for its place itself.
+func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "50%")))
+	f.machines("core", "r1", 4)
+	for i := range 4 {
+		f.edit("core", i, func(t *Target) { t.Observed, t.InFlight = true, i < 2 })
+	}
+	var begun []types.UID
+	for _, i := range []int{0, 1, 0} {
+		machine := f.targets[check("core")][i]
+		cycle := Check{"HostRemediation", types.NamespacedName{Namespace: "ns", Name: machine.Name}}
+		asks := *machine
+		asks.Kind, asks.Observed, asks.InFlight, asks.Unavailable = cycle.Kind, false, false, true
+		f.ledger.Report(cycle, []*Target{&asks})
+		if len(f.ledger.Ask(cycle, []types.UID{asks.UID})) == 0 {
+			begun = append(begun, asks.UID)
+		}
+	}
+	must.Equal(t, []types.UID{"core-r1-0"}, begun)
+	policy := policyWith()
+	f.ledger.describe(policy)
+	must.Equal(t, mendv1.PolicySelected{Checks: 1, Targets: 4}, policy.Status.Selected)
+	must.Equal(t, []mendv1.PolicyGroup{{Limit: "rack", Group: "r1", Targets: 4, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: place.GroupInFlight}}, policy.Status.Groups)
+}
+
+func TestTheRecordOfANodeCountsAsThatNode(t *testing.T) {
+	f := newFleet(t, policyWith(mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(2))}))
+	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "record"}}
+	record.Spec.Target.Node, record.Spec.Target.Machine = &mendv1.RecordRef{Name: "n", UID: "gone"}, &mendv1.RecordRef{Name: "m", UID: "m"}
+	record.Spec.Requester.Check = &mendv1.RecordRef{Kind: NodeHealthCheck, Name: "nodes"}
+	record.Status.Begun = new(metav1.NewTime(start))
+	f.ledger.follow(record, true)
+	nodes := Check{NodeHealthCheck, types.NamespacedName{Name: "nodes"}}
+	f.ledger.Report(nodes, []*Target{{UID: place.NodeID("n"), Name: "n", Kind: NodeHealthCheck, Check: "nodes", InFlight: true, Unavailable: true}})
+	f.machines("a", "r1", 2)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, sick)
+	f.wants("a", 0)
 }

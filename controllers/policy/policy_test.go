@@ -2,13 +2,19 @@ package policy
 
 import (
 	"cmp"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/must"
@@ -178,4 +184,40 @@ func TestAnAllowanceLimitsItselfAndPassesNoPolicyButTheOneThatItLifts(t *testing
 	lifting, _ := ReadOverride(lifts, "kubemend-system", start)
 	f.ledger.Set([]*Policy{read, racks, lifting})
 	f.wants("a", 0)
+}
+
+func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must.Do(t, errors.Join(corev1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
+	prod := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"tier": "prod"}}}
+	policy := policyWith(rack("0", ""))
+	policy.Spec.Selector.Namespaces = &metav1.LabelSelector{MatchLabels: prod.Labels}
+	tenants := policy.DeepCopy()
+	tenants.Namespace = "ns"
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(prod, policy, tenants).WithStatusSubresource(policy).Build()
+	f := newFleet(t)
+	r := &Reconciler{Client: c, Live: c, Ledger: f.ledger, Everywhere: "kubemend-system", Ahead: func() time.Duration { return 0 }}
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	for _, labels := range []map[string]string{prod.Labels, nil} {
+		prod.Labels = labels
+		must.Do(t, c.Update(t.Context(), prod))
+		for _, of := range []*mendv1.RemediationPolicy{policy, tenants} {
+			result, err := r.Reconcile(t.Context(), rule.Ref{Kind: "RemediationPolicy", Namespace: of.Namespace, Name: of.Name})
+			must.Do(t, err)
+			must.Is(t, namespacesEvery, result.RequeueAfter)
+			must.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(of), of))
+		}
+		if begin, _ := f.ask("a"); (len(begin) == 0) != (labels != nil) {
+			t.Errorf("of a Namespace with the labels %v begin %v", labels, begin)
+		}
+	}
+	must.Equal(t, "True Read ", condition(policy))
+	must.Equal(t, "False InvalidSelector spec.selector.namespaces: a policy outside of namespace kubemend-system reaches its own namespace alone. "+
+		"The policy selects nothing", condition(tenants))
+}
+
+func condition(policy *mendv1.RemediationPolicy) string {
+	valid := meta.FindStatusCondition(policy.Status.Conditions, mendv1.PolicyValid)
+	return string(valid.Status) + " " + valid.Reason + " " + valid.Message
 }

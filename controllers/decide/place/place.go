@@ -31,13 +31,13 @@ var Reasons = []string{
 	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
 }
 
-// Of is what of blockers is for a reason, by whatever policies and limits, as one; false if there is none.
-func Of(reason string, blockers []rule.Blocker) (words rule.Blocker, is bool) {
+// Of is what of blockers is for a reason, by whatever policies and limits, as one; zero if there is none.
+func Of(reason string, blockers []rule.Blocker) (words rule.Blocker) {
 	for _, b := range blockers {
 		switch {
 		case b.Reason != reason:
-		case !is:
-			words, is = b, true
+		case words.Reason == "":
+			words = b
 		default:
 			words.Brief = cmp.Or(words.Brief, words.Text) + ". " + cmp.Or(b.Brief, b.Text)
 			words.Text += ". " + b.Text
@@ -46,7 +46,7 @@ func Of(reason string, blockers []rule.Blocker) (words rule.Blocker, is bool) {
 			}
 		}
 	}
-	return words, is
+	return words
 }
 
 // FailureDomainLabel is that of a BareMetalHost. (CAPM3, metal3machine_manager.go.)
