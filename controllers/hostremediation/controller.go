@@ -131,9 +131,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.yield(ctx, req.NamespacedName)
 	}
 	obs, step, err := r.plan(ctx, req.NamespacedName, nil)
-	if err == nil {
-		r.reportPlace(ctx, req.NamespacedName, obs)
-	}
+	r.reportPlace(ctx, req.NamespacedName, obs, err)
 	done := false
 	switch {
 	case err != nil || obs == nil:

@@ -30,8 +30,8 @@ func (obs *observed) byPerson() bool {
 
 // reportPlace reports the machine of the remediation called key, as it is stored, to the ledger, unless a check of kubemend does. That of a
 // person only counts.
-func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs *observed) {
-	if !r.Ledger.Active(ctx) {
+func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs *observed, unread error) {
+	if unread != nil || !r.Ledger.Active(ctx) {
 		return
 	}
 	if obs == nil || obs.machine == nil || obs.record.State.Final() || checkOf(obs) != nil {

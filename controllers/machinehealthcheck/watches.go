@@ -91,11 +91,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 }
 
 // hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
-func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
-	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(context.Background(), "") }, queue.AddAfter)
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
 			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))

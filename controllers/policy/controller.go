@@ -271,7 +271,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 			if !count(e) {
 				continue
 			}
-			selects, targets[e.UID] = true, true
+			selects, targets[e.UID] = strings.HasSuffix(check.Kind, "HealthCheck"), true
 			waiting[e.UID] = waiting[e.UID] || e.waits
 			in := 0
 			for _, g := range e.groups {
@@ -283,7 +283,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 				ungrouped[strings.TrimPrefix(e.Namespace+"/"+e.Name, "/")] = true
 			}
 		}
-		if selects && (check.Kind == MachineHealthCheck || check.Kind == NodeHealthCheck) {
+		if selects { // no power cycle
 			status.Selected.Checks++
 		}
 	}
