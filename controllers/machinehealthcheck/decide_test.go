@@ -84,17 +84,12 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	}
 	f.Limits = budget.Limits{
 		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),
-		InFlight: rapid.IntRange(budget.Unlimited, 4).Draw(t, "in flight"),
 	}
 	if f.Limited = seldom.Draw(t, "limited"); seldom.Draw(t, "invalid") {
 		invalid(&f)
 	}
-	if seldom.Draw(t, "cooling") {
-		cooldown := time.Minute
-		f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(30 * time.Second)}
-	}
-	if seldom.Draw(t, "storm") {
-		f.Storm.Active = true
+	if seldom.Draw(t, "no place") {
+		noPlace(&f)
 	}
 	if rapid.Bool().Draw(t, "external") {
 		for _, is := range []struct {
@@ -137,17 +132,11 @@ func TestARemediationStartsExactlyIfNothingBlocksItAndNoneIsInFlight(t *testing.
 func TestNothingStartsThatMustNot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
-		p, occupied := Decide(f), 0
+		p := Decide(f)
 		for i, d := range p.Decisions {
 			is := f.Targets[i]
-			if occupies(&f, d) {
-				occupied++
-			}
 			if !d.Starts() {
 				continue
-			}
-			if f.Template.External || owned(is.Machine) {
-				occupied++
 			}
 			for why, forbidden := range map[string]bool{
 				"it is not unhealthy":            d.Verdict.State != health.Unhealthy,
@@ -163,7 +152,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"the limits cannot be read":      f.Invalid != nil,
 				"too many are not healthy":       p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":        p.Population.NotHealthy() < f.Limits.AtLeast,
-				"it cools down":                  f.Cooldown != nil && f.Storm.Active,
+				"there is no place for it":       len(f.Placeless) > 0,
 				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused),
 				"no request can be made for it":  is.Unusable != nil,
 				"power cycles are not known":     OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
@@ -173,9 +162,6 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 					t.Fatalf("machine %s starts although %s", is.Name, why)
 				}
 			}
-		}
-		if started := slices.ContainsFunc(p.Decisions, (*Decision).Starts); started && f.Limits.InFlight != budget.Unlimited && occupied > f.Limits.InFlight {
-			t.Fatalf("%d are in flight, at most %d may be", occupied, f.Limits.InFlight)
 		}
 	})
 }

@@ -358,10 +358,9 @@ func exampleCase() *Case {
 	f := facts(machine).with(former(2*time.Hour), missing)
 	f.Mode, f.Link, f.ClockAhead = Observed, health.Down, time.Hour
 	f.Check.Name, f.Check.Namespace, f.Check.Spec.ClusterName = "*check*", "*namespace*", "*cluster*"
-	f.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m", mendv1.MaxInFlightAnnotation: "0"}
 	f.Template.Kind, f.Template.TemplateKind, f.Template.Name = "HostRemediation", "HostRemediationTemplate", "*template*"
 	f.Template.Missing = "*why*"
-	f.Limits = budget.Limits{AtMost: 2, AtLeast: 4, InFlight: 1}
+	f.Limits = budget.Limits{AtMost: 2, AtLeast: 4}
 	target := f.Targets[0]
 	f.Placeless = map[types.UID][]rule.Blocker{target.UID: examplePlaceless()}
 	target.OlderCheck, target.Request.Name, target.Host, target.Unusable = "*check*", "*request*", &Host{Name: "*host*"}, errors.New("*why*")
@@ -397,8 +396,4 @@ var exampleChanges = map[Reason][]func(*Case){
 	InvalidLimit:     {func(c *Case) { c.Invalid = &InvalidField{"*field*", errors.New("*why*")} }},
 	TooManyUnhealthy: {func(c *Case) { c.plan.Grant.Reason = budget.TooMany }},
 	TooFewUnhealthy:  {func(c *Case) { c.plan.Grant.Reason = budget.TooFew }},
-	CoolingDown: {func(c *Case) {
-		c.plan.Grant.Reason, c.plan.Storm.Recheck, c.plan.Storm.CoolingSince = budget.CoolingDown, noon.Add(10*time.Minute), noon
-	}},
-	NoneAtOnce: {func(c *Case) { c.Limits.InFlight = 0 }},
 }

@@ -33,7 +33,6 @@ type Facts struct {
 	SelectorErr error
 	Policy      health.Policy
 	Settings
-	Storm budget.Storm // as the status of the check has it
 
 	// Link is what is known of the connection to the workload cluster, Outage what is known of an outage. Reach is the condition
 	// WorkloadClusterReachable as of the reconcile before; zero if there was none.
@@ -190,8 +189,6 @@ type Memory struct {
 	// ShortCircuited says that too many machines were not healthy, or too few; Calm is when that ended, as far as this process has seen it.
 	ShortCircuited bool
 	Calm           time.Time
-	// Storm is the one of the decision before. The status of the check has it too, for a process that has no memory.
-	Storm budget.Storm
 	// Refused is when this process last tried to begin a remediation and could not, by the UIDs of the machines.
 	Refused map[types.UID]time.Time
 	// Opinions are what the check says of the machines that other checks select too, by the UIDs of the machines.
@@ -204,7 +201,6 @@ type Plan struct {
 	Needs      Needs
 	Population budget.Population
 	Grant      budget.Grant
-	Storm      budget.StormStep
 	// Conditions are those of the check to set, or, if they have no status, to remove; all others stand. One without a time is as it is
 	// from now on, if that is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they are among them or not.
 	Conditions     []metav1.Condition
@@ -229,9 +225,7 @@ type Decision struct {
 	Verdict health.Verdict
 	// InFlight says that a remediation was begun and is not over.
 	InFlight bool
-	// Waits says that nothing about the machine itself blocks its remediation: it starts as soon as the limits allow it.
-	Waits bool
-	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.
+	// Tried says that nothing keeps its remediation from starting, unless no request can be made from the template.
 	Tried bool
 	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there
 	// are none and none is in flight.

@@ -117,7 +117,6 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 // decide decides what state comes to. The machines are judged once.
 func (state *observed) decide() *Plan {
 	state.stateLink()
-	state.Storm = StormOf(state.Check)
 	state.Settings = SettingsOf(state.Check, len(state.Targets))
 	state.Limited = state.Limited && state.before.lasts
 	if allowed := state.Allowed; allowed != nil {

@@ -70,12 +70,9 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		targets[i] = target.place
 	}
 	r.Ledger.Report(key, targets)
-	if state.Mode != Active || plan.Grant.Start == 0 {
-		return
-	}
 	var waiting []types.UID
 	for _, decision := range plan.Open {
-		if decision.Waits {
+		if decision.Starts() {
 			waiting = append(waiting, decision.Target.UID)
 		}
 	}
@@ -93,6 +90,7 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 	reported.InFlight, reported.Observed = occupies(&state.Facts, decision), state.Mode != Active
 	reported.Unknown = decision.Verdict.State == health.Unknown
 	reported.Due, reported.ByHand = decision.Verdict.OverdueSince(state.Now), byHand(decision) != 0
+	reported.Refused = refusedAt(&state.Facts, decision)
 	if state.Mode == Active {
 		sick := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
 		reported.Unavailable = sick || decision.InFlight

@@ -563,8 +563,9 @@ func (l *Ledger) offer(asks Check) *pass {
 	return p
 }
 
-// inOrder are those that wait, in the order in which they may begin: marked by hand, of the Cluster with the fewest remediations under way,
-// due for the longest time, by name. The Cluster counts over all groups, so that two groups never wait for each other.
+// inOrder are those that wait, in the order in which they may begin: last those that could not be begun when tried, the longest ago
+// first; those marked by hand, of the Cluster with the fewest remediations under way, due for the longest time, by name. The Cluster counts
+// over all groups, so that two groups never wait for each other.
 func (l *Ledger) inOrder(now time.Time) []*entry {
 	if len(l.queue) == 0 {
 		return nil
@@ -589,7 +590,7 @@ func (l *Ledger) inOrder(now time.Time) []*entry {
 	}
 	return slices.SortedFunc(maps.Keys(l.queue), func(a, b *entry) int {
 		return cmp.Or(
-			cmp.Compare(byHand(a), byHand(b)),
+			a.Refused.Compare(b.Refused), cmp.Compare(byHand(a), byHand(b)),
 			cmp.Compare(len(flying[a.Namespace+"/"+a.Cluster]), len(flying[b.Namespace+"/"+b.Cluster])),
 			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.check.Name, b.check.Name),
 		)

@@ -301,6 +301,18 @@ func TestAFloodInOneClusterGoesAfterOneFaultInAnother(t *testing.T) {
 	f.wants("a", 1)
 }
 
+func TestWhatCouldNotBeBegunKeepsNobodyWaiting(t *testing.T) {
+	f := newFleet(t, policyWith(rack("1", "")))
+	f.machines("a", "r1", 2)
+	for i := range 2 {
+		f.edit("a", i, sick)
+	}
+	f.wants("a", 0)
+	f.ledger.Settle(check("a"), none, none)
+	f.edit("a", 0, func(t *Target) { sick(t); t.ByHand, t.Refused = true, start })
+	f.wants("a", 1)
+}
+
 func TestAPlaceIsOfferedToTheNextIfTheFirstDoesNotTakeIt(t *testing.T) {
 	f := newFleet(t, policyWith(rack("1", "")))
 	for i, cluster := range []string{"a", "b", "c"} {

@@ -128,12 +128,8 @@ func moment(at time.Time) *metav1.Time {
 }
 
 // CountsOf is the arithmetic of a check, whose spec spells its limit like this.
-func CountsOf(p budget.Population, l budget.Limits, limit string) *mendv1.RecordCounts {
-	counts := &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
-	if l.InFlight != budget.Unlimited {
-		counts.MaxInFlight = new(int32(l.InFlight))
-	}
-	return counts
+func CountsOf(p budget.Population, limit string) *mendv1.RecordCounts {
+	return &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
 }
 
 // hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an

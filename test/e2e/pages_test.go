@@ -13,6 +13,7 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -112,8 +113,9 @@ var _ = Describe("The commands of the page", fencing, func() {
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
-		checked(ctx, "my-check", builders.Claimed,
-			func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
+		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromInt32(0))
+		})
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
@@ -212,13 +214,6 @@ var _ = Describe("The commands of the page", fencing, func() {
 				Expect(out).To(MatchRegexp(want), page)
 			}
 		}
-	}, SpecTimeout(specPatience))
-
-	It("docs/judging.md limit a check", func(ctx SpecContext) {
-		check := checked(ctx, "my-check", builders.Claimed)
-		aUser(ctx, nil).follows(ctx, "docs/judging.md")
-		Expect(stored(ctx, Default, check).Annotations).
-			To(And(HaveKeyWithValue(mendv1.StormCooldownAnnotation, "10m"), HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1")))
 	}, SpecTimeout(specPatience))
 
 	It("docs/metal3remediation-api.md have clusterctl move the kinds", func(ctx SpecContext) {

@@ -70,9 +70,10 @@ type Target struct {
 	Unknown, Unavailable, InFlight, Observed bool
 	// Live says that its node reports: its condition Ready is True or False.
 	Live bool
-	// Due is since when it is due to be remediated, ByHand that a person has marked it.
-	Due    time.Time
-	ByHand bool
+	// Due is since when it is due to be remediated, ByHand that a person has marked it. Refused is when that was last tried in vain; zero if
+	// it was not.
+	Due, Refused time.Time
+	ByHand       bool
 }
 
 // OfMachine is m as a target, but for the rest.
