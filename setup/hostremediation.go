@@ -43,7 +43,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Ledger: p.ledger, Over: over, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none

@@ -29,7 +29,7 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 		Client: writer, Live: p.GetAPIReader(), Clusters: p.clusters,
 		Requests: requests, Kinds: kinds, Hosts: hosts, Recorder: recorder, Clock: clock.RealClock{},
 		Installed: p.services.Installed, Records: p.records, Metal: p.hosts, Verify: p.clusters.Verify,
-		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod,
+		Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter, Resync: p.o.syncPeriod, Ledger: p.ledger,
 	}
 	releaser := &machinehealthcheck.Releaser{
 		Client: writer, Live: p.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,

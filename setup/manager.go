@@ -44,6 +44,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/migration"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/process"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -69,6 +70,7 @@ type program struct {
 	nodes       *fence.Nodes // of these clusters
 	services    *crdgate.Reconciler
 	records     *records.Records
+	ledger      *policy.Ledger
 	caches      []records.RequestCache
 	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
 	checks      *machinehealthcheck.Reconciler
@@ -103,7 +105,7 @@ func Run(ctx context.Context, version string, o *Options) error {
 		return err
 	}
 	server := &clockerror.Server{}
-	mgr, err := newManager(server, o, lock)
+	mgr, err := newManager(server, o, lock, self)
 	if err != nil {
 		return err
 	}
@@ -151,7 +153,7 @@ func (p *program) addControllers(ctx context.Context) error {
 	if err := p.addMachineHealthChecks(ctx); err != nil {
 		return err
 	}
-	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService())
+	p.services.Services = append(p.services.Services, crdgate.MachineHealthChecks(), p.recordService(), p.policyService())
 	return errors.Join(p.announce(), p.services.SetupWithManager(p), migration.SetUp(ctx, p, p.o.skipMigration))
 }
 
@@ -161,6 +163,10 @@ func (p *program) addServices() error {
 	p.records = &records.Records{Client: p.writer(), Live: p.GetAPIReader(), Installed: p.services.Installed, Clock: clock.RealClock{}}
 	p.hosts = p.newHosts()
 	p.records.Hosts = p.hosts
+	p.ledger = &policy.Ledger{Clock: clock.RealClock{}, Installed: func(ctx context.Context) bool {
+		installed, err := p.services.Installed(ctx, crdgate.PolicyCRD)
+		return installed || err != nil
+	}}
 	hosts, err := p.hostRemediationServices() // also if the gate is closed: what was begun before is ended
 	if err != nil {
 		return err
@@ -200,7 +206,7 @@ func (p *program) addChecks() error {
 // +kubebuilder:rbac:groups=authentication.k8s.io,resources=tokenreviews,verbs=create
 // +kubebuilder:rbac:groups=authorization.k8s.io,resources=subjectaccessreviews,verbs=create
 
-func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ctrl.Manager, error) {
+func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock, self process.Replica) (ctrl.Manager, error) {
 	cfg, err := ctrl.GetConfig()
 	if err != nil {
 		return nil, fmt.Errorf("find the management cluster: %w", err)
@@ -231,7 +237,7 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 			CacheSyncTimeout:   5 * time.Minute, // thousands of machines over a slow link
 			EnableWarmup:       ptr.To(o.gates.Enabled(warmStandby)),
 		},
-		Cache:    cacheOptions(o.namespace),
+		Cache:    cacheOptions(o.namespace, o.policies(self)),
 		NewCache: newCache,
 		// Requests and templates are read live when they are read whole; Secrets are read by ClusterCache alone.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
@@ -257,7 +263,8 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock) (ct
 }
 
 // cacheOptions keeps the caches small: of Secrets only kubeconfigs, of machines only what is judged.
-func cacheOptions(namespace string) cache.Options {
+// RemediationPolicies are read in their namespace, whichever that is.
+func cacheOptions(namespace, policies string) cache.Options {
 	named, err := labels.NewRequirement(clusterv1.ClusterNameLabel, selection.Exists, nil)
 	if err != nil {
 		panic(err) // the label is a constant
@@ -271,6 +278,8 @@ func cacheOptions(namespace string) cache.Options {
 	}
 	if namespace != "" {
 		o.DefaultNamespaces = map[string]cache.Config{namespace: {}}
+		both := cache.ByObject{Namespaces: map[string]cache.Config{namespace: {}, policies: {}}}
+		o.ByObject[&mendv1.RemediationPolicy{}], o.ByObject[&mendv1.RemediationOverride{}] = both, both
 	}
 	return o
 }

@@ -28,6 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/leftovers"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/golden"
 	"github.com/kubemend/kubemend/test/must"
@@ -43,7 +44,7 @@ func allMetrics(t *testing.T) []metric {
 	var all []metric
 	for _, c := range slices.Concat(
 		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{&hostremediation.UnderWay{}},
-		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), records.Metrics(),
+		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), records.Metrics(), []prometheus.Collector{&policy.Ledger{}},
 	) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {

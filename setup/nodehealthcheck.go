@@ -86,7 +86,7 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 		Requests:  &remediationrequest.Requests{Client: writer, Live: p.GetAPIReader()},
 		Records:   p.records,
 		Discovery: p.discovery,
-		Gate:      &begin.Gate{Clock: clock.RealClock{}},
+		Gate:      &begin.Gate{Clock: clock.RealClock{}}, Ledger: p.ledger, Cached: p.GetClient(),
 		Installed: p.services.Installed,
 		Recorder:  p.GetEventRecorder("NodeHealthCheck"), Clock: clock.RealClock{}, Log: p.GetLogger(),
 		Contact: contact, Grace: p.o.nodeHealthChecks.Grace,

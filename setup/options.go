@@ -69,12 +69,13 @@ type Options struct {
 	// skipMigration are the phases of Cluster API's migrator that are left out.
 	skipMigration []string
 
-	namespace   string
-	watchFilter string
-	syncPeriod  time.Duration
-	qps         float32
-	burst       int
-	gates       featuregate.MutableFeatureGate
+	namespace       string
+	policyNamespace string
+	watchFilter     string
+	syncPeriod      time.Duration
+	qps             float32
+	burst           int
+	gates           featuregate.MutableFeatureGate
 	// Logs are applied by the program: once in the life of a process.
 	Logs *logs.Options
 	// SkipNameValidation lets a process run one manager after another: the names of controllers are known from the first one.
@@ -99,6 +100,9 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 	o.addClusters(fs)
 	o.addElection(fs)
 	fs.StringVar(&o.namespace, "namespace", "", "Namespace to watch for cluster-api objects. If empty, all namespaces are watched.")
+	fs.StringVar(&o.policyNamespace, "policy-namespace", "",
+		"Namespace whose RemediationPolicies reach all namespaces; those of any other reach that alone. "+
+			"If empty, the value of --namespace, else of --leader-elect-namespace, else the namespace of the pod.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
 		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. If empty, all match.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
@@ -207,7 +211,8 @@ func (o *Options) Validate() error {
 		flags.NamespaceIfAny("leader-elect-namespace", o.election.namespace),
 		flags.Address("health-addr", o.healthAddr), flags.Address("profiler-address", o.profilerAddr),
 		flags.Address("diagnostics-address", o.diagnostics.DiagnosticsAddress),
-		flags.NamespaceIfAny("namespace", o.namespace), flags.LabelValue("watch-filter", o.watchFilter), flags.Positive("sync-period", o.syncPeriod),
+		flags.NamespaceIfAny("namespace", o.namespace), flags.NamespaceIfAny("policy-namespace", o.policyNamespace),
+		flags.LabelValue("watch-filter", o.watchFilter), flags.Positive("sync-period", o.syncPeriod),
 		flags.Positive("kube-api-qps", o.qps), flags.Positive("kube-api-burst", o.burst),
 	)
 }

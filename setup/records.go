@@ -26,23 +26,28 @@ func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 		o.ByObject = map[client.Object]cache.ByObject{}
 	}
 	o.ByObject[&mendv1.RemediationRecord{}] = records.CacheOptions()
-	o.Mapper = knowsRecords{o.Mapper}
+	o.Mapper = knowsOurs{o.Mapper}
 	return cache.New(cfg, o)
 }
 
-// knowsRecords is a mapper that knows RemediationRecords before they are installed: no cache can be set up for a kind that is not known.
-// None is read from the cache before it is installed.
-type knowsRecords struct{ meta.RESTMapper }
+// knowsOurs is a mapper that knows kinds of ours before they are installed: no cache can be set up for a kind that is not known. None is
+// read from the cache before it is installed.
+type knowsOurs struct{ meta.RESTMapper }
 
-// RESTMapping is that of the API server or, of RemediationRecords that are not installed, the one that they will have.
-func (m knowsRecords) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
-	is, err := m.RESTMapper.RESTMapping(kind, versions...)
-	if record := mendv1.GroupVersion.WithKind("RemediationRecord"); meta.IsNoMatchError(err) && kind == record.GroupKind() {
+var cachedKinds = map[string]string{"RemediationRecord": "remediationrecords", "RemediationPolicy": "remediationpolicies",
+	"RemediationOverride": "remediationoverrides"}
+
+// RESTMapping is that of the API server or, of a kind of ours that is not installed, the one that it will have.
+func (m knowsOurs) RESTMapping(kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	mapping, err := m.RESTMapper.RESTMapping(kind, versions...)
+	resource, ours := cachedKinds[kind.Kind]
+	if ours && meta.IsNoMatchError(err) && kind.Group == mendv1.GroupVersion.Group {
 		return &meta.RESTMapping{
-			Resource: mendv1.GroupVersion.WithResource("remediationrecords"), GroupVersionKind: record, Scope: meta.RESTScopeNamespace,
+			Resource: mendv1.GroupVersion.WithResource(resource), GroupVersionKind: mendv1.GroupVersion.WithKind(kind.Kind),
+			Scope: meta.RESTScopeNamespace,
 		}, nil
 	}
-	return is, err
+	return mapping, err
 }
 
 // newHosts returns a reader of hosts.

@@ -47,7 +47,7 @@ var layers = []layer{
 			"baremetal/fence", "baremetal/host", "baremetal/remediation", "controllers/access", "controllers/begin", "controllers/capacity",
 			"controllers/clockerror", "controllers/consistency",
 			"controllers/enqueue", "controllers/explain", "controllers/flags",
-			"controllers/capi", "controllers/managerlease", "controllers/recorder",
+			"controllers/capi", "controllers/managerlease", "controllers/policy", "controllers/recorder",
 			"controllers/remediationrecord", "controllers/process", "controllers/remediationrequest", "controllers/workload",
 		},
 		may: []string{"pure", "api", "adapter"},

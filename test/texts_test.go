@@ -94,7 +94,7 @@ var unlimited = regexp.MustCompile(`(?i)((max[_ ]?unhealthy|unhealthyLessThanOrE
 	`\b(raise|limit|set)\b[^.|\n]{0,60} (to|be) 100 ?%`)
 
 // inFlight is a limit on how many are remediated at once.
-var inFlight = regexp.MustCompile(`kubemend\.io/max-in-flight|\bmaxInFlight\b`)
+var inFlight = regexp.MustCompile(`\bmaxInFlight\b`)
 
 // harmless are the places that speak of an unlimited check without advising one, and what they say.
 var harmless = map[string]string{

@@ -35,15 +35,6 @@ const (
 	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
 
-	// MaxInFlightAnnotation on a MachineHealthCheck limits how many of its remediations may be
-	// under way at once: a number, or a percentage of its targets, rounded down but never below 1. With 0, or 0%, none begins.
-	MaxInFlightAnnotation = "kubemend.io/max-in-flight"
-
-	// StormCooldownAnnotation on a MachineHealthCheck is for how long few enough of its machines have to have been not healthy, after they
-	// were too many, before remediations begin again: a duration such as 10m. Without it they begin at once. (medik8s: a NodeHealthCheck
-	// has spec.stormCooldownDuration for that.)
-	StormCooldownAnnotation = "kubemend.io/storm-cooldown"
-
 	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare
 	// metal wait while no free host fits its replacement. "false" is the same as no annotation.
 	WaitForSpareAnnotation = "kubemend.io/wait-for-spare"
@@ -61,7 +52,7 @@ const (
 	PowerCycleAnnotation = "kubemend.io/power-cycle"
 
 	// WaitsForAnnotation on a remediation is the reason for which it waits for somebody else, such as who keeps its host powered off. Until
-	// that has passed it takes no place under MaxInFlightAnnotation.
+	// that has passed it takes no place under maxInFlight of a RemediationPolicy.
 	WaitsForAnnotation = "kubemend.io/waits-for"
 
 	// RebootedForAnnotation on a BareMetalHost says for which remediation and attempt it was asked to reboot, as UID/attempt. It
@@ -160,10 +151,6 @@ const (
 	// check without one does not have this condition.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 
-	// StormCooldown is True while nothing begins because too many machines were not healthy lately, since when few enough are, and False
-	// while too many are. A check without such a storm, or without StormCooldownAnnotation, does not have it.
-	StormCooldown = "StormCooldown"
-
 	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. At all
 	// other times neither has it.
 	SpareHostAvailable = "SpareHostAvailable"
@@ -194,9 +181,6 @@ const (
 	ClusterNotFoundReason   = "ClusterNotFound"             // RemediationAllowed=False: `spec.clusterName` names no Cluster
 	InvalidSelectorReason   = "InvalidSelector"             // RemediationAllowed=False: `spec.selector` cannot be parsed
 	InvalidLimitReason      = "InvalidLimit"                // RemediationAllowed=False: a limit is impossible; the message names the field
-	NoneAtOnceReason        = "NoneAtOnce"                  // RemediationAllowed=False: `kubemend.io/max-in-flight` is 0
-	StormReason             = "Storm"                       // StormCooldown=False: too many machines are not healthy
-	CoolingDownReason       = "CoolingDown"                 // StormCooldown=True, RemediationAllowed=False: the delay after a storm runs
 	CapacityBackReason      = "CapacityBack"                // CapacityBack=True: all of it is back, or not expected any more
 )
 

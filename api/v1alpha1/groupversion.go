@@ -12,7 +12,8 @@ var GroupVersion = schema.GroupVersion{Group: "kubemend.io", Version: "v1alpha1"
 var schemeBuilder = runtime.NewSchemeBuilder(func(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&HostRemediation{}, &HostRemediationList{}, &HostRemediationTemplate{}, &HostRemediationTemplateList{},
-		&RemediationRecord{}, &RemediationRecordList{})
+		&RemediationRecord{}, &RemediationRecordList{}, &RemediationPolicy{}, &RemediationPolicyList{},
+		&RemediationOverride{}, &RemediationOverrideList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 })

@@ -167,9 +167,6 @@ type RecordCounts struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Limit string `json:"limit,omitempty"`
-	// maxInFlight is how many may be remediated at once; nil if that is not limited.
-	// +optional
-	MaxInFlight *int32 `json:"maxInFlight,omitempty"`
 }
 
 // RemediationRecordSpec is what is known at the moment at which the remediation is decided. It never changes.

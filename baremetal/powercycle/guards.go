@@ -289,6 +289,7 @@ var (
 		func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 }).tells(RecordsUnread)
 	notFirst               = is("not first in the queue", situation.queued)
 	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
+	placeless              = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
 	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })

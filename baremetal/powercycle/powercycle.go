@@ -300,8 +300,9 @@ type Facts struct {
 	// ControlPlane says that the machine is one; First, that no other remediation goes first (see Queue): of another control-plane host of
 	// the cluster, or of the same machine.
 	ControlPlane, First bool
-	// ManagerHere says that it is not first for this alone: what takes these steps runs on the host.
-	ManagerHere bool
+	// ManagerHere says that it is not first for this alone: what takes these steps runs on the host. Placeless is the same of
+	// RemediationPolicies, which let it not begin.
+	ManagerHere, Placeless bool
 
 	Host Host
 	// HostAnew says that the host is not the object that was asked to power off, but another one of its name: what was asked of that, and

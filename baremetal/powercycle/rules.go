@@ -50,6 +50,10 @@ var (
 		detail: func(c *Cycle) string { return joined(c.queue(), seeToTheQueue) }, Fix: seeToTheQueue,
 		Blocks: true, OnMachine: true,
 	})
+	WaitingForPolicyReason = says(Rule{
+		Reason: "WaitingForPolicy", Message: "RemediationPolicies do not let it begin now", detail: (*Cycle).queue,
+		Blocks: true, Passes: true,
+	})
 	RemediationLoopReason = says(Rule{
 		Reason:  "RemediationLoop",
 		Message: "The host has failed soon after each power cycle; before the next one kubemend waits, longer each time",

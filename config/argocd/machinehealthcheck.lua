@@ -53,8 +53,7 @@ if reachable.status == "Unknown" then
 end
 
 if allowed.status == "False" then
-  local states = {NoneAtOnce = "Suspended", CoolingDown = "Progressing"}
-  return health(states[allowed.reason] or "Degraded", allowed.message)
+  return health("Degraded", allowed.message)
 end
 
 local expected, healthy = status.expectedMachines or 0, status.currentHealthy or 0

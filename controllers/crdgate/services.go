@@ -16,6 +16,8 @@ const (
 	OwnCRD          = "hostremediations.kubemend.io"
 	HostCRD         = "baremetalhosts.metal3.io"
 	RecordCRD       = "remediationrecords.kubemend.io"
+	PolicyCRD       = "remediationpolicies.kubemend.io"
+	overrideCRD     = "remediationoverrides.kubemend.io"
 	betweenCRD      = "metal3machines.infrastructure.cluster.x-k8s.io"
 )
 
@@ -57,6 +59,9 @@ func Hosts() *Service { return &Service{CRD: HostCRD, Choice: Auto} }
 // Records is the service of RemediationRecords: it follows remediations, and closes their records. Without the kind, remediations have
 // none.
 func Records() *Service { return &Service{CRD: RecordCRD, Choice: Auto} }
+
+// Policies is the service of RemediationPolicies. Without the kind nothing limits more than one check.
+func Policies() *Service { return &Service{CRD: PolicyCRD, Needs: []string{overrideCRD}, Choice: Auto} }
 
 // NodeHealthChecks is the service of the kind that checks the nodes of the cluster that the manager runs in. It belongs to the operator
 // that brought it along, if the Operator Lifecycle Manager has installed that; or it is known by the lease of its leader (medik8s'

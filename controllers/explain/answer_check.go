@@ -14,7 +14,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -84,7 +83,7 @@ func (c *Check) restrict(a *Answer) {
 		c.otherwise(&restricted)
 	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Counts.NotHealthy() > 0:
 		restricted.Action, restricted.Reason, restricted.Detail = NotRemediated, c.Reason, c.Numbers()
-	case c.Message != "" && c.Blocked() != string(budget.AtWork):
+	case c.Message != "" && c.Blocked() != "":
 		restricted.Action, restricted.Reason = NotRemediated, c.Reason
 	case a.State == IsHealthy && c.Useless() != (Step{}):
 		restricted.Action, restricted.Reason = NotRemediated, c.Useless().Reason

@@ -77,8 +77,8 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 	}{
 		"HEALTHY": {limited, Target{Target: cliv1.Target{State: cliv1.StateHealthy}}, cliv1.Healthy, ""},
 		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (3 of 5, limit 2)": {limited, blocked(tooMany), cliv1.Blocked, "TooManyUnhealthy"},
-		"UNHEALTHY, NOT REMEDIATED: CoolingDown, until 12:00:00": {
-			limited, blocked(Blocker{Reason: mendv1.CoolingDownReason, Until: noon}), cliv1.Blocked, "CoolingDown",
+		"UNHEALTHY, NOT REMEDIATED: ClosedWindow, until 12:00:00": {
+			limited, blocked(Blocker{Reason: "ClosedWindow", Until: noon}), cliv1.Blocked, "ClosedWindow",
 		},
 		"UNHEALTHY, NOT REMEDIATED: NodeExcluded": {
 			limited, blocked(Blocker{Reason: "RemediationSkipped", Cause: "NodeExcluded"}), cliv1.Blocked, "NodeExcluded",

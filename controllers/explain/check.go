@@ -74,11 +74,10 @@ func (c *Check) Allowance() string {
 	return fmt.Sprintf("%s: %d not healthy, at most %d allowed", c.Limits.Spec, bad, *c.Limits.AtMost)
 }
 
-// Blocked is the reason why not all targets are remediated that are to be. The condition has none while some wait in the queue:
-// remediation is allowed.
+// Blocked is the reason why not all targets are remediated that are to be; empty while remediation is allowed, whatever there is to say.
 func (c *Check) Blocked() string {
-	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason && c.Message != "" {
-		return string(budget.AtWork)
+	if c.Reason == clusterv1.MachineHealthCheckRemediationAllowedReason {
+		return ""
 	}
 	return c.Reason
 }

@@ -179,17 +179,13 @@ func (c *Check) population() *cliv1.Population {
 	}
 }
 
-// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed, and MaxInFlight where any number of
-// remediations may be in progress.
+// SetLimits sets the limits of c in numbers. AtMost stays nil if the limit cannot be parsed.
 func (c *Check) SetLimits(limits budget.Limits, remaining int) {
 	c.Limits.AtLeast, c.Limits.Remaining = limits.AtLeast, remaining
 	disabled := ptr.Deref(meta.FindStatusCondition(c.Conditions, nhcv1.DisabledCondition), metav1.Condition{})
 	if c.Reason != mendv1.InvalidLimitReason && (disabled.Status != metav1.ConditionTrue || disabled.Reason != nhcv1.InvalidLimitReason) {
 		most := max(limits.AtMost, 0)
 		c.Limits.AtMost = &most
-	}
-	if limits.InFlight != budget.Unlimited && c.Kind != "NodeHealthCheck" {
-		c.Limits.MaxInFlight = &limits.InFlight
 	}
 }
 

@@ -16,13 +16,12 @@ import (
 
 // The reasons of blockers of machines on which pages and answers depend.
 const (
-	NotActing              = "NotActing"
-	MachineBeingDeleted    = "MachineBeingDeleted"
-	AwaitsClusterAPI       = "AwaitsClusterAPI"
-	WithinTimeout          = "WithinTimeout"
-	RemediationUnderWay    = "RemediationUnderWay"
-	RemediationsInProgress = "RemediationsInProgress"
-	OtherCheckRemediates   = "OtherCheckRemediates"
+	NotActing            = "NotActing"
+	MachineBeingDeleted  = "MachineBeingDeleted"
+	AwaitsClusterAPI     = "AwaitsClusterAPI"
+	WithinTimeout        = "WithinTimeout"
+	RemediationUnderWay  = "RemediationUnderWay"
+	OtherCheckRemediates = "OtherCheckRemediates"
 	// NotJudged is that the manager has written nothing on a machine yet.
 	NotJudged         = "NotJudged"
 	NotRead           = "NotRead"

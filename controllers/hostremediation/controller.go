@@ -34,6 +34,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/flags"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -77,6 +78,7 @@ type Reconciler struct {
 	Nodes    Nodes
 	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
 	Gate     *begin.Gate                     // of all kinds
+	Ledger   *policy.Ledger                  // gives places by RemediationPolicies; nil for a reader that writes nothing
 	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it
 	Records  *records.Records                // nil: none are written
 	Recorder events.EventRecorder
@@ -125,9 +127,11 @@ func (r *Reconciler) Serve(does bool) {
 // machine, or waits.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	if r.idle.Load() {
+		r.Ledger.Forget(r.placeOf(req.NamespacedName))
 		return r.yield(ctx, req.NamespacedName)
 	}
 	obs, step, err := r.plan(ctx, req.NamespacedName, nil)
+	r.reportPlace(ctx, req.NamespacedName, obs, err)
 	done := false
 	switch {
 	case err != nil || obs == nil:
@@ -140,6 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			done, err = r.apply(ctx, obs, step)
 			return err
 		})
+		r.settlePlace(ctx, req.NamespacedName, obs, err)
 		err = cmp.Or(err, unread)
 	default:
 		done, err = r.apply(ctx, obs, step)

@@ -86,6 +86,9 @@ func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy pow
 	if len(explained.Blockers) > 0 && !explained.Blockers[0].Until.IsZero() {
 		return explain.Step{At: explained.Blockers[0].Until, Reason: explained.Reason, Text: "kubemend begins the power cycle if nothing else blocks it"}
 	}
+	if explained.Reason == string(powercycle.WaitingForPolicyReason) {
+		return explain.Step{Reason: explained.Reason, Text: "kubemend begins the power cycle when the policies allow it"}
+	}
 	begins := memory.State == powercycle.Pending || memory.State == powercycle.Preparing
 	fixed := len(explained.Blockers) > 0 && explained.Blockers[0].Fix != ""
 	if at := deadlineOf(memory, policy); !at.IsZero() && !(begins && fixed) {

@@ -49,6 +49,10 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	obs.queue.ManagerHere = r.Self.on(obs)
 	ahead := obs.queue.Ahead(obs.now)
 	if len(ahead) == 0 {
+		ahead = r.placeless(ctx, obs)
+		obs.facts.Placeless = len(ahead) > 0
+	}
+	if len(ahead) == 0 {
 		return nil
 	}
 	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
@@ -101,10 +105,11 @@ func queuedOf(existing remediation.Existing, m *clusterv1.Machine, self client.O
 			continue
 		}
 		rec, err := remediation.RecordOf(rem)
+		waits := powercycle.Reason(rem.GetAnnotations()[mendv1.WaitsForAnnotation])
 		queue = append(queue, powercycle.Queued{
 			Memory: rec.Memory, Name: rem.Kind.Kind + " " + rem.GetName(), UID: string(rem.GetUID()), Created: rem.GetCreationTimestamp().Time,
 			Unreadable: err != nil, Leaves: !rem.GetDeletionTimestamp().IsZero() || annotations.HasPaused(rem) ||
-				rem.GetAnnotations()[mendv1.WaitsForAnnotation] == string(powercycle.RemediationLoopReason),
+				waits == powercycle.RemediationLoopReason || waits == powercycle.WaitingForPolicyReason,
 		})
 	}
 	return queue

@@ -235,6 +235,12 @@ func TestWhetherAControlPlaneHostIsSwitchedOff(t *testing.T) {
 			p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z"}`)
 			p.waitsFor("b", "RemediationLoop")
 		}, ""},
+		"one is while another one waits for a policy": {func(p *plane) {
+			p.node("b", corev1.ConditionUnknown)
+			p.answers()
+			p.other("b", `{"state":"Pending","since":"2026-01-01T11:00:00Z"}`)
+			p.waitsFor("b", "WaitingForPolicy")
+		}, ""},
 		"nor while what another remediation remembers cannot be read": {func(p *plane) { p.answers(); p.other("b", "{") }, cycled},
 		"one is although one that waits for longer waits for a person to reset its host": {func(p *plane) {
 			p.node("b", corev1.ConditionUnknown)

@@ -104,7 +104,9 @@ func (r *Reconciler) requester(ctx context.Context, obs *observed) mendv1.Record
 		by.User, by.Reason = user.By, user.Reason
 	}
 	if by.Check == nil && by.User == "" {
-		by.Check = r.judging(ctx, obs)
+		if check := r.judging(ctx, obs); check != nil {
+			by.Check = machineCheck(check.Namespace, check.Name, string(check.UID))
+		}
 	}
 	return by
 }
@@ -134,7 +136,7 @@ func machineCheck(namespace, name, uid string) *mendv1.RecordRef {
 
 // judging is the only check that judges the machine of obs and names the template that its request was made from; nil if there is none, or
 // several.
-func (r *Reconciler) judging(ctx context.Context, obs *observed) *mendv1.RecordRef {
+func (r *Reconciler) judging(ctx context.Context, obs *observed) *clusterv1.MachineHealthCheck {
 	from := obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation]
 	if from == "" {
 		return nil
@@ -143,7 +145,7 @@ func (r *Reconciler) judging(ctx context.Context, obs *observed) *mendv1.RecordR
 	if err := r.Client.List(ctx, list, client.InNamespace(obs.machine.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 		return nil
 	}
-	var found *mendv1.RecordRef
+	var found *clusterv1.MachineHealthCheck
 	for i := range list.Items {
 		check := &list.Items[i]
 		ref := check.Spec.Remediation.TemplateRef
@@ -153,7 +155,7 @@ func (r *Reconciler) judging(ctx context.Context, obs *observed) *mendv1.RecordR
 		if found != nil {
 			return nil
 		}
-		found = machineCheck(check.Namespace, check.Name, string(check.UID))
+		found = check
 	}
 	return found
 }
@@ -211,10 +213,7 @@ func (r *Reconciler) observeLoop(ctx context.Context, obs *observed) {
 	if obs.machine == nil || obs.found.Host == nil || obs.record.Attempt > 0 {
 		return
 	}
-	// A person asks by kubectl mend, by the annotation of the Machine, or by a request that is made from no template, nor by a check.
-	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
-	_, marked := obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]
-	if attributed || marked || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == "" {
+	if _, marked := obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]; marked || obs.byPerson() {
 		return
 	}
 	if obs.loopUntil = r.Records.Awaited(ctx); obs.now.Before(obs.loopUntil) {

@@ -178,8 +178,11 @@ func statusOf(obs *observed, step powercycle.Step, message string) mendv1.HostRe
 	if m.State == powercycle.Pending && step.Do == powercycle.Wait {
 		status.Phase = infrav1.PhaseRunning
 	}
-	if step.Reason == powercycle.RemediationLoopReason {
+	switch step.Reason {
+	case powercycle.RemediationLoopReason:
 		status.BlockedUntil = moment(obs.loopUntil)
+	case powercycle.WaitingForPolicyReason:
+		status.Deadline, status.BlockedUntil = nil, moment(obs.ahead[0].Until)
 	}
 	return status
 }

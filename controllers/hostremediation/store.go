@@ -23,9 +23,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
-// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile.
+// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile. One that has begun
+// keeps its place when a policy lets its next attempt wait.
 func waitsForOthers(obs *observed, step powercycle.Step) bool {
 	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
+	if step.Reason == powercycle.WaitingForPolicyReason && obs.record.Attempt > 0 {
+		return false
+	}
 	return waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff
 }
 

@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
@@ -41,6 +42,8 @@ const (
 	concernsIndex = "kubemend.concerns"
 	queued        = "queue"
 )
+
+type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
 // SetupWithManager makes r a controller of mgr.
 func (r *Reconciler) SetupWithManager(
@@ -67,6 +70,10 @@ func (r *Reconciler) SetupWithManager(
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
+		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
+			r.Ledger.SetUp(r.Kind.Kind, func() []reconcile.Request { return r.requests(ctx) }, q.AddAfter)
+			return nil
+		})).
 		WatchesRawSource(r.Left.Source(r.ofNode)).
 		WatchesRawSource(r.Over.Source(r.waiting)).
 		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
@@ -132,7 +139,6 @@ func (r *Reconciler) waiting(ctx context.Context, namespace string) []reconcile.
 
 // ends enqueues the remediations that wait in a queue, also those of the other kind, when one is over or gone.
 func (r *Reconciler) ends() handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
 			if remediation.Remembered(e.ObjectNew).State.Final() && !remediation.Remembered(e.ObjectOld).State.Final() {
@@ -145,7 +151,6 @@ func (r *Reconciler) ends() handler.EventHandler {
 
 // forgetting passes events of clusters on, and forgets the nodes of one that is gone.
 func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler {
-	type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 	return handler.Funcs{
 		CreateFunc: next.Create, UpdateFunc: next.Update,
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {

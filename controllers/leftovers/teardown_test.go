@@ -195,8 +195,8 @@ func TestWhatIsTakenOffAnObject(t *testing.T) {
 		want  map[string]any
 	}{
 		"a claim goes, and what its user has set besides stays": {nil, &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{
-			clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster", mendv1.MaxInFlightAnnotation: "1",
-		})}, map[string]any{mendv1.MaxInFlightAnnotation: "1"}},
+			clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: "Cluster", "keep.me/too": "1",
+		})}, map[string]any{"keep.me/too": "1"}},
 		"a pause is no claim": {nil, &clusterv1.MachineHealthCheck{ObjectMeta: called("m", map[string]string{clusterv1.PausedAnnotation: "true"})},
 			map[string]any{clusterv1.PausedAnnotation: "true"}},
 		"a request loses the mark of its maker, and nothing of its power cycle": {ours, aRequest(byCheck, kept, labelled(mendv1.MadeByUIDLabel, "u")),

@@ -331,7 +331,7 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
 				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
-			Counts: records.CountsOf(plan.Population, state.Limits,
+			Counts: records.CountsOf(plan.Population,
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),
 		},
 	}

@@ -232,22 +232,6 @@ func (c *Case) noSpare() string {
 		spare.Free, spare.Fit, fit, spare.Expected, others)
 }
 
-func inQueue(c *Case) rule.Blocker {
-	waiting, inFlight := c.plan.Population.Waiting-c.plan.Grant.Start, c.plan.Population.InFlight+c.plan.Grant.Start
-	wait := "remediations wait"
-	if waiting == 1 {
-		wait = "remediation waits"
-	}
-	return rule.Blocker{
-		Text: fmt.Sprintf("%d %s, %d of at most %d %s in flight (%s)",
-			waiting, wait, inFlight, c.Limits.InFlight, are(inFlight), mendv1.MaxInFlightAnnotation),
-		Brief: "It waits for its turn: other remediations are in flight (" + mendv1.MaxInFlightAnnotation + " of MachineHealthCheck " +
-			c.Check.Name + ")",
-		Detail:   fmt.Sprintf("%d of at most %d in flight", inFlight, c.Limits.InFlight),
-		EndsWhen: "a remediation that is in flight is over",
-	}
-}
-
 // arithmetic is why too many or too few are unhealthy: Cluster API's sentence, with the field's name of today, and the sum that decided.
 func (c *Case) arithmetic() string {
 	population, spelled := &c.plan.Population, c.Check.Spec.Remediation.TriggerIf.UnhealthyInRange

@@ -12,7 +12,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -39,7 +38,7 @@ func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	}
 	conditions := []metav1.Condition{plan.Reach, exclusiveTargets(facts), effective(facts)}
 	if facts.Settled() {
-		conditions = append(conditions, plan.Allowed, cooldown(facts, plan), sparesAwaited(facts, plan))
+		conditions = append(conditions, plan.Allowed, sparesAwaited(facts, plan))
 	}
 	if facts.Template.Known || facts.Template.Missing != "" {
 		conditions = append(conditions, templateAvailable(facts))
@@ -73,20 +72,13 @@ func allowed(facts *Facts, plan *Plan) metav1.Condition {
 		return condition(RemediationAllowed, metav1.ConditionFalse, blocker.Reason, blocker.Text)
 	}
 	message := ""
-	if plan.Grant.Reason == budget.AtWork {
-		message = inQueue(&Case{Facts: facts, plan: plan}).Text
+	if by := facts.Allowed; by != nil {
+		message = fmt.Sprintf("%s lets %s be unhealthy until %s", by.Ref, &by.MaxUnhealthy, stamp(by.Until))
 	}
 	if left := leftToCycles(plan); left != "" {
 		message = strings.TrimPrefix(message+". "+left, ". ")
 	}
 	return condition(RemediationAllowed, metav1.ConditionTrue, RemediationAllowed, message)
-}
-
-// coolingUntil is until when nothing starts after a storm, as it follows that remediation is not allowed.
-func coolingUntil(facts *Facts, plan *Plan) string {
-	return fmt.Sprintf(" before %s: until %s too many machines were not healthy, and the cooldown after that is %s (%s)",
-		stamp(plan.Storm.Recheck), stamp(plan.Storm.CoolingSince),
-		facts.Check.Annotations[mendv1.StormCooldownAnnotation], mendv1.StormCooldownAnnotation)
 }
 
 // leftToCycles names the unhealthy machines that are left to a power cycle which the check did not request; empty if there is none.
@@ -110,7 +102,7 @@ func leftToCycles(plan *Plan) string {
 // unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
 func restriction(plan *Plan) string {
 	switch Reason(plan.Allowed.Reason) {
-	case InvalidLimit, CoolingDown:
+	case InvalidLimit:
 		return plan.Allowed.Reason
 	case TooManyUnhealthy:
 		if plan.Population.Unhealthy > 0 {
@@ -235,21 +227,6 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 		message += ": " + capacity.Message
 	}
 	return condition(mendv1.CapacityBack, metav1.ConditionFalse, capacity.Reason, message), true
-}
-
-// cooldown is the condition StormCooldown, which there is only during a storm and its cooldown. It turned True when the cooldown began:
-// so a cooldown outlives a restart of the manager.
-func cooldown(facts *Facts, plan *Plan) metav1.Condition {
-	switch {
-	case !plan.Storm.Active:
-		return metav1.Condition{Type: mendv1.StormCooldown}
-	case plan.Storm.CoolingSince.IsZero():
-		return condition(mendv1.StormCooldown, metav1.ConditionFalse, mendv1.StormReason,
-			"Too many machines are not healthy. When few enough are, the cooldown begins: "+facts.Check.Annotations[mendv1.StormCooldownAnnotation])
-	}
-	cond := condition(mendv1.StormCooldown, metav1.ConditionTrue, mendv1.CoolingDownReason, notAllowed+coolingUntil(facts, plan))
-	cond.LastTransitionTime = metav1.NewTime(plan.Storm.CoolingSince)
-	return cond
 }
 
 // selectsWithin is how long after a check its Machines, or what makes them, may be created.

@@ -30,6 +30,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/flags"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -72,6 +73,8 @@ type Reconciler struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name, from a cache. Without it the API server is asked for
 	// kinds that are not installed, again and again while a machine on a host is unhealthy.
 	Installed func(ctx context.Context, crd string) (bool, error)
+	// Ledger gives places to remediations by RemediationPolicies; nil for a reader that writes nothing.
+	Ledger *policy.Ledger
 	// Resync is after how long a check is looked at although nothing happened.
 	Resync time.Duration
 
@@ -80,6 +83,7 @@ type Reconciler struct {
 	written    consistency.Writes // Machines
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
+	hostLabels labelsOfHosts
 	merging    enqueue.Merging
 	controller controller.Controller
 	wake       func(check types.NamespacedName, in time.Duration) // enqueues a check
@@ -122,13 +126,16 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
+	state.Allowed = r.Ledger.Allows(req.NamespacedName, state.Cluster.Name)
 	plan := r.decide(ctx, state)
 	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
+		r.settlePlaces(state, nil)
 		r.memory.keep(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	r.memory.tell(req.NamespacedName, plan.Memory.Opinions)
 	done := r.apply(ctx, state, plan)
+	r.settlePlaces(state, done.outcomes)
 	return r.tell(ctx, state, plan, done), nil
 }
 
@@ -144,6 +151,8 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 			state.tryTemplate(plan)
 		case plan.Needs.Hosts:
 			r.observeHosts(ctx, state, plan)
+		case state.placed == nil && !plan.Needs.Spares && !state.Explains && r.Ledger.Active(ctx):
+			r.takePlaces(ctx, state, plan)
 		case plan.Needs.Spares, !state.Explains && !r.spares.claim(state, plan): // of two checks that want the same host one reads the hosts again
 			r.observeSpares(ctx, state, plan)
 		default:

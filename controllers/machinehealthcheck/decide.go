@@ -11,33 +11,36 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // Settling is how long nothing starts after a change that may be the first of many.
 const Settling = 100 * time.Millisecond
 
-// Decide returns the plan for facts: for each machine what blocks its remediation, how many remediations may start, and which do.
+// Decide returns the plan for facts: for each machine what blocks its remediation, and whether it starts.
 func Decide(facts Facts) Plan {
-	if facts.Memory.Check != "" && facts.Memory.Check == facts.Check.UID { // the cache may not show the status yet that this process wrote
-		facts.Storm = facts.Memory.Storm
-	}
 	plan := Plan{Reach: reach(&facts)}
 	plan.Decisions, plan.Open = facts.decisions()
 	plan.Population.Healthy = len(plan.Decisions) - len(plan.Open)
+	var waiting []*Decision // those that nothing about their machines keeps from starting
 	for _, decision := range plan.Open {
-		decision.InFlight = isInFlight(&facts, decision)
-		decision.Waits = !decision.InFlight && !blockedAlone(&facts, &plan, decision)
+		if decision.InFlight = isInFlight(&facts, decision); !decision.InFlight && !blockedAlone(&facts, &plan, decision) {
+			waiting = append(waiting, decision)
+		}
 		if occupies(&facts, decision) {
 			plan.Population.InFlight++
 		}
-		if decision.Waits {
-			plan.Population.Waiting++
-		}
 		plan.Population.Count(decision.Class())
 	}
-	queue := holdBack(&facts, &plan)
-	grant(&facts, &plan)
-	try(&facts, &plan, queue)
+	waiting = holdBack(&facts, &plan, waiting)
+	plan.Population.Waiting = len(waiting)
+	if facts.Invalid == nil {
+		plan.Grant = budget.Decide(plan.Population, facts.Limits)
+	}
+	for _, decision := range waiting {
+		placeless := len(facts.Placeless[decision.Target.UID]) > 0
+		decision.Tried = facts.Mode == Active && facts.Invalid == nil && !plan.Grant.ShortCircuited() && !placeless
+	}
 	for _, decision := range plan.Open {
 		ask(&facts, &plan, decision)
 		stepFor(&facts, &plan, decision)
@@ -110,7 +113,7 @@ func isInFlight(facts *Facts, decision *Decision) bool {
 	return !canRequest || !target.stuck(facts.Now) // that there is a template now is news to one whose owner will not remediate it
 }
 
-// occupies reports whether the machine of decision has one of the places that the limit on remediations in flight allows: its remediation
+// occupies reports whether the machine of decision has one of the places that maxInFlight of RemediationPolicies allows: its remediation
 // is in progress, and somebody carries it out. A machine whose owner cannot replace it, or does not answer, waits for a person, however
 // long, and the others go on. So does a power cycle of a host that somebody else keeps off.
 func occupies(facts *Facts, decision *Decision) bool {
@@ -147,83 +150,14 @@ var classes = map[health.State]budget.Class{
 	health.Unknown: budget.Unknown,
 }
 
-// grant applies the limits, and the cooldown after they were exceeded. Limits that cannot be read grant nothing, and how a cooldown goes on
-// is not known then.
-func grant(facts *Facts, plan *Plan) {
-	if facts.Invalid != nil {
-		plan.Storm.Storm = facts.Storm
-		return
-	}
-	plan.Grant = budget.Decide(plan.Population, facts.Limits)
-	if plan.Storm = stormAfter(facts, plan); plan.Storm.Blocks && !plan.Grant.ShortCircuited() {
-		plan.Grant = budget.Grant{Reason: budget.CoolingDown}
-	}
-}
-
-// stormAfter is what has become of the storm. As with a NodeHealthCheck, machines whose timeout has not expired make none: they would in
-// every rollout. While an answer of the workload cluster is awaited, the storm is neither begun nor ended.
-func stormAfter(facts *Facts, plan *Plan) budget.StormStep {
-	tooMany := plan.Grant.Reason == budget.TooMany && (facts.Storm.Active || plan.Population.Unhealthy > 0)
-	if !facts.Settled() && facts.Storm.CoolingSince.IsZero() {
-		return budget.StormStep{Storm: facts.Storm, Blocks: facts.Storm.Active && facts.Cooldown != nil}
-	}
-	next := facts.Storm.Next(facts.Cooldown, tooMany && facts.Settled(), facts.Now)
-	if next.Turn == budget.StormCooling { // as it is stored, so that the end does not move
-		next.CoolingSince = next.CoolingSince.Truncate(time.Second)
-		next.Recheck = next.CoolingSince.Add(*facts.Cooldown)
-	}
-	return next
-}
-
-// try decides which of the machines in the queue are tried now. A machine does not use up its place if no request can be made for it:
-// nothing is in flight then, and nothing will tell that it is over.
-func try(facts *Facts, plan *Plan, queue []*Decision) {
-	left := plan.Grant.Start
-	if facts.Mode != Active {
-		left = 0
-	}
-	for _, decision := range queue {
-		if left == 0 {
-			break
-		}
-		decision.Tried = true
-		if decision.Target.Unusable == nil {
-			left--
-		}
-	}
-}
-
-// waiting are the decisions about the machines that wait, in the order of the queue.
-//
-// Those come last whose remediation could not be begun when it was tried, the longest ago first: else one
-// machine that cannot be remediated would keep all others waiting. Before them, those marked by hand are first, then those that have been
-// due for longest, and by name where that is the same.
-func waiting(facts *Facts, plan *Plan) []*Decision {
-	queue := make([]*Decision, 0, len(plan.Open))
-	for _, decision := range plan.Open {
-		if decision.Waits {
-			queue = append(queue, decision)
-		}
-	}
-	slices.SortStableFunc(queue, func(a, b *Decision) int {
-		return cmp.Or(
-			cmp.Compare(last(facts, a), last(facts, b)),
-			facts.Memory.Refused[a.Target.UID].Compare(facts.Memory.Refused[b.Target.UID]),
-			-cmp.Compare(byHand(a), byHand(b)),
-			a.Verdict.OverdueSince(facts.Now).Compare(b.Verdict.OverdueSince(facts.Now)),
-			cmp.Compare(a.Target.Name, b.Target.Name),
-		)
-	})
-	return queue
-}
-
-// last is 1 for a machine that comes after all others in the queue, else 0.
-func last(facts *Facts, decision *Decision) int {
+// refusedAt is when the remediation of the machine of decision was last tried and could not be begun; zero if it was not, or has begun
+// since. Such a machine goes after all others: else one that cannot be remediated would keep them waiting for ever.
+func refusedAt(facts *Facts, decision *Decision) time.Time {
 	target := decision.Target
-	if facts.Template.External && RequestFailed(target.Machine) || !facts.Memory.Refused[target.UID].IsZero() {
-		return 1
+	if at := facts.Memory.Refused[target.UID]; !at.IsZero() || !facts.Template.External || !RequestFailed(target.Machine) {
+		return at
 	}
-	return 0
+	return Since(ConditionOf(target, ExternallyRemediated))
 }
 
 func byHand(decision *Decision) int {
@@ -233,12 +167,21 @@ func byHand(decision *Decision) int {
 	return 0
 }
 
-// holdBack finds those of the machines that wait which do not start now whatever the limits are, in the order of the queue: they take no
-// place from others, and no host is counted for two of them. One that waits for a spare host says so while limits forbid its remediation
-// too; in a storm everything is just seen. It returns the queue of the others.
-func holdBack(facts *Facts, plan *Plan) []*Decision {
+// holdBack finds those of the machines that wait which do not start now whatever the limits are: they take no place from others, and no
+// host is counted for two of them. It returns the others. One that waits for a spare host says so while limits forbid its remediation too;
+// in a storm everything is just seen. The first have the turn, and the hosts: those marked by hand, then those that have been due for
+// longest, and by name where that is the same.
+func holdBack(facts *Facts, plan *Plan, waiting []*Decision) []*Decision {
+	slices.SortStableFunc(waiting, func(a, b *Decision) int {
+		return cmp.Or(
+			refusedAt(facts, a).Compare(refusedAt(facts, b)),
+			-cmp.Compare(byHand(a), byHand(b)),
+			a.Verdict.OverdueSince(facts.Now).Compare(b.Verdict.OverdueSince(facts.Now)),
+			cmp.Compare(a.Target.Name, b.Target.Name),
+		)
+	})
 	turn, expected := facts.oneMay(plan), facts.Spares.Expected
-	return slices.DeleteFunc(waiting(facts, plan), func(decision *Decision) bool {
+	return slices.DeleteFunc(waiting, func(decision *Decision) bool {
 		if contradicted(facts, decision) {
 			decision.AwaitsTurn, turn = !turn, false
 		}
@@ -251,10 +194,7 @@ func holdBack(facts *Facts, plan *Plan) []*Decision {
 		if off := facts.putOff(decision.Target); !decision.AwaitsTurn && !decision.Spare.blocks() && facts.Now.Before(off.Until) {
 			decision.PutOff = off
 		}
-		if decision.Waits = !decision.AwaitsTurn && !decision.Spare.blocks() && decision.PutOff.Reason == ""; !decision.Waits {
-			plan.Population.Waiting--
-		}
-		return !decision.Waits
+		return decision.AwaitsTurn || decision.Spare.blocks() || decision.PutOff.Reason != ""
 	})
 }
 
@@ -308,21 +248,20 @@ func (facts *Facts) putOff(target *Target) PutOff {
 // next is the first moment at which time alone starts a remediation or changes the grant, and the first one at which it changes what is
 // known of a machine: its verdict, or that its host is power-cycled.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
-	starts = plan.Storm.Recheck
-	settles := plan.Grant.Reason == budget.Enough || plan.Grant.Reason == budget.AtWork
 	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)
 		if silent := decision.Target.silentFrom(); decision.InFlight && facts.Now.Before(silent) {
 			verdicts = health.Earliest(verdicts, silent)
 		}
-		if settles {
+		if !plan.Grant.ShortCircuited() {
 			starts = health.Earliest(starts, decision.PutOff.Recheck)
 		}
 		for j := range decision.Blockers {
 			switch blocker := &decision.Blockers[j]; blocker.Rule {
 			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
 				verdicts = health.Earliest(verdicts, blocker.Until)
-			case NoSpareHost, SpareHostsUnread:
+			case NoSpareHost, SpareHostsUnread, Reason(place.ClosedWindow), Reason(place.PoliciesUnread), Reason(place.HeldByOverride),
+				Reason(place.GroupRate), Reason(place.SlowStart):
 				starts = health.Earliest(starts, blocker.Until)
 			}
 		}
@@ -333,8 +272,7 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 // after is the memory that goes with the plan for facts.
 func (m Memory) after(facts *Facts, plan *Plan) Memory {
 	next := Memory{
-		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Storm: plan.Storm.Storm,
-		Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
+		Check: facts.Check.UID, NotHealthy: map[types.UID]time.Time{}, Calm: m.Calm, ShortCircuited: plan.Grant.ShortCircuited(),
 		Refused: map[types.UID]time.Time{}, Opinions: map[types.UID]Opinion{},
 	}
 	if m.ShortCircuited && !next.ShortCircuited {

@@ -1,8 +1,6 @@
 package machinehealthcheck
 
 import (
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +9,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 func TestWhatBlocksARemediation(t *testing.T) {
@@ -52,10 +51,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"which it has not for ten minutes":                {facts(bad(besideCheck(Opinion{}))).with(knownSince("a", CyclesUnreadFor)), nil},
 		"a failure that the node contradicts":             {facts(bad(saidToFail)).with(capacityMissing), []Reason{FailureContradicted}},
 		"a check that is not acted on":                    {facts(bad()).with(observe), []Reason{NotActing}},
-		"also where a place is free":                      {facts(bad(), bad(asked)).with(observe, atOnce(2)), []Reason{NotActing}},
-		"and a place that is taken": {
-			facts(bad(), bad(asked)).with(observe, atOnce(1)), []Reason{NotActing, RemediationsInProgress},
-		},
 		"an update in place that has failed": {
 			facts(bad(condOf(clusterv1.MachineUpdatingCondition, "True", clusterv1.MachineInPlaceUpdateFailedReason))), nil,
 		},
@@ -87,16 +82,6 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a host, where power cycles are requested": {
 			byRequests(bad(onHost, withHost(Host{External: true, Paused: true}))), nil,
 		},
-		"no place, as an owner was asked that does not answer yet": {
-			facts(bad(), bad(askedAgo(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
-		},
-		"a place of an owner that never answers, after an hour": {facts(bad(), bad(askedAgo(time.Hour))).with(atOnce(1)), nil},
-		"no place, as an owner has said in v1beta1 alone why it does not": {
-			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(59*time.Minute))).with(atOnce(1)), []Reason{RemediationsInProgress},
-		},
-		"a place of one that has said nothing else for an hour": {
-			facts(bad(), bad(askedAgo(26*time.Hour), saysInV1Beta1(time.Hour))).with(atOnce(1)), nil,
-		},
 		"a first node that never came, as those of machines before it": {
 			facts(bad(unstarted)).with(former(2 * time.Hour)), []Reason{RemediationLoop},
 		},
@@ -120,23 +105,14 @@ func TestWhatBlocksARemediation(t *testing.T) {
 			facts(bad(unstarted, func(t *givenMachine) { t.Status.NodeRef.Name = "node" })).with(former(2 * time.Hour)), nil,
 		},
 		"none of one that a person has marked": {facts(bad(unstarted, byPerson)).with(former(2 * time.Hour)), nil},
-		"no place, as owners of its kind answer": {
-			facts(bad(), bad(askedAgo(26*time.Hour), func(t *givenMachine) { t.OwnerKindSilent = false })).with(atOnce(1)), []Reason{RemediationsInProgress},
-		},
-		"an update in place":               {facts(bad(updatingNow)), []Reason{MachineUpdating}},
-		"a power cycle":                    {facts(bad(cycled)), []Reason{PowerCycleInProgress}},
-		"power cycles that cannot be read": {facts(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
-		"but only on a host":               {facts(bad()).with(cyclesUnread), nil},
-		"too many":                         {facts(bad()).with(tooMany), []Reason{TooManyUnhealthy}},
-		"too few":                          {facts(bad()).with(tooFew), []Reason{TooFewUnhealthy}},
-		"a limit that cannot be read":      {facts(bad()).with(invalid), []Reason{InvalidLimit}},
-		"a cooldown after too many": {
-			facts(bad()).with(coolsFor(10*minute), storming), []Reason{CoolingDown},
-		},
-		"no place for any": {facts(bad()).with(atOnce(0)), []Reason{NoneAtOnce}},
-		"no place for one more": {
-			facts(bad(), bad(asked)).with(atOnce(1)), []Reason{RemediationsInProgress},
-		},
+		"an update in place":                   {facts(bad(updatingNow)), []Reason{MachineUpdating}},
+		"a power cycle":                        {facts(bad(cycled)), []Reason{PowerCycleInProgress}},
+		"power cycles that cannot be read":     {facts(bad(onHost)).with(cyclesUnread), []Reason{PowerCyclesUnread}},
+		"but only on a host":                   {facts(bad()).with(cyclesUnread), nil},
+		"too many":                             {facts(bad()).with(tooMany), []Reason{TooManyUnhealthy}},
+		"too few":                              {facts(bad()).with(tooFew), []Reason{TooFewUnhealthy}},
+		"no place by a RemediationPolicy":      {facts(bad()).with(noPlace), []Reason{Reason(place.GroupInFlight)}},
+		"a limit that cannot be read":          {facts(bad()).with(invalid), []Reason{InvalidLimit}},
 		"a request that is not the check's": {
 			byRequests(bad(foreign)), []Reason{RequestInTheWay},
 		},
@@ -171,33 +147,12 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"an unknown one whose timeout runs all the same": {
 			facts(is(health.Unknown, recheck)), []Reason{NodeNotSeen, WithinTimeout},
 		},
-		"a pending machine waits for a place too": {
-			facts(is(health.Pending), bad(asked)).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
-		},
-		"not if there is one": {
-			facts(is(health.Pending), bad(asked)).with(atOnce(2)), []Reason{WithinTimeout},
-		},
-		"and before others that wait": {
-			facts(is(health.Pending), bad()).with(atOnce(1)), []Reason{WithinTimeout, RemediationsInProgress},
-		},
-		"and not one that waits for others of a provider that calls all failed": {
-			facts(is(health.Pending), bad(saidToFail), bad(saidToFail)).with(atOnce(2)), []Reason{WithinTimeout},
-		},
-		"nor one that waits for a host": {
-			facts(is(health.Pending), bad(onHost)).with(atOnce(1), waitsFor(time.Hour, nil, []string{})), []Reason{WithinTimeout},
-		},
 		"a request in the way of one that is pending": {
 			byRequests(is(health.Pending, foreign)), []Reason{WithinTimeout, RequestInTheWay},
 		},
 		"a template that is missing, while requests are not known": {facts(bad()).with(missing, unknown), []Reason{TemplateMissing}},
 		"limits that cannot be read go before all others": {
-			facts(bad()).with(invalid, tooMany, atOnce(0)), []Reason{InvalidLimit},
-		},
-		"too many go before a cooldown": {
-			facts(bad()).with(tooMany, storming, coolsFor(minute)), []Reason{TooManyUnhealthy},
-		},
-		"a cooldown goes before a limit that leaves no place": {
-			facts(bad()).with(storming, coolsFor(minute), atOnce(0)), []Reason{CoolingDown},
+			facts(bad()).with(invalid, tooMany), []Reason{InvalidLimit},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -240,18 +195,6 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 	} {
 		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
 			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
-		}
-	}
-}
-
-func TestTheQueueIsToldWithItsNumbers(t *testing.T) {
-	for text, places := range map[string]int{
-		"1 remediation waits, 2 of at most 2 are in flight": 2,
-		"2 remediations wait, 1 of at most 1 is in flight":  1,
-	} {
-		b := Decide(facts(bad(), bad(), bad(asked)).with(atOnce(places))).Decisions[1].BlockedBy(RemediationsInProgress)
-		if b == nil || !strings.HasPrefix(b.Text, text) || !strings.HasPrefix(b.Detail, fmt.Sprintf("%d of at most %d", places, places)) {
-			t.Errorf("%+v, want %s", b, text)
 		}
 	}
 }

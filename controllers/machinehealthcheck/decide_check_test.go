@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"errors"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,7 +13,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
@@ -30,7 +28,7 @@ func conditionsOf(p *Plan) map[string]string {
 }
 
 func TestTheConditionsOfACheck(t *testing.T) {
-	cooldown, minute := 10*time.Minute, time.Minute
+	const minute = time.Minute
 	facts := func(changes ...func(*Facts)) Facts {
 		f := facts(is(health.Healthy), bad())
 		f.Policy.NodeStartup = minute
@@ -53,7 +51,7 @@ func TestTheConditionsOfACheck(t *testing.T) {
 	}
 	ours := func(changes ...func(*Facts)) Facts { return facts(append([]func(*Facts){unclaimed}, changes...)...) }
 	steady := "RemediationAllowed=True/RemediationAllowed WorkloadClusterReachable=True/Reachable TargetsExclusive=True/Exclusive " +
-		"RemediationTemplateAvailable= StormCooldown= SpareHostAvailable= Paused=False/NotPaused Effective="
+		"RemediationTemplateAvailable= SpareHostAvailable= Paused=False/NotPaused Effective="
 	for name, tc := range map[string]struct {
 		given Facts
 		// want is what differs from an active check without trouble, or all that another one sets: empty for a condition that is removed, "-" for
@@ -75,21 +73,14 @@ func TestTheConditionsOfACheck(t *testing.T) {
 			"RemediationAllowed=False/InvalidSelector"},
 		"but not of one that is not kubemend's": {facts(mode(BadSelector)), ""},
 		"too many":                              {ours(tooMany), "RemediationAllowed=False/TooManyUnhealthy"},
-		"too many, with a cooldown": {ours(func(f *Facts) { f.Limits.AtMost, f.Cooldown = 0, &cooldown }),
-			"RemediationAllowed=False/TooManyUnhealthy StormCooldown=False/Storm"},
-		"the cooldown": {ours(func(f *Facts) { f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(minute)} }),
-			"RemediationAllowed=False/CoolingDown StormCooldown=True/CoolingDown"},
-		"a limit that cannot be read": {ours(invalid), "RemediationAllowed=False/InvalidLimit"},
-		"no place for any":            {ours(atOnce(0)), "RemediationAllowed=False/NoneAtOnce"},
+		"a limit that cannot be read":           {ours(invalid), "RemediationAllowed=False/InvalidLimit"},
 		"an unreachable cluster": {ours(func(f *Facts) { f.Link = health.Down }),
 			"WorkloadClusterReachable=False/Unreachable"},
 		"while an answer is awaited the numbers stand": {ours(func(f *Facts) { f.Link = health.Unsure }),
-			"WorkloadClusterReachable=Unknown/NotInitialized RemediationAllowed=- StormCooldown=- SpareHostAvailable=-"},
+			"WorkloadClusterReachable=Unknown/NotInitialized RemediationAllowed=- SpareHostAvailable=-"},
 		"before the control plane is initialized there is no answer to await": {ours(uninitialized),
 			"WorkloadClusterReachable=Unknown/NotInitialized"},
 		"too few for a range have the same reason as too many": {ours(tooFew), "RemediationAllowed=False/TooManyUnhealthy"},
-		"too many go before a limit that leaves no place": {ours(tooMany, atOnce(0)),
-			"RemediationAllowed=False/TooManyUnhealthy"},
 		"another check selects the same": {ours(func(f *Facts) { f.Overlaps = []Overlap{{Name: "x"}, {Name: "y", Shared: 1}} }),
 			"TargetsExclusive=False/Overlap"},
 		"another check on which kubemend acts too": {ours(func(f *Facts) { f.Overlaps = []Overlap{{Shared: 1, Acting: true}} }),
@@ -211,7 +202,8 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"the template if a request is to be made":          {byRequests(bad()), Needs{Template: true}},
 		"but after the power cycles":                       {byRequests(bad(onHost)), Needs{Cycles: true}},
 		"when these were read":                             {byRequests(bad(onHost)).with(func(f *Facts) { f.Read.Cycles = true }), Needs{Template: true}},
-		"for one of several that wait":                     {byRequests(bad(), bad()).with(atOnce(1)), Needs{Template: true}},
+		"for several that wait":                            {byRequests(bad(), bad()), Needs{Template: true}},
+		"not while there is no place for them":             {byRequests(bad(), bad()).with(noPlace), Needs{}},
 		"not for owners":                                   {facts(bad()), Needs{}},
 		"not for a check that is only observed":            {byRequests(bad()).with(observe), Needs{}},
 		"nor to explain a remediation that is in progress": {byRequests(bad(ownRequest)).with(explainedFacts), Needs{}},
@@ -223,21 +215,5 @@ func TestAPlanNamesTheFactsThatItNeeds(t *testing.T) {
 		"not if the template is not there":         {byRequests(bad()).with(func(f *Facts) { f.Template.Missing, f.Explains = "it is gone", true }), Needs{}},
 	} {
 		must.Is(t, tc.want, Decide(tc.given).Needs, "%s: needs", name)
-	}
-}
-
-// A restart of the manager, or a change of the cooldown, does not make it begin anew: the condition tells since when it lasts.
-func TestACooldownIsStoredWithItsBeginning(t *testing.T) {
-	began := noon.Add(300 * time.Millisecond) // the API server stores seconds
-	p := Decide(facts(is(health.Healthy)).with(coolsFor(10*time.Minute), storming, func(f *Facts) { f.Now = began }))
-	at := slices.IndexFunc(p.Conditions, func(c metav1.Condition) bool { return c.Type == mendv1.StormCooldown })
-	if at < 0 || !p.Conditions[at].LastTransitionTime.Time.Equal(noon) || !p.Recheck.Equal(noon.Add(10*time.Minute)) {
-		t.Fatalf("set are %v, and the next decision is at %v", p.Conditions, p.Recheck)
-	}
-	f := facts(bad()).with(coolsFor(20*time.Minute), func(f *Facts) {
-		f.Storm, f.Now = budget.Storm{Active: true, CoolingSince: p.Conditions[at].LastTransitionTime.Time}, noon.Add(5*time.Minute)
-	})
-	if p := Decide(f); p.Decisions[0].Starts() || !p.Recheck.Equal(noon.Add(20*time.Minute)) {
-		t.Errorf("after a restart the cooldown lasts until %v", p.Recheck)
 	}
 }

@@ -14,12 +14,14 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
 // of are the facts of a check that kubemend acts on, without limits, whose owners remediate.
 func facts(targets ...givenMachine) Facts {
 	f := Facts{
-		Now: noon, Mode: Active, Link: health.Up, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100, InFlight: budget.Unlimited}},
+		Now: noon, Mode: Active, Link: health.Up, Template: Template{Known: true}, Settings: Settings{Limits: budget.Limits{AtMost: 100}},
 		Check:   &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-check"}},
 		Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{UID: "uid-of-cluster"}},
 	}
@@ -203,8 +205,12 @@ var (
 	announcedBefore = condOf(ExternallyRemediated, metav1.ConditionFalse, waitingForRemediation)
 	reports         = condOf(ExternallyRemediated, metav1.ConditionTrue, "")
 	notFound        = condOf(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound)
-	failedBefore    = condOf(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed)
 )
+
+// failedBefore is a machine of which an hour ago no request could be made.
+func failedBefore(t *givenMachine) {
+	has(t.Machine, since(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, ago(time.Hour)))
+}
 
 // saidToFail is a machine whose provider once wrote that it has failed, and whose node is Ready.
 func saidToFail(t *givenMachine) {
@@ -260,18 +266,16 @@ func uninitialized(f *Facts) {
 }
 
 // What may be so of the check, its template and its cluster.
-func external(f *Facts)         { f.Template.External = true }
-func unknown(f *Facts)          { f.Template.External, f.Template.Known = true, false }
-func missing(f *Facts)          { f.Template.External, f.Template.Missing = true, "it is gone" }
-func explainedFacts(f *Facts)   { f.Explains = true }
-func observe(f *Facts)          { f.Mode = Observed }
-func tooMany(f *Facts)          { f.Limits.AtMost = 0 }
-func tooFew(f *Facts)           { f.Limits.AtLeast = 8 }
-func invalid(f *Facts)          { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
-func limitsMatter(f *Facts)     { f.Limited = true }
-func storming(f *Facts)         { f.Storm.Active = true }
-func unsettled(f *Facts)        { f.Link = health.Unsure }
-func atOnce(n int) func(*Facts) { return func(f *Facts) { f.Limits.InFlight = n } }
+func external(f *Facts)       { f.Template.External = true }
+func unknown(f *Facts)        { f.Template.External, f.Template.Known = true, false }
+func missing(f *Facts)        { f.Template.External, f.Template.Missing = true, "it is gone" }
+func explainedFacts(f *Facts) { f.Explains = true }
+func observe(f *Facts)        { f.Mode = Observed }
+func tooMany(f *Facts)        { f.Limits.AtMost = 0 }
+func tooFew(f *Facts)         { f.Limits.AtLeast = 8 }
+func invalid(f *Facts)        { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
+func limitsMatter(f *Facts)   { f.Limited = true }
+func unsettled(f *Facts)      { f.Link = health.Unsure }
 
 // refused is a kind that can be no template: then it is not looked for.
 func refused(f *Facts) {
@@ -280,10 +284,12 @@ func refused(f *Facts) {
 
 func capacityMissing(f *Facts) { f.Capacity.Missing = 1 }
 
-func coolsFor(d time.Duration) func(*Facts) { return func(f *Facts) { f.Cooldown = &d } }
-
-func cooling(since time.Duration) func(*Facts) {
-	return func(f *Facts) { f.Storm = budget.Storm{Active: true, CoolingSince: ago(since)} }
+// noPlace is a RemediationPolicy that gives no place to any machine.
+func noPlace(f *Facts) {
+	f.Placeless = map[types.UID][]rule.Blocker{}
+	for _, target := range f.Targets {
+		f.Placeless[target.UID] = []rule.Blocker{{Reason: place.GroupInFlight, Text: "The limit is reached: 1 of 1", Brief: "The limit is reached"}}
+	}
 }
 
 // knownSince says that the machine of that name is known not to be healthy for so long.

@@ -25,8 +25,15 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a machine whose owner remediation is in flight": {facts(bad(asked)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"also if there is a template now":                {byRequests(bad(asked)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"one whose owner refuses has no place":           {facts(bad(refuses)), budget.Population{Unhealthy: 1}},
-		"nor has one that has none":                      {facts(bad(asked, unowned)), budget.Population{Unhealthy: 1}},
-		"one whose owner tries again later has":          {facts(bad(asked, deferred)), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"until it is being deleted":                      {facts(bad(refuses, deleting)), budget.Population{Deleting: 1, InFlight: 1}},
+		"one whose owner never answers has one":          {facts(bad(askedAgo(59 * time.Minute))), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"for an hour":                                    {facts(bad(askedAgo(time.Hour))), budget.Population{Unhealthy: 1}},
+		"from when it has answered in v1beta1 alone":     {facts(bad(askedAgo(26*time.Hour), saysInV1Beta1(59*time.Minute))), budget.Population{Unhealthy: 1, InFlight: 1}},
+		"not longer then":                                {facts(bad(askedAgo(26*time.Hour), saysInV1Beta1(time.Hour))), budget.Population{Unhealthy: 1}},
+		"longer if owners of its kind answer": {facts(bad(askedAgo(26*time.Hour), func(t *givenMachine) { t.OwnerKindSilent = false })),
+			budget.Population{Unhealthy: 1, InFlight: 1}},
+		"nor has one that has none":             {facts(bad(asked, unowned)), budget.Population{Unhealthy: 1}},
+		"one whose owner tries again later has": {facts(bad(asked, deferred)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"a machine for each state": {facts(is(health.Healthy), is(health.Starting), is(health.Pending), is(health.Unknown), bad(), bad(deleting)),
 			budget.Population{Healthy: 1, Starting: 1, Pending: 1, Unknown: 1, Unhealthy: 1, Deleting: 1, Waiting: 1}},
 		"one that is being deleted, however healthy it is":        {facts(is(health.Healthy, markedHealthy, deleting)), budget.Population{Deleting: 1}},
@@ -35,7 +42,8 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"a request of this check":                                 {byRequests(bad(ownRequest)), budget.Population{Unhealthy: 1, InFlight: 1}},
 		"not one that waits for who keeps its host off":           {byRequests(bad(ownRequest, waitsForOthersNow)), budget.Population{Unhealthy: 1}},
 		"one that it adopts":                                      {byRequests(bad(adoptable)), budget.Population{Unhealthy: 1, InFlight: 1}},
-		"of a machine that is healthy again until it is deleted":  {byRequests(is(health.Healthy, markedHealthy, ownRequest)), budget.Population{Healthy: 1, InFlight: 1}},
+		"of a machine that is healthy again until it is gone":     {byRequests(is(health.Healthy, ownRequest, requestDeleting)), budget.Population{Healthy: 1, InFlight: 1}},
+		"of one that is healthy again until it is deleted":        {byRequests(is(health.Healthy, markedHealthy, ownRequest)), budget.Population{Healthy: 1, InFlight: 1}},
 		"of one that is not judged, too":                          {byRequests(is(health.Unknown, ownRequest)), budget.Population{Unknown: 1, InFlight: 1}},
 		"a request of somebody else is in the way":                {byRequests(bad(foreign)), budget.Population{Unhealthy: 1}},
 		"a power cycle that somebody else requested":              {facts(bad(cycled)), budget.Population{Unhealthy: 1, InFlight: 1}},
@@ -45,17 +53,10 @@ func TestWhatTheLimitsCount(t *testing.T) {
 		"nor while requests are not known":                        {facts(bad()).with(unknown), budget.Population{Unhealthy: 1}},
 		"nor where the kind can be no template":                   {facts(bad()).with(refused), budget.Population{Unhealthy: 1}},
 		"one for which no request can be made waits all the same": {byRequests(bad(unusable)), budget.Population{Unhealthy: 1, Waiting: 1}},
+		"one for which there is no place does too":                {facts(bad()).with(noPlace), budget.Population{Unhealthy: 1, Waiting: 1}},
 		"one that was just seen waits a moment later":             {facts(bad()).with(limitsMatter), budget.Population{Unhealthy: 1}},
 	} {
 		must.Equal(t, tc.want, Decide(tc.given).Population, "%s", name)
-	}
-}
-
-// An observed check explains what would block it if it were acted on: the machine itself takes no place of another one.
-func TestAnObservedMachineWaitsForNoPlaceThatIsFree(t *testing.T) {
-	for places, want := range map[int]bool{1: false, 0: true} {
-		f := facts(bad(), bad(asked)).with(observe).with(atOnce(places + 1))
-		must.Is(t, want, Decide(f).Decisions[0].Blocked(RemediationsInProgress), "%d places besides the one in flight: blocked", places)
 	}
 }
 
@@ -65,64 +66,17 @@ func TestHowManyMoreMayTurnBadBeforeNothingBegins(t *testing.T) {
 		given Facts
 		want  int
 	}{
-		"as many as the limit leaves":             {facts(bad(), is(health.Pending), is(health.Healthy)).with(atMost(3)), 1},
-		"none at the limit":                       {facts(bad(), is(health.Pending)).with(atMost(2)), 0},
-		"none beyond it":                          {facts(bad(), bad()).with(atMost(1)), 0},
-		"none while there are too few":            {facts(bad()).with(tooFew), 0},
-		"none of a limit that cannot be read":     {facts(bad()).with(atMost(3), invalid), 0},
-		"none during a cooldown":                  {facts(bad()).with(atMost(3), storming, coolsFor(time.Minute)), 0},
-		"the places that are taken are no matter": {facts(bad(asked)).with(atMost(3), atOnce(1)), 2},
+		"as many as the limit leaves":         {facts(bad(), is(health.Pending), is(health.Healthy)).with(atMost(3)), 1},
+		"none at the limit":                   {facts(bad(), is(health.Pending)).with(atMost(2)), 0},
+		"none beyond it":                      {facts(bad(), bad()).with(atMost(1)), 0},
+		"none while there are too few":        {facts(bad()).with(tooFew), 0},
+		"none of a limit that cannot be read": {facts(bad()).with(atMost(3), invalid), 0},
 	} {
 		must.Is(t, tc.want, Decide(tc.given).Grant.Remaining, "%s:", name)
 	}
 }
 
-func TestWhatAStormIs(t *testing.T) {
-	const minute = time.Minute
-	tenMinutes := coolsFor(10 * minute)
-	for name, tc := range map[string]struct {
-		given Facts
-		want  budget.Storm
-		until time.Time // of the cooldown that blocks; zero if none does
-	}{
-		"too many unhealthy machines begin one":          {facts(bad()).with(tooMany, tenMinutes), budget.Storm{Active: true}, time.Time{}},
-		"too many pending machines do not":               {facts(is(health.Pending)).with(tooMany, tenMinutes), budget.Storm{}, time.Time{}},
-		"they prolong it":                                {facts(is(health.Pending)).with(tooMany, tenMinutes, storming), budget.Storm{Active: true}, time.Time{}},
-		"also from its cooldown on":                      {facts(is(health.Pending)).with(tooMany, tenMinutes, cooling(minute)), budget.Storm{Active: true}, time.Time{}},
-		"too few are none":                               {facts(bad()).with(tooFew, tenMinutes), budget.Storm{}, time.Time{}},
-		"few enough begin its cooldown":                  {facts(bad()).with(tenMinutes, storming), budget.Storm{Active: true, CoolingSince: noon}, noon.Add(10 * minute)},
-		"which goes on":                                  {facts(bad()).with(tenMinutes, cooling(minute)), budget.Storm{Active: true, CoolingSince: ago(minute)}, noon.Add(9 * minute)},
-		"and ends":                                       {facts(bad()).with(tenMinutes, cooling(10*minute)), budget.Storm{}, time.Time{}},
-		"while an answer is awaited none begins":         {facts(bad()).with(tooMany, tenMinutes, unsettled), budget.Storm{}, time.Time{}},
-		"nor blocks":                                     {facts(bad()).with(tenMinutes, unsettled), budget.Storm{}, time.Time{}},
-		"a cooldown goes on then":                        {facts(bad()).with(tenMinutes, cooling(minute), unsettled), budget.Storm{Active: true, CoolingSince: ago(minute)}, noon.Add(9 * minute)},
-		"and ends then":                                  {facts(bad()).with(tenMinutes, cooling(10*minute), unsettled), budget.Storm{}, time.Time{}},
-		"without a cooldown it is over at once":          {facts(bad()).with(storming), budget.Storm{}, time.Time{}},
-		"while limits cannot be read it stays as it was": {facts(bad()).with(invalid, tenMinutes, storming), budget.Storm{Active: true}, time.Time{}},
-		"and so does its cooldown":                       {facts(bad()).with(invalid, tenMinutes, cooling(minute)), budget.Storm{Active: true, CoolingSince: ago(minute)}, time.Time{}},
-	} {
-		p := Decide(tc.given)
-		got := p.Decisions[0].Blocked(CoolingDown)
-		if p.Storm.Storm != tc.want || got == tc.until.IsZero() || got && !p.Storm.Recheck.Equal(tc.until) || p.Memory.Storm != tc.want {
-			t.Errorf("%s: %+v until %v, blocked by it %t; want %+v until %v", name, p.Storm, p.Storm.Recheck, got, tc.want, tc.until)
-		}
-	}
-}
-
-// While an answer is awaited all machines are unknown: a storm stays one, and nothing starts then, whatever is due.
-func TestAStormNeitherEndsNorLetsAnythingStartWhileAnAnswerIsAwaited(t *testing.T) {
-	for cooldown, want := range map[time.Duration]bool{0: false, 10 * time.Minute: true} {
-		f := facts(bad()).with(storming, unsettled)
-		if cooldown > 0 {
-			f = f.with(coolsFor(cooldown))
-		}
-		if p := Decide(f); !p.Storm.Active || p.Decisions[0].Blocked(CoolingDown) != want {
-			t.Errorf("with a cooldown of %s: %+v, blocked by %v", cooldown, p.Storm, p.Decisions[0].Blockers)
-		}
-	}
-}
-
-// A rollout exceeds the limits as well, and is no reason for a warning. What a person has asked for is none either.
+// A rollout exceeds the limits as well, and is no reason for a warning.
 func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
 	for name, tc := range map[string]struct {
 		given Facts
@@ -135,11 +89,7 @@ func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
 		"also if it is being remediated":                   {facts(bad(asked)).with(tooMany), TooManyUnhealthy},
 		"too few for a range, by the same reason":          {facts(bad()).with(tooFew), TooManyUnhealthy},
 		"not if none is unhealthy":                         {facts(is(health.Healthy)).with(tooFew), ""},
-		"a cooldown":                                       {facts(bad()).with(storming, coolsFor(time.Minute)), CoolingDown},
-		"also while all are healthy":                       {facts(is(health.Healthy)).with(storming, coolsFor(time.Minute)), CoolingDown},
 		"limits that cannot be read, whatever they forbid": {facts(is(health.Healthy)).with(invalid), InvalidLimit},
-		"not places that are taken":                        {facts(bad(), bad(asked)).with(atOnce(1)), ""},
-		"nor if a person leaves none":                      {facts(bad()).with(atOnce(0)), ""},
 	} {
 		if got := Decide(tc.given).Restriction; got != string(tc.want) {
 			t.Errorf("%s: warns of %q, want %q", name, got, tc.want)
@@ -150,8 +100,8 @@ func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
 func TestTheRangeGoesBeforeTheNumber(t *testing.T) {
 	check := &clusterv1.MachineHealthCheck{}
 	for within, want := range map[string]budget.Limits{
-		"":      {AtMost: 10, InFlight: budget.Unlimited},
-		"[3-5]": {AtLeast: 3, AtMost: 5, InFlight: budget.Unlimited},
+		"":      {AtMost: 10},
+		"[3-5]": {AtLeast: 3, AtMost: 5},
 	} {
 		check.Spec.Remediation.TriggerIf.UnhealthyInRange = within
 		if settings := SettingsOf(check, 10); settings.Invalid != nil || settings.Limits != want {
@@ -175,33 +125,24 @@ func TestWhichMachinesStart(t *testing.T) {
 	}{
 		"W1: all beside one that has its request":                              {byRequests(bad(ownRequest), bad(), bad()), "bc"},
 		"all that are unhealthy":                                               {facts(bad(), is(health.Pending), bad()), "ac"},
-		"W18: the longest overdue is first":                                    {facts(bad(), bad(due(hour))).with(atOnce(1)), "b"},
-		"before it, one that a person marked":                                  {facts(bad(due(hour)), bad(byPerson)).with(atOnce(1)), "b"},
-		"by name where that is the same":                                       {facts(bad(), bad()).with(atOnce(1)), "a"},
-		"last is one that could not be begun":                                  {facts(bad(due(hour), tried(1)), bad()).with(atOnce(1)), "b"},
-		"and none without an owner, which takes no place":                      {facts(bad(due(hour), unowned), bad(), bad(unowned)).with(atOnce(1)), "b"},
-		"with a template it is no matter who owns it":                          {byRequests(bad(due(hour), unowned), bad()).with(atOnce(1)), "a"},
-		"one without a usable template lets the next go":                       {byRequests(bad(unusable), bad()).with(atOnce(1)), "b"},
-		"one whose owner cannot remediate takes no place":                      {facts(bad(refuses), bad()).with(atOnce(1)), "b"},
-		"one that is being deleted does":                                       {facts(bad(refuses, deleting), bad()).with(atOnce(1)), ""},
-		"a power cycle takes a place":                                          {facts(bad(cycled), bad()).with(atOnce(1)), ""},
 		"an owner that was asked before there was a template":                  {byRequests(bad(refuses)), "a"},
 		"one that never answers, for less than an hour":                        {byRequests(bad(askedAgo(59 * time.Minute))), ""},
 		"and for an hour":                                                      {byRequests(bad(askedAgo(time.Hour))), "a"},
-		"what is healthy again is not in flight for its owner":                 {facts(is(health.Healthy, asked), bad()).with(atOnce(1)), "b"},
-		"of those that could not be begun the longest ago is first":            {facts(bad(tried(1)), bad(tried(2))).with(atOnce(1)), "b"},
-		"one of which only the condition says so was tried before that":        {byRequests(bad(tried(1)), bad(failedBefore)).with(atOnce(1)), "b"},
-		"one of which the condition says so is last too":                       {byRequests(bad(due(hour), failedBefore), bad()).with(atOnce(1)), "b"},
-		"not if its owner is asked instead now":                                {facts(bad(due(hour), failedBefore), bad()).with(atOnce(1)), "a"},
-		"a request that is being deleted takes its place until it is gone":     {byRequests(is(health.Healthy, ownRequest, requestDeleting), bad()).with(atOnce(1)), ""},
-		"a request of somebody else takes none":                                {byRequests(bad(foreign), bad()).with(atOnce(1)), "b"},
-		"an owner that was asked takes a place, though there is a template":    {byRequests(bad(asked), bad()).with(atOnce(1)), ""},
-		"a machine that its owner deletes takes one until it is gone":          {facts(is(health.Healthy, asked, deleting), bad()).with(atOnce(1)), ""},
 		"with a range they start from its lower end on":                        {facts(bad(), bad()).with(func(f *Facts) { f.Limits.AtLeast, f.Limits.AtMost = 2, 2 }), "ab"},
 		"whatever is not healthy counts, also what starts or is being deleted": {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 3 }), ""},
-		"as many as the limit may be":                                          {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
-		"of machines that a provider calls failed and that are Ready one":      {facts(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
-		"none while the one before is remediated":                              {facts(bad(saidToFail, asked), bad(saidToFail)), ""},
+		"W18: of machines that wait for their turn the longest overdue":        {facts(bad(saidToFail, due(hour)), bad(saidToFail, due(2*hour))), "b"},
+		"by name where that is the same":                                       {facts(bad(saidToFail), bad(saidToFail)), "a"},
+		"last is one that could not be begun":                                  {facts(bad(saidToFail, due(hour), tried(1)), bad(saidToFail, due(0))), "b"},
+		"of those that could not be begun the longest ago is first":            {facts(bad(saidToFail, tried(1)), bad(saidToFail, tried(2))), "b"},
+		"one of which only the condition says so was tried before that":        {byRequests(bad(saidToFail, tried(1)), bad(saidToFail, failedBefore)), "b"},
+		"one of which the condition says so is last too":                       {byRequests(bad(saidToFail, due(hour), failedBefore), bad(saidToFail, due(0))), "b"},
+		"not if its owner is asked instead now":                                {facts(bad(saidToFail, due(hour), failedBefore), bad(saidToFail, due(0))), "a"},
+		"all where no request can be made for one":                             {byRequests(bad(unusable), bad()), "b"},
+		"with a template it is no matter who owns it":                          {byRequests(bad(unowned)), "a"},
+		"but not without":             {facts(bad(unowned), bad()), "b"},
+		"as many as the limit may be": {facts(bad(), is(health.Starting), is(health.Unknown), bad(deleting)).with(func(f *Facts) { f.Limits.AtMost = 4 }), "a"},
+		"of machines that a provider calls failed and that are Ready one": {facts(bad(saidToFail), bad(), bad(saidToFail)), "ab"},
+		"none while the one before is remediated":                         {facts(bad(saidToFail, asked), bad(saidToFail)), ""},
 		"also if its node cannot be seen, and was Ready": {
 			facts(bad(saidToFail, asked), bad(saidToFail, nodeIs(health.NodeUnseen))), "",
 		},

@@ -71,7 +71,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a report stands while it is not known which requests exist":   {facts(is(health.Healthy, reports)).with(unknown), healthy},
 		"the owner of an unhealthy machine is asked":                   {facts(bad()), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
 		"it is not asked beyond the limits":                            {facts(bad()).with(tooMany), unhealthy + ", " + noReport},
-		"one that was asked stays asked":                               {facts(bad(asked)).with(atOnce(0)), unhealthy + ", " + toOwner + ", " + noReport},
+		"one that was asked stays asked":                               {facts(bad(asked)).with(noPlace), unhealthy + ", " + toOwner + ", " + noReport},
 		"but is not asked anew beyond the limits":                      {facts(bad(asked)).with(tooMany), unhealthy + ", " + noReport},
 		"a machine that is being deleted keeps the reason":             {facts(bad(deleting)), ""},
 		"a machine that an older check acts on is not marked":          {facts(bad(olderActs)), ""},
@@ -90,7 +90,7 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"W4: a template that is missing is reported":                   {facts(bad()).with(missing), unhealthy + ", RemediationTemplateNotFound: Error retrieving remediation template  /"},
 		"so is one that can be none":                                   {facts(bad()).with(refused), unhealthy + ", RemediationTemplateNotFound: No request can be made: it is a Lease"},
 		"so is one of no use":                                          {byRequests(bad(unusable)), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
-		"W5: that it was missing is removed":                           {byRequests(bad(notFound)).with(atOnce(0)), unhealthy + ", " + noReport},
+		"W5: that it was missing is removed":                           {byRequests(bad(notFound)).with(noPlace), unhealthy + ", " + noReport},
 		"while requests are listed for the first time nothing is set":  {facts(bad()).with(unknown, syncing), ""},
 		"but on a machine that is marked":                              {facts(bad(marked)).with(unknown, syncing), unhealthy},
 
@@ -99,23 +99,23 @@ func TestWhatIsDoneAboutAMachine(t *testing.T) {
 		"a failure that a check reported is over when it is healthy":       {byRequests(is(health.Healthy, failedBefore, foreign)), healthy + ", " + noReport},
 		"so is the report on a request that is gone":                       {byRequests(is(health.Healthy, reports)), healthy + ", " + noReport},
 		"also without a template":                                          {facts(is(health.Healthy, reports)), healthy + ", " + noReport},
-		"an owner is not asked while there is no place":                    {facts(bad()).with(atOnce(0)), unhealthy + ", " + noReport},
+		"an owner is not asked while there is no place":                    {facts(bad()).with(noPlace), unhealthy + ", " + noReport},
 		"nor while a power cycle is in progress":                           {facts(bad(cycled)), unhealthy + ", " + noReport},
 		"nor while the machine is updated in place":                        {facts(bad(updatingNow)), unhealthy + ", " + noReport},
 		"one that was asked before and is to remediate now is not erased":  {facts(bad(wasAsked)), "request owner remediation, " + unhealthy + ", " + toOwner + ", " + noReport},
 		"but with a template it is":                                        {byRequests(bad(wasAsked)), "create request, " + unhealthy + ", " + notAsked + ", " + waiting},
-		"also if there is no place for a request":                          {byRequests(bad(wasAsked)).with(atOnce(0)), unhealthy + ", " + notAsked},
+		"also if there is no place for a request":                          {byRequests(bad(wasAsked)).with(noPlace), unhealthy + ", " + notAsked},
 		"not if there is a request: its provider may have asked the owner": {byRequests(bad(wasAsked, reports, ownRequest)), unhealthy},
 		"but if it is somebody else's":                                     {byRequests(bad(wasAsked, foreign)), unhealthy + ", " + notAsked + ", " + inTheWay},
-		"an owner that cannot remediate stays asked until it is replaced":  {byRequests(bad(refuses)).with(atOnce(0)), unhealthy},
+		"an owner that cannot remediate stays asked until it is replaced":  {byRequests(bad(refuses)).with(noPlace), unhealthy},
 		"also if no request can be made instead":                           {byRequests(bad(refuses, unusable)), unhealthy + ", RemediationRequestCreationFailed: it is odd"},
 		"an owner that was asked goes on though there is a template":       {byRequests(bad(asked)), unhealthy},
-		"a template of no use is reported when it is the machine's turn":   {byRequests(bad(unusable)).with(atOnce(0)), unhealthy},
+		"a template of no use is reported when it is the machine's turn":   {byRequests(bad(unusable)).with(noPlace), unhealthy},
 		"the report of a provider is not replaced by a new request":        {byRequests(bad(reports)), "create request, " + unhealthy},
 		"a failure is over once there is a request":                        {byRequests(bad(marked, failedBefore, ownRequest)), unhealthy + ", " + waiting},
 		"that the template was missing stands while that is not known":     {facts(bad(notFound)).with(unknown), unhealthy},
 		"and while the remediation starts in a moment":                     {byRequests(bad(notFound)).with(limitsMatter), unhealthy},
-		"another failure stands until the next try":                        {byRequests(bad(failedBefore)).with(atOnce(0)), unhealthy},
+		"another failure stands until the next try":                        {byRequests(bad(failedBefore)).with(noPlace), unhealthy},
 		"an adoptable request that the provider reports on is adopted":     {byRequests(bad(reports, adoptable)), "adopt request, " + unhealthy},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -210,9 +210,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 			". To do: Find out who made it and whether it is still needed; when it is gone, one is made"
 		byAnother  = "True RemediationUnderWay: HostRemediation x is under way for the machine: nothing else is begun before it is over"
 		manyFailed = "Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck check has the numbers"
-		inQueue    = "False RemediationsInProgress: It waits for its turn: other remediations are in flight " +
-			"(kubemend.io/max-in-flight of MachineHealthCheck check)"
-		updates = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
+		updates    = "False MachineBeingUpdated: * The machine is being updated in place (its condition Updating is True): " +
 			"it is left alone, unless a person marks it with the annotation cluster.x-k8s.io/remediate-machine\n* " + manyFailed
 		noSpare = "False NoSpareHost: It waits until a free host fits its replacement: the condition SpareHostAvailable says what is free" +
 			". This ends at 2026-01-01T12:59:00Z at the latest"
@@ -247,7 +245,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"nothing is said of what is unknown":                       {facts(is(health.Unknown)), stands},
 		"what was said stands in an outage":                        {facts(is(health.Unknown, before)), stands},
 		"a pending machine says until when":                        {facts(is(health.Pending, timeout)), pending},
-		"and nothing of limits, which others change":               {facts(is(health.Pending, timeout)).with(tooMany, atOnce(0)), pending},
+		"and nothing of limits, which others change":               {facts(is(health.Pending, timeout)).with(tooMany), pending},
 		"one whose remediation is in flight goes on":               {facts(is(health.Pending, timeout, ofSet, asked)), ownerAsked},
 		"an owner is asked":                                        {facts(bad(ofSet)), ownerAsked},
 		"one that was asked":                                       {facts(bad(ofSet, asked)), ownerAsked},
@@ -263,7 +261,7 @@ func TestWhatTheConditionRemediationSays(t *testing.T) {
 		"one of somebody else is in the way":                       {byRequests(bad(foreign)), inWay},
 		"a power cycle that somebody else began":                   {facts(bad(another)), byAnother},
 		"a limit blocks, without numbers":                          {facts(bad()).with(tooMany), "False TooManyUnhealthy: " + manyFailed},
-		"another limit, without the place in the queue":            {facts(bad(), bad(asked, ofSet)).with(atOnce(1)), inQueue},
+		"that of a RemediationPolicy, without numbers too":         {facts(bad()).with(noPlace), "False GroupInFlight: The limit is reached"},
 		"all blockers are listed, the first is the reason":         {facts(bad(updatingNow)).with(tooMany), updates},
 		"what ends in a moment is not said":                        {facts(bad()).with(limitsMatter), stands},
 		"nor among others":                                         {facts(bad()).with(limitsMatter, tooMany), "False TooManyUnhealthy: " + manyFailed},

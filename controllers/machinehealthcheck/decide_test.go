@@ -9,12 +9,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 var anyTarget = rapid.Custom(func(t *rapid.T) givenMachine {
@@ -81,17 +84,12 @@ var anyFacts = rapid.Custom(func(t *rapid.T) Facts {
 	}
 	f.Limits = budget.Limits{
 		AtLeast: rapid.SampledFrom([]int{0, 0, 0, 2}).Draw(t, "at least"), AtMost: rapid.IntRange(0, 8).Draw(t, "at most"),
-		InFlight: rapid.IntRange(budget.Unlimited, 4).Draw(t, "in flight"),
 	}
 	if f.Limited = seldom.Draw(t, "limited"); seldom.Draw(t, "invalid") {
 		invalid(&f)
 	}
-	if seldom.Draw(t, "cooling") {
-		cooldown := time.Minute
-		f.Cooldown, f.Storm = &cooldown, budget.Storm{Active: true, CoolingSince: ago(30 * time.Second)}
-	}
-	if seldom.Draw(t, "storm") {
-		f.Storm.Active = true
+	if seldom.Draw(t, "no place") {
+		noPlace(&f)
 	}
 	if rapid.Bool().Draw(t, "external") {
 		for _, is := range []struct {
@@ -134,17 +132,11 @@ func TestARemediationStartsExactlyIfNothingBlocksItAndNoneIsInFlight(t *testing.
 func TestNothingStartsThatMustNot(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		f := anyFacts.Draw(t, "facts")
-		p, occupied := Decide(f), 0
+		p := Decide(f)
 		for i, d := range p.Decisions {
 			is := f.Targets[i]
-			if occupies(&f, d) {
-				occupied++
-			}
 			if !d.Starts() {
 				continue
-			}
-			if f.Template.External || owned(is.Machine) {
-				occupied++
 			}
 			for why, forbidden := range map[string]bool{
 				"it is not unhealthy":            d.Verdict.State != health.Unhealthy,
@@ -160,7 +152,7 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 				"the limits cannot be read":      f.Invalid != nil,
 				"too many are not healthy":       p.Population.NotHealthy() > f.Limits.AtMost,
 				"too few are not healthy":        p.Population.NotHealthy() < f.Limits.AtLeast,
-				"it cools down":                  f.Cooldown != nil && f.Storm.Active,
+				"there is no place for it":       len(f.Placeless) > 0,
 				"requests are not known":         f.Template.External && (!f.Template.Known || f.Template.Missing != "" || f.Template.Refused),
 				"no request can be made for it":  is.Unusable != nil,
 				"power cycles are not known":     OnHost(is.Machine) && !f.CyclesUnread.IsZero(),
@@ -170,9 +162,6 @@ func TestNothingStartsThatMustNot(t *testing.T) {
 					t.Fatalf("machine %s starts although %s", is.Name, why)
 				}
 			}
-		}
-		if started := slices.ContainsFunc(p.Decisions, (*Decision).Starts); started && f.Limits.InFlight != budget.Unlimited && occupied > f.Limits.InFlight {
-			t.Fatalf("%d are in flight, at most %d may be", occupied, f.Limits.InFlight)
 		}
 	})
 }
@@ -286,6 +275,22 @@ func TestTheOrderOfTheFactsDecidesNothing(t *testing.T) {
 
 // A reconcile for one Node that turns, but for what it reads and writes elsewhere than in the caches of Machines and Nodes.
 func BenchmarkAChangeAmong5000Machines(b *testing.B) {
+	for _, policies := range []int{0, 10} {
+		b.Run(fmt.Sprintf("%d policies of 100 racks", policies), func(b *testing.B) { benchmarkAChange(b, policies) })
+	}
+}
+
+func benchmarkAChange(b *testing.B, policies int) {
+	ledger, read := &policy.Ledger{Clock: clock.RealClock{}}, []*policy.Policy(nil)
+	for i := range policies {
+		object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: fmt.Sprint("policy-", i)}}
+		object.Spec.Limits = []mendv1.PolicyLimit{{
+			Name: "rack", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByFailureDomain}}, MaxInFlight: new(intstr.FromInt32(2)),
+			MaxUnavailable: new(intstr.Parse("25%")), SlowStart: mendv1.SlowStartEnabled,
+		}}
+		read = append(read, policy.Read(object, "kubemend-system"))
+	}
+	ledger.Set(read)
 	f := newFleet()
 	for i := range 5000 {
 		name := fmt.Sprintf("machine-%05d", i)
@@ -294,10 +299,11 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 				m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: fmt.Sprintf("Condition%d", c), Status: "True"})
 			}
 			markedBefore(&Target{Machine: m})
+			m.Spec.FailureDomain = fmt.Sprint("rack-", i%100)
 		})
 		f.ready(name, corev1.ConditionTrue, noon)
 	}
-	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines}, noon
+	r, now := &Reconciler{Clusters: noNodes{}, machines: f.machines, Ledger: ledger}, noon
 	pass := func() {
 		w := f.check(now)
 		w.selector, _ = selectorOf(w.Check)
@@ -308,6 +314,10 @@ func BenchmarkAChangeAmong5000Machines(b *testing.B) {
 		r.observeNodes(b.Context(), w)
 		w.attachRequests()
 		p := w.decide()
+		if ledger.Active(b.Context()) {
+			r.takePlaces(b.Context(), w, p)
+			r.settlePlaces(w, nil)
+		}
 		statusAfter(w, p, nil)
 		r.memory.leave(w, p)
 	}

@@ -2,6 +2,7 @@ package machinehealthcheck
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,6 +12,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -18,7 +22,10 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/test/golden"
 	"github.com/kubemend/kubemend/test/must"
 )
@@ -315,17 +322,47 @@ func TestBlockersAreDocumented(t *testing.T) {
 	golden.Section(t, "../../docs/cli/explain.md", "blockers", table.String())
 }
 
+// examplePlaceless are the words of each rule of policies.
+func examplePlaceless() (blockers []rule.Blocker) {
+	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
+	key, sick := policy.Check{NamespacedName: types.NamespacedName{Name: "*check*"}}, &place.Target{UID: "sick", Unavailable: true}
+	ask := func() {
+		ledger.Report(key, []*place.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
+		blockers = append(blockers, ledger.Ask(key, []types.UID{sick.UID})[sick.UID]...)
+	}
+	ask()
+	none := intstr.FromInt32(0)
+	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "*namespace*", Name: "*policy*"}}
+	object.Spec.Limits = []mendv1.PolicyLimit{
+		{Name: "*limit*", MaxUnavailable: &none}, {Name: "*flying*", MaxInFlight: &none}, {Name: "*rate*", MaxPerHour: new(int32)},
+		{Name: "*slow*", SlowStart: mendv1.SlowStartEnabled},
+	}
+	object.Spec.Windows = []mendv1.PolicyWindow{
+		{Action: mendv1.WindowDeny, Schedule: "* * * * *", DurationSeconds: 3600}, {Schedule: "*schedule*"},
+	}
+	override := &mendv1.RemediationOverride{ObjectMeta: metav1.ObjectMeta{Namespace: "*namespace*", Name: "*name*"}}
+	override.Spec = mendv1.RemediationOverrideSpec{
+		TargetRef: mendv1.OverrideTarget{Kind: "Namespace"}, Action: mendv1.OverrideHold, Reason: "*reason*", By: "*user*",
+		Until: metav1.NewTime(noon.Add(time.Hour)),
+	}
+	override.CreationTimestamp = metav1.NewTime(noon)
+	hold, _ := policy.ReadOverride(override, "*namespace*", noon)
+	ledger.Set([]*policy.Policy{hold, policy.Read(object, "*namespace*")})
+	ask()
+	return blockers
+}
+
 // exampleCase has all that the words of rules name.
 func exampleCase() *Case {
 	machine := bad(hasRequest(ForeignRequest), cycled, unstarted, besideCheck(Opinion{Check: "*check*", InFlight: true}))
 	f := facts(machine).with(former(2*time.Hour), missing)
 	f.Mode, f.Link, f.ClockAhead = Observed, health.Down, time.Hour
 	f.Check.Name, f.Check.Namespace, f.Check.Spec.ClusterName = "*check*", "*namespace*", "*cluster*"
-	f.Check.Annotations = map[string]string{mendv1.StormCooldownAnnotation: "10m", mendv1.MaxInFlightAnnotation: "0"}
 	f.Template.Kind, f.Template.TemplateKind, f.Template.Name = "HostRemediation", "HostRemediationTemplate", "*template*"
 	f.Template.Missing = "*why*"
-	f.Limits = budget.Limits{AtMost: 2, AtLeast: 4, InFlight: 1}
+	f.Limits = budget.Limits{AtMost: 2, AtLeast: 4}
 	target := f.Targets[0]
+	f.Placeless = map[types.UID][]rule.Blocker{target.UID: examplePlaceless()}
 	target.OlderCheck, target.Request.Name, target.Host, target.Unusable = "*check*", "*request*", &Host{Name: "*host*"}, errors.New("*why*")
 	target.Cycle.Kind, target.Cycle.Name, target.Health.NodeName = "HostRemediation", "*request*", "*node*"
 	target.OwnerReferences[0].Name = "*owner*"
@@ -359,8 +396,4 @@ var exampleChanges = map[Reason][]func(*Case){
 	InvalidLimit:     {func(c *Case) { c.Invalid = &InvalidField{"*field*", errors.New("*why*")} }},
 	TooManyUnhealthy: {func(c *Case) { c.plan.Grant.Reason = budget.TooMany }},
 	TooFewUnhealthy:  {func(c *Case) { c.plan.Grant.Reason = budget.TooFew }},
-	CoolingDown: {func(c *Case) {
-		c.plan.Grant.Reason, c.plan.Storm.Recheck, c.plan.Storm.CoolingSince = budget.CoolingDown, noon.Add(10*time.Minute), noon
-	}},
-	NoneAtOnce: {func(c *Case) { c.Limits.InFlight = 0 }},
 }

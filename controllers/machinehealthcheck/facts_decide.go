@@ -13,6 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -32,7 +33,6 @@ type Facts struct {
 	SelectorErr error
 	Policy      health.Policy
 	Settings
-	Storm budget.Storm // as the status of the check has it
 
 	// Link is what is known of the connection to the workload cluster, Outage what is known of an outage. Reach is the condition
 	// WorkloadClusterReachable as of the reconcile before; zero if there was none.
@@ -55,6 +55,10 @@ type Facts struct {
 	// CyclesUnread is until when no remediation starts for machines on hosts, as it is not known which power cycles are in progress; zero
 	// if it is known.
 	CyclesUnread time.Time
+	// Allowed is what a RemediationOverride allows beyond the limits of the check; nil if none does.
+	Allowed *place.Allowance
+	// Placeless are what RemediationPolicies hold against remediations that would begin, by the UIDs of the machines.
+	Placeless map[types.UID][]rule.Blocker
 	// Spares are the hosts that replacements could take.
 	Spares Spares
 
@@ -185,8 +189,6 @@ type Memory struct {
 	// ShortCircuited says that too many machines were not healthy, or too few; Calm is when that ended, as far as this process has seen it.
 	ShortCircuited bool
 	Calm           time.Time
-	// Storm is the one of the decision before. The status of the check has it too, for a process that has no memory.
-	Storm budget.Storm
 	// Refused is when this process last tried to begin a remediation and could not, by the UIDs of the machines.
 	Refused map[types.UID]time.Time
 	// Opinions are what the check says of the machines that other checks select too, by the UIDs of the machines.
@@ -199,7 +201,6 @@ type Plan struct {
 	Needs      Needs
 	Population budget.Population
 	Grant      budget.Grant
-	Storm      budget.StormStep
 	// Conditions are those of the check to set, or, if they have no status, to remove; all others stand. One without a time is as it is
 	// from now on, if that is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they are among them or not.
 	Conditions     []metav1.Condition
@@ -224,9 +225,7 @@ type Decision struct {
 	Verdict health.Verdict
 	// InFlight says that a remediation was begun and is not over.
 	InFlight bool
-	// Waits says that nothing about the machine itself blocks its remediation: it starts as soon as the limits allow it.
-	Waits bool
-	// Tried says that it is the machine's turn, so that a request is made for it if the template allows that.
+	// Tried says that nothing keeps its remediation from starting, unless no request can be made from the template.
 	Tried bool
 	// Blockers is everything that keeps a remediation from starting, in the order in which a person would ask. It starts exactly if there
 	// are none and none is in flight.

@@ -70,6 +70,8 @@ type remembered struct {
 	lost time.Time
 	// statusAt is when this process last wrote the status of the check.
 	statusAt time.Time
+	// placed is what the ledger of policies was told of labels.
+	placed placed
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
 	unread map[schema.GroupKind]time.Time
 }
@@ -132,6 +134,9 @@ func after(state *observed, plan *Plan, done applied) remembered {
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
+	if state.placed != nil {
+		next.placed = *state.placed
+	}
 	if errs, retry := done.failures(state); len(errs) > 0 || retry {
 		next.failed = state.before.failed + 1
 	}

@@ -149,12 +149,11 @@ func TestAMachineThatWasJustSeenIsReconciledAgain(t *testing.T) {
 		given Facts
 		again bool
 	}{
-		"while no limit is reached":           {facts(bad()), true},
-		"while all places are taken":          {facts(bad(), bad(), bad(asked)).with(atOnce(1)), true},
-		"not while too many are unhealthy":    {facts(bad()).with(tooMany), false},
-		"not if all is known for long":        {facts(bad(), is(health.Healthy)).with(knownSince("a", time.Minute)), false},
-		"but if only one of two is":           {facts(bad(), bad()).with(knownSince("a", time.Minute)), true},
-		"also where that one takes the place": {facts(bad(), bad(), bad(asked)).with(atOnce(1)).with(knownSince("a", time.Minute)), true},
+		"while no limit is reached":        {facts(bad()), true},
+		"while all places are taken":       {facts(bad(), bad(), bad(asked)).with(noPlace), true},
+		"not while too many are unhealthy": {facts(bad()).with(tooMany), false},
+		"not if all is known for long":     {facts(bad(), is(health.Healthy)).with(knownSince("a", time.Minute)), false},
+		"but if only one of two is":        {facts(bad(), bad()).with(knownSince("a", time.Minute)), true},
 	} {
 		f := tc.given
 		f.Limited = true
@@ -169,19 +168,6 @@ func TestAnAttemptInVainIsRememberedWhileTheMachineIsUnhealthy(t *testing.T) {
 		if at, got := all["uid-of-a"]; got != want || want != at.Equal(ago(time.Minute)) || len(all) > 1 {
 			t.Errorf("%s: remembered %t", state, got)
 		}
-	}
-}
-
-// A check that was deleted and made again between two decisions has the name of the one that is remembered, and no storm.
-func TestAStormIsRememberedOfTheVeryCheck(t *testing.T) {
-	cooldown := 10 * time.Minute
-	f := facts(bad(func(t *givenMachine) { t.Health.Marked = true })).with(func(f *Facts) { f.Cooldown, f.Memory.Check, f.Memory.Storm.Active = &cooldown, f.Check.UID, true })
-	if p := Decide(f); !p.Decisions[0].Blocked(CoolingDown) {
-		t.Error("the storm of the decision before is forgotten")
-	}
-	f.Check.UID = "made again"
-	if p := Decide(f); p.Storm.Active || !p.Decisions[0].Starts() {
-		t.Errorf("the storm of another check of that name goes on, blocked by %v", p.Decisions[0].Blockers)
 	}
 }
 
@@ -240,7 +226,6 @@ func TestSinceWhenAMachineIsNotHealthyIsRememberedUntilItIs(t *testing.T) {
 func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 	shared := besideCheck(Opinion{Heard: true, Healthy: true})
 	itAsked, begun := Opinion{Heard: true, AskedOwner: true}, Opinion{Heard: true, InFlight: true}
-	blocked := func(f *Facts) { f.Limits.InFlight = 0 }
 	syncing := func(f *Facts) { unknown(f); f.Template.Syncing = true }
 	gone := func(f *Facts) { missing(f); f.Template.Known = false }
 	for name, tc := range map[string]struct {
@@ -257,7 +242,7 @@ func TestWhatACheckTellsTheOthersOfARemediation(t *testing.T) {
 		"or does not answer for an hour":                 {facts(bad(shared, askedAgo(time.Hour))), itAsked, false, false},
 		"a request that exists":                          {byRequests(bad(shared, ownRequest)), Opinion{}, true, false},
 		"one that cannot be seen now":                    {facts(bad(shared)).with(unknown), begun, true, false},
-		"one that is gone":                               {byRequests(bad(shared)).with(blocked), begun, false, false},
+		"one that is gone":                               {byRequests(bad(shared)).with(noPlace), begun, false, false},
 		"one that went with its kind":                    {facts(bad(shared)).with(gone), begun, false, false},
 		"after a start, before its requests were listed": {facts(bad(shared)).with(syncing), Opinion{}, false, true},
 		"while requests are listed again":                {facts(bad(shared)).with(syncing), begun, true, false},
@@ -305,7 +290,7 @@ func TestTheCheckThatHasMostToSayOfAMachineSpeaks(t *testing.T) {
 		"one whose owner is stuck, before a younger one":          {bad(refuses, younger), true},
 		"but not before an older one":                             {bad(refuses, older(health.Unhealthy)), false},
 	} {
-		d := Decide(facts(tc.given).with(atOnce(0))).Decisions[0]
+		d := Decide(facts(tc.given).with(noPlace)).Decisions[0]
 		if d.Sets(mendv1.Remediation, metav1.ConditionFalse) != tc.speaks {
 			t.Errorf("%s: it sets %v", name, d.Conditions)
 		}

@@ -187,6 +187,7 @@ func unix(t time.Time) float64 {
 // forget drops what is remembered and exported of a check that is not looked at any more.
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	r.spares.wait(key, false)
+	r.Ledger.Forget(placesOf(key))
 	cluster, known, last := r.memory.forget(key)
 	if away {
 		r.memory.keep(key, remembered{away: true})

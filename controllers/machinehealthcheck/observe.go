@@ -18,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capi"
+	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -41,6 +42,7 @@ type observed struct {
 	template    *unstructured.Unstructured
 	templateErr error
 	sparesAsked map[types.UID]time.Time // what spares had when the hosts were read
+	placed      *placed                 // what the ledger of policies was told; nil before
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.
@@ -115,9 +117,13 @@ func modeFor(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, un
 // decide decides what state comes to. The machines are judged once.
 func (state *observed) decide() *Plan {
 	state.stateLink()
-	state.Storm = StormOf(state.Check)
 	state.Settings = SettingsOf(state.Check, len(state.Targets))
 	state.Limited = state.Limited && state.before.lasts
+	if allowed := state.Allowed; allowed != nil {
+		if most, err := budget.ParseAmount(allowed.MaxUnhealthy.String()); err == nil {
+			state.Limits.AtMost = max(state.Limits.AtMost, most.Of(len(state.Targets)))
+		}
+	}
 	state.Memory = state.before.decided
 	if state.Verdicts == nil {
 		state.Verdicts = judge(&state.Facts, state.before.verdicts)

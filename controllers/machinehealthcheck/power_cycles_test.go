@@ -80,17 +80,15 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 	}}
 	byHand.SetGroupVersionKind(mendv1.GroupVersion.WithKind("HostRemediation"))
 	r := &Reconciler{Kinds: &brokenKinds{}, Requests: cyclesOfHosts(byHand)}
-	w := aCheck(m, other).oneAtOnce()
+	w := aCheck(m, other)
 	r.observeRemediation(t.Context(), w)
 	r.observeCycles(t.Context(), w)
 	if len(w.Trouble) > 0 || !w.CyclesUnread.IsZero() {
 		t.Fatalf("the power cycles are not known: %v", w.Trouble)
 	}
 	s := decide(w)
-	for _, step := range stepsOf(s) {
-		if step.Starts() {
-			t.Errorf("a remediation of %s begins beside the power cycle, which has the only place", step.Target.Name)
-		}
+	if s.Decisions[0].Starts() || !s.Decisions[1].Starts() || s.Population.InFlight != 1 {
+		t.Errorf("beside the power cycle %d begin, and it takes %d places", starts(s), s.Population.InFlight)
 	}
 	if c := s.Allowed; !strings.Contains(c.Message, "m to HostRemediation by-hand") {
 		t.Errorf("the check says %q", c.Message)
@@ -100,9 +98,6 @@ func TestAPowerCycleByHandIsFoundAndSaid(t *testing.T) {
 		t.Errorf("explain says %+v", is.Blockers)
 	}
 	must.Is(t, "blocked. Resumes when HostRemediation by-hand is over", is.Next.Text, "next is")
-	if seen(w, s, w.Targets[1]).Blockers[0].Reason == explain.RemediationUnderWay {
-		t.Error("the other machine is left to it as well")
-	}
 }
 
 // What the check reports of it would change with every reconcile otherwise.

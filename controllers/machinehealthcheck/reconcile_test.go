@@ -313,7 +313,6 @@ func TestAReconcileWaitsForTheCacheToShowItsWrites(t *testing.T) {
 // off, it would be lost.
 func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 	w := aCheck(a("m1", health.Unhealthy), a("m2", health.Unhealthy)).external()
-	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
 	for len(w.Targets) < 5000 {
 		w.also(a(fmt.Sprintf("n%04d", len(w.Targets)), health.Healthy, markedBefore))
 	}

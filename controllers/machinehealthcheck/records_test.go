@@ -57,7 +57,6 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 		}),
 		a("other", health.Unhealthy, askedOwner), a("good", health.Healthy, markedBefore), a("better", health.Healthy, markedBefore),
 	).limited("50%")
-	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "3"}
 	w.Targets[0].Machine.Spec.ClusterName = "c1"
 	w.Check.Labels = map[string]string{clusterv1.WatchLabel: "east"}
 	on := &host.Host{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "rack-7-3", UID: "host-uid"}}
@@ -86,7 +85,7 @@ func TestARecordSaysWhatIsKnownWhenARemediationIsDecided(t *testing.T) {
 				Type: "Ready", Status: "Unknown", Since: moment(ago(6 * time.Minute)), TimeoutSeconds: 300, Message: "NodeStatusUnknown",
 			}},
 			UnhealthySince: moment(ago(6 * time.Minute)), Due: moment(ago(time.Minute)), Decided: metav1.NewTime(noon),
-			Counts: &mendv1.RecordCounts{Targets: 4, Healthy: 2, InFlight: 1, Limit: "50%", MaxInFlight: ptr.To[int32](3)},
+			Counts: &mendv1.RecordCounts{Targets: 4, Healthy: 2, InFlight: 1, Limit: "50%"},
 		},
 	}
 	must.Equal(t, want, recordOfFirst(t, w, on))

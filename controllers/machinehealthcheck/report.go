@@ -262,9 +262,6 @@ const (
 	InvalidLimit               Reason = mendv1.InvalidLimitReason
 	TooManyUnhealthy           Reason = clusterv1.MachineHealthCheckTooManyUnhealthyReason
 	TooFewUnhealthy            Reason = "TooFewUnhealthy"
-	CoolingDown                Reason = mendv1.CoolingDownReason
-	NoneAtOnce                 Reason = mendv1.NoneAtOnceReason
-	RemediationsInProgress     Reason = explain.RemediationsInProgress
 	RequestInTheWay            Reason = "RequestInTheWay"
 	TemplateRefused            Reason = "TemplateRefused"
 	TemplateMissing            Reason = "TemplateMissing"

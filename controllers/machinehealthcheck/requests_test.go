@@ -195,12 +195,6 @@ func TestWhoseARequestIs(t *testing.T) {
 	}
 }
 
-// oneAtOnce gives the check a limit of one remediation in flight.
-func (w *observed) oneAtOnce() *observed {
-	w.Check.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-	return w
-}
-
 func refusedBefore(t *Target) {
 	withCondition(clusterv1.MachineHealthCheckSucceededCondition, metav1.ConditionFalse, clusterv1.MachineHealthCheckUnhealthyNodeReason)(t)
 	withCondition(clusterv1.MachineExternallyRemediatedCondition, metav1.ConditionFalse,
@@ -263,50 +257,32 @@ func TestNoRequestIsMadeForAMachineThatHasChanged(t *testing.T) {
 // A machine whose condition the API server refuses, so that none can be set, must not be the first in each reconcile.
 func TestThatNothingCouldBeBegunIsRemembered(t *testing.T) {
 	var m memory
-	pass := func() *observed {
-		w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour)), a("b", health.Unhealthy)).oneAtOnce()
+	for _, step := range []struct {
+		became  outcome
+		refused time.Time // before
+	}{{outcome{err: errors.New("refused")}, time.Time{}}, {outcome{requested: true}, noon}, {outcome{}, time.Time{}}} {
+		w := aCheck(a("a", health.Unhealthy))
 		m.recall(w)
-		return w
-	}
-	w := pass()
-	first := stepsOf(decide(w))[0]
-	if !first.Starts() || first.Target.Name != "a" {
-		t.Fatalf("first comes %s", first.Target.Name)
-	}
-	m.leave(w, decide(w), outcome{Decision: first, err: errors.New("refused")})
-	w = pass()
-	for _, s := range stepsOf(decide(w)) {
-		if s.Starts() && s.Target.Machine.Name != "b" {
-			t.Errorf("%s is tried again before b", s.Target.Machine.Name)
+		s := decide(w)
+		if is := refusedAt(&w.Facts, s.Decisions[0]); !is.Equal(step.refused) || !s.Decisions[0].Starts() {
+			t.Errorf("it was refused at %s, want %s; it is tried again: %t", is, step.refused, s.Decisions[0].Starts())
 		}
-	}
-	first.Step = CreateRequest
-	m.leave(w, decide(w), outcome{Decision: first, requested: true})
-	if w = pass(); len(w.before.decided.Refused) > 0 {
-		t.Error("that it was refused is remembered although it was begun since")
+		step.became.Decision = s.Decisions[0]
+		m.leave(w, s, step.became)
 	}
 }
 
 // A process that has just started lets a merge window pass before it begins anything, and remembers no refusal: the machine's condition
 // does.
-func TestARefusalKeepsItsPlaceAtTheEndOfTheQueueThroughARestart(t *testing.T) {
-	var m memory
-	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("b", health.Unhealthy), a("c", health.Healthy), a("d", health.Healthy))
-	w.external().limited("60%").oneAtOnce()
-	for i, now := range []time.Time{noon, noon.Add(time.Second)} {
-		w.Now = now
-		m.recall(w)
-		s := decide(w)
-		for _, st := range stepsOf(s) {
-			if st.Starts() && (i == 0 || st.Target.Machine.Name != "b") {
-				t.Errorf("reconcile %d begins the remediation of %s", i, st.Target.Machine.Name)
-			}
-			st.Target.Machine.Status = withConditions(st.Target.Machine, st.Conditions, st.Held(now), now).Status
-		}
-		m.leave(w, s)
-		if ConditionOf(w.Targets[0].Machine, clusterv1.MachineExternallyRemediatedCondition) == nil {
-			t.Fatalf("reconcile %d removes the refusal, although nothing was tried", i)
-		}
+func TestARefusalIsRememberedThroughARestart(t *testing.T) {
+	w := aCheck(a("a", health.Unhealthy, dueFor(time.Hour), refusedBefore), a("c", health.Healthy), a("d", health.Healthy))
+	w.external().limited("60%")
+	new(memory).recall(w)
+	s := decide(w)
+	st := s.Decisions[0]
+	st.Target.Machine.Status = withConditions(st.Target.Machine, st.Conditions, st.Held(noon), noon).Status
+	if st.Starts() || refusedAt(&w.Facts, st).IsZero() {
+		t.Errorf("it begins: %t, and was refused at %s", st.Starts(), refusedAt(&w.Facts, st))
 	}
 }
 

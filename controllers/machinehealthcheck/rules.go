@@ -10,6 +10,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -258,7 +259,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: InvalidLimit, asked: ofLimits, Else: true, // also a cooldown that cannot be read
+		Reason: InvalidLimit, asked: ofLimits, Else: true,
 		When: func(c *Case) bool { return c.Invalid != nil },
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{Text: notAllowed + ", " + c.Invalid.Error(), Fix: "Correct " + c.Invalid.Field, Detail: c.Invalid.Field}
@@ -283,37 +284,6 @@ var rules = []Rule{
 				EndsWhen: "at least " + c.notHealthy(c.Limits.AtLeast), Brief: "Too few machines are not healthy: " + c.counts(),
 			}
 		},
-	},
-	{
-		Reason: CoolingDown, asked: ofLimits, Else: true,
-		When: func(c *Case) bool { return c.plan.Grant.Reason == budget.CoolingDown },
-		Words: func(c *Case) rule.Blocker {
-			const over = "the cooldown is over"
-			return rule.Blocker{Text: notAllowed + coolingUntil(c.Facts, c.plan), Until: c.plan.Storm.Recheck, EndsWhen: over, Next: over}
-		},
-	},
-	{
-		Reason: NoneAtOnce, asked: ofLimits, Else: true,
-		When: func(c *Case) bool { return c.Limits.InFlight == 0 },
-		Words: func(c *Case) rule.Blocker {
-			return rule.Blocker{
-				Text: fmt.Sprintf(notAllowed+", metadata.annotations[%s] is %q: none may be in flight",
-					mendv1.MaxInFlightAnnotation, c.Check.Annotations[mendv1.MaxInFlightAnnotation]),
-				Detail: mendv1.MaxInFlightAnnotation,
-				Fix:    "When it is to go on, remove the annotation " + mendv1.MaxInFlightAnnotation + " from the check, or raise it",
-			}
-		},
-	},
-	{
-		Reason: RemediationsInProgress, asked: ofAll, Else: true, // one that is not due yet comes after those that wait
-		When: func(c *Case) bool {
-			ahead := c.plan.Population.InFlight + c.plan.Population.Waiting
-			if c.Waits {
-				ahead--
-			}
-			return c.Limits.InFlight != budget.Unlimited && ahead >= c.Limits.InFlight && !c.Tried
-		},
-		Words: inQueue,
 	},
 	{
 		Reason: RequestInTheWay, asked: unlessBegun,
@@ -377,6 +347,14 @@ var rules = []Rule{
 				"the hosts can be read and one fits its replacement")
 		},
 	},
+	placeless(place.PoliciesUnread),
+	placeless(place.HeldByOverride),
+	placeless(place.PolicyInvalid),
+	placeless(place.ClosedWindow),
+	placeless(place.GroupUnavailable),
+	placeless(place.GroupInFlight),
+	placeless(place.GroupRate),
+	placeless(place.SlowStart),
 	{
 		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
 		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },

@@ -131,14 +131,11 @@ func OwnerAnswer(machine *clusterv1.Machine) string {
 
 // Settings are what the spec and the annotations of a check limit.
 type Settings struct {
-	// Limits are absolute numbers. Invalid is what is wrong with the limits, the cooldown or the wait for a spare host; nil if they can be
-	// read.
+	// Limits are absolute numbers. Invalid is what is wrong with the limits or the wait for a spare host; nil if they can be read.
 	Limits  budget.Limits
 	Invalid *InvalidField
 	// Limited says that more unhealthy machines could forbid to remediate any.
 	Limited bool
-	// Cooldown is how long nothing begins after a storm; nil if the check does not ask for that.
-	Cooldown *time.Duration
 	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the
 	// check does not wait for one.
 	SpareWait *time.Duration
@@ -147,11 +144,10 @@ type Settings struct {
 // SettingsOf are the settings of check, which has so many targets.
 func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
 	var settings Settings
-	var invalidLimits, invalidCooldown, invalidWait *InvalidField
+	var invalidLimits, invalidWait *InvalidField
 	settings.Limits, invalidLimits = limitsOf(check, total)
-	settings.Cooldown, invalidCooldown = cooldownOf(check)
 	settings.SpareWait, invalidWait = SpareWaitOf(check)
-	settings.Invalid = cmp.Or(invalidLimits, invalidCooldown, invalidWait)
+	settings.Invalid = cmp.Or(invalidLimits, invalidWait)
 	trigger := check.Spec.Remediation.TriggerIf
 	most := trigger.UnhealthyLessThanOrEqualTo
 	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
@@ -173,7 +169,7 @@ func annotation(key string) string { return "metadata.annotations[" + key + "]" 
 //
 // The range goes before the number, and without either everything may be remediated. (Cluster API.)
 func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *InvalidField) {
-	limits := budget.Limits{AtMost: budget.All.Of(total), InFlight: budget.Unlimited}
+	limits := budget.Limits{AtMost: budget.All.Of(total)}
 	trigger := check.Spec.Remediation.TriggerIf
 	switch {
 	case trigger.UnhealthyInRange != "":
@@ -188,15 +184,6 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *I
 			return limits, &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
 		}
 		limits.AtMost = a.Of(total)
-	}
-	if value, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
-		a, err := budget.ParseAmount(value)
-		if err != nil {
-			return limits, &InvalidField{annotation(mendv1.MaxInFlightAnnotation), err}
-		}
-		if limits.InFlight = 0; a.Of(100) > 0 { // who asks for none gets none; a small percentage of few is one
-			limits.InFlight = max(a.Of(total), 1)
-		}
 	}
 	return limits, nil
 }
@@ -216,12 +203,6 @@ func durationOf(
 	return &d, nil
 }
 
-// cooldownOf is how long nothing begins after a storm; nil if the check does not ask for that.
-func cooldownOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	valid := func(d time.Duration) bool { return d >= 0 }
-	return durationOf(check, mendv1.StormCooldownAnnotation, valid, "zero or more, such as 10m or 1h30m")
-}
-
 // SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the
 // field.
 func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
@@ -237,20 +218,6 @@ func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidF
 	return nil, &InvalidField{annotation(mendv1.WaitForSpareAnnotation), fmt.Errorf("%q is neither true nor false", value)}
 }
 
-// StormOf is the storm as the condition StormCooldown of check says it. It is the memory of the cooldown, which so outlives a
-// restart: the condition turned True when the cooldown began.
-func StormOf(check *clusterv1.MachineHealthCheck) budget.Storm {
-	cond := ConditionOf(check, mendv1.StormCooldown)
-	if cond == nil {
-		return budget.Storm{}
-	}
-	storm := budget.Storm{Active: true}
-	if cond.Status == metav1.ConditionTrue {
-		storm.CoolingSince = cond.LastTransitionTime.Time
-	}
-	return storm
-}
-
 // MostUnhealthy is the limit of a check without a range, as it is written.
 func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
@@ -264,12 +231,6 @@ func LimitText(check *clusterv1.MachineHealthCheck) string {
 	text := "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
 		text = "unhealthyInRange " + written
-	}
-	if written, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
-		text += ", " + written + " at once"
-	}
-	if written, set := check.Annotations[mendv1.StormCooldownAnnotation]; set {
-		text += ", " + written + " of cooldown after a storm"
 	}
 	if wait, _ := SpareWaitOf(check); wait != nil && !check.Spec.Remediation.TemplateRef.IsDefined() {
 		text += ", waits up to " + cmp.Or(check.Annotations[mendv1.WaitForSpareTimeoutAnnotation], "1h") + " for a spare host"

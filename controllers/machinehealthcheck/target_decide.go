@@ -11,6 +11,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // Target is a Machine that the check selects, with what belongs to it. The objects are shared with caches: they are not changed.
@@ -48,6 +49,9 @@ type Target struct {
 	// until its Health is stated; nil if there was none.
 	quiet *Decision
 	last  *Target
+	// place is what the ledger of RemediationPolicies has of it while it is quiet, with the labels of its host; nil before.
+	place      *place.Target
+	hostLabels *hostLabels
 }
 
 // Host is what matters of the host of a Machine before its owner is asked to replace it.

@@ -161,7 +161,7 @@ func (r *Reconciler) observeNodes(ctx context.Context, state *observed) {
 			case last == nil || !state.sameRules() || last.Machine != target.Machine || last.Node != target.Node ||
 				last.OtherNode != target.OtherNode || last.OlderCheck != target.OlderCheck || last.Health.Node != known:
 				again := *target // what was known before stands, if this reconcile comes to nothing
-				again.quiet, list[i] = nil, &again
+				again.quiet, again.place, list[i] = nil, nil, &again
 				state.stateHealth(&again, known, last)
 			case last != target:
 				target.Seen, target.Health = last.Seen, last.Health

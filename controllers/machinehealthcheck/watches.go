@@ -31,6 +31,7 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
@@ -78,6 +79,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	}
 	r.controller = c
 	if r.Hosts != nil {
+		r.Hosts.Notify(c, r.hostLabels.heard(r))
 		r.Hosts.Notify(c, fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)})
 	}
 	if err := c.Watch(source.Func(r.hear)); err != nil {
@@ -89,10 +91,11 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 }
 
 // hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
-func (r *Reconciler) hear(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
+	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
 			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))

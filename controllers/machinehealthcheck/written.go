@@ -191,9 +191,6 @@ func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Con
 		}
 	default:
 		decision.Blockers = blockers
-		if cond.Reason == string(RemediationsInProgress) {
-			plan.Population.Waiting++
-		}
 	}
 }
 

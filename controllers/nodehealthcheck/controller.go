@@ -34,7 +34,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -92,7 +94,10 @@ type Reconciler struct {
 	// Installed reports whether there is a CustomResourceDefinition of that name.
 	Installed func(ctx context.Context, name string) (bool, error)
 	// Gate lets one node of the control plane begin at a time, of all checks.
-	Gate     *begin.Gate
+	Gate *begin.Gate
+	// Ledger gives places to remediations by RemediationPolicies, which see the Machines that are Cached; both may be nil.
+	Ledger   *policy.Ledger
+	Cached   client.Reader
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Log is for lines that documents of others quote, without what controller-runtime adds to those of a reconcile.
@@ -156,7 +161,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		r.memory.of(name).miss()
 		return ctrl.Result{}, err
 	}
-	plan := Decide(state.facts)
+	plan := r.decide(ctx, state)
 	return r.apply(ctx, state, &plan), nil
 }
 
@@ -231,6 +236,7 @@ func (r *Reconciler) lag(check string) ctrl.Result {
 // and sends events about what was saved; it says when to reconcile again.
 func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctrl.Result {
 	outcomes := r.carryOut(ctx, state, plan)
+	r.settlePlaces(state, outcomes)
 	for _, n := range state.nodes {
 		for _, obj := range n.Orphaned {
 			if obj.GetDeletionTimestamp() == nil {
@@ -291,8 +297,9 @@ type remembered struct {
 	failed   int                 // reconciles in a row that did not get through
 	reported map[string]reported // what goes on, to what was reported of it last
 	begun    map[types.UID]ongoing
-	orphans  map[types.UID]ongoing // of a check of the name that is gone: they need not say themselves which check made them
-	unread   time.Time             // since when a kind is not read yet; zero if all are
+	orphans  map[types.UID]ongoing    // of a check of the name that is gone: they need not say themselves which check made them
+	unread   time.Time                // since when a kind is not read yet; zero if all are
+	places   map[string]*place.Target // what the ledger of policies has of the nodes
 }
 
 func (m *memory) of(check string) *remembered {

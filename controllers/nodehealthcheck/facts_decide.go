@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 
@@ -43,6 +44,9 @@ type Facts struct {
 
 	Nodes        []Node        // those that the check selects or has not done with, by name
 	ControlPlane *ControlPlane // nil as long as no remediation of one of its nodes may have to begin
+
+	// Placeless are what RemediationPolicies hold against what would begin, by the UIDs that they know the nodes by.
+	Placeless map[types.UID][]rule.Blocker
 
 	// Turned is the UID of a node whose conditions no reconcile has seen, since the cache shows others: they count from now.
 	Turned string

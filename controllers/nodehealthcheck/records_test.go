@@ -167,7 +167,7 @@ func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 		Decision: &Decision{Verdict: health.Verdict{State: health.Unhealthy, Findings: []health.Finding{
 			{Reason: health.NodeCondition, Limit: 5 * time.Minute, Due: due, Signal: signal},
 		}}},
-		plan: &Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}, Limits: budget.Limits{InFlight: budget.Unlimited}},
+		plan: &Plan{Population: budget.Population{Healthy: 4, Unhealthy: 1}},
 		n:    &Node{Name: "w0", Object: member("w0"), Machine: &Machine{Object: m}},
 	}
 	from, to := metav1.NewTime(since), metav1.NewTime(due)

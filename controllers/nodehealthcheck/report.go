@@ -365,6 +365,7 @@ func unix(t time.Time) float64 {
 // forget drops what is remembered, but for its requests, and exported of a check that is not reconciled any more.
 func (r *Reconciler) forget(name string) {
 	last := r.memory.of(name)
+	r.Ledger.Forget(placesOf(name))
 	for _, request := range last.begun {
 		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}

@@ -330,6 +330,6 @@ func recordOf(state *observed, o *outcome) *mendv1.RemediationRecord {
 	}
 	records.Judged(spec, o.Verdict, state.facts.Now)
 	minHealthy, maxUnhealthy := state.facts.Limits()
-	spec.Counts = records.CountsOf(o.plan.Population, o.plan.Limits, cmp.Or(maxUnhealthy, minHealthy))
+	spec.Counts = records.CountsOf(o.plan.Population, cmp.Or(maxUnhealthy, minHealthy))
 	return record
 }

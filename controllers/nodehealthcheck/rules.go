@@ -13,6 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -242,6 +243,14 @@ var rules = []Rule{
 			return StormEnds
 		},
 	},
+	placeless(place.PoliciesUnread, "What RemediationPolicies say was not read yet since the manager was started"),
+	placeless(place.HeldByOverride, "It is held by alice: switch swap (RemediationOverride kubemend-system/hold-b07-x7k2p)"),
+	placeless(place.PolicyInvalid, "RemediationPolicy kubemend-system/racks, spec.windows[0].timeZone: why: nothing that it selects is remediated"),
+	placeless(place.ClosedWindow, "By its windows RemediationPolicy kubemend-system/racks lets nothing begin now"),
+	placeless(place.GroupUnavailable, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 12 of 40 are unavailable"),
+	placeless(place.GroupInFlight, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 2 of at most 2 are under way"),
+	placeless(place.GroupRate, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 6 have begun within an hour"),
+	placeless(place.SlowStart, "The limit rack of RemediationPolicy kubemend-system/racks in b07 is reached: 1 have not proven themselves"),
 	{
 		Reason: "ControlPlaneSearched", Event: skipped, asked: ofControlPlane, Quiet: true, // it is over soon
 		When:    func(c *Case) bool { return c.f.ControlPlane != nil && c.f.ControlPlane.Searching && c.view.first >= 0 },

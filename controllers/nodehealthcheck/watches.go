@@ -33,6 +33,7 @@ import (
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/enqueue"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -116,6 +117,7 @@ func (r *Reconciler) start(ctx context.Context, queue workqueue.TypedRateLimitin
 			queue.Add(check)
 		}
 	}
+	r.Ledger.SetUp(policy.NodeHealthCheck, func() []reconcile.Request { return r.everyCheck(ctx, nil) }, queue.AddAfter)
 	close(r.started)
 	return nil
 }

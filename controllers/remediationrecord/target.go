@@ -15,6 +15,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // The kinds that records are about, and those of the checks that ask for remediations; checks of nodes have no namespace.
@@ -127,12 +128,8 @@ func moment(at time.Time) *metav1.Time {
 }
 
 // CountsOf is the arithmetic of a check, whose spec spells its limit like this.
-func CountsOf(p budget.Population, l budget.Limits, limit string) *mendv1.RecordCounts {
-	counts := &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
-	if l.InFlight != budget.Unlimited {
-		counts.MaxInFlight = new(int32(l.InFlight))
-	}
-	return counts
+func CountsOf(p budget.Population, limit string) *mendv1.RecordCounts {
+	return &mendv1.RecordCounts{Targets: int32(p.Total()), Healthy: int32(p.Healthy), InFlight: int32(p.InFlight), Limit: limit}
 }
 
 // hostWithin is how long a record waits for the host that it names. What a record was written with never changes, so that a host that an
@@ -157,8 +154,7 @@ func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// failureDomainLabel is by which CAPM3 tells the failure domain of a host.
-const failureDomainLabel = "infrastructure.cluster.x-k8s.io/failure-domain"
+// place.FailureDomainLabel is by which CAPM3 tells the failure domain of a host.
 
 // OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
 // of the Machine or its node; of no host nothing.
@@ -167,5 +163,5 @@ func OnHost(target *mendv1.RecordTarget, h *host.Host) {
 		return
 	}
 	target.Host, target.HostModel = new(refTo(h, host.Kind)), h.Model
-	target.FailureDomain = cmp.Or(h.Labels[failureDomainLabel], target.FailureDomain)
+	target.FailureDomain = cmp.Or(h.Labels[place.FailureDomainLabel], target.FailureDomain)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 func TestARecordNamesTheMachineItsOwnerAndItsCluster(t *testing.T) {
@@ -68,7 +69,7 @@ func TestTheFailureDomainIsTheZoneOfTheNodeOfAMachineWithoutOne(t *testing.T) {
 		must.Equal(t, tc.want, tc.is, "%s", name)
 		for label, want := range map[string]string{"rack-9": "rack-9", "": tc.is.FailureDomain} { // by which CAPM3 tells that of a host
 			target := tc.is
-			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{failureDomainLabel: label}}})
+			OnHost(&target, &host.Host{ObjectMeta: metav1.ObjectMeta{Name: "h", Labels: map[string]string{place.FailureDomainLabel: label}}})
 			must.Is(t, want, target.FailureDomain, "%s: on a host it is", name)
 		}
 	}
@@ -174,7 +175,5 @@ func TestARecordSaysWhyItsTargetCountedAsUnhealthy(t *testing.T) {
 func TestARecordHasTheNumbersOfTheCheck(t *testing.T) {
 	p := budget.Population{Healthy: 5, Unhealthy: 2, Pending: 1, InFlight: 1}
 	want := &mendv1.RecordCounts{Targets: 8, Healthy: 5, InFlight: 1, Limit: "40%"}
-	must.Equal(t, want, CountsOf(p, budget.Limits{InFlight: budget.Unlimited}, "40%"), "without a limit of those in flight")
-	want.MaxInFlight = new(int32(3))
-	must.Equal(t, want, CountsOf(p, budget.Limits{InFlight: 3}, "40%"), "with one")
+	must.Equal(t, want, CountsOf(p, "40%"))
 }

@@ -79,17 +79,15 @@ func patched(ctx context.Context, by client.Client, o client.Object, patch strin
 func obeyPolicies(management *cluster) {
 	limits := func() []*unstructured.Unstructured { return suite.Manifest("../../docs/examples/limits-policy.yaml") }
 
-	It("under the policy of limits refuse checks of tenants that could remediate most machines, or many at once", func(ctx SpecContext) {
+	It("under the policy of limits refuse checks of tenants that could remediate most machines", func(ctx SpecContext) {
 		const tenant, free = "policy-tenant", "policy-free"
 		here := underPolicy(ctx, management, limits(), tenant, free)
-		atOnce := "20%"
 		asked := func(namespace string, edit func(*clusterv1.MachineHealthCheckSpec)) func() error {
 			return func() error {
 				check := builders.MachineHealthCheck(builders.Cluster(namespace, "c"), "check", func(c *clusterv1.MachineHealthCheck) {
 					for i := range c.Spec.Checks.UnhealthyNodeConditions {
 						c.Spec.Checks.UnhealthyNodeConditions[i].TimeoutSeconds = ptr.To[int32](60)
 					}
-					c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: atOnce}
 					edit(&c.Spec)
 				})
 				return here.Create(ctx, check, client.DryRunAll)
@@ -142,11 +140,6 @@ func obeyPolicies(management *cluster) {
 				edit(s)
 			})()).To(MatchError(ContainSubstring(field)))
 		}
-		for _, many := range []string{"", "0", "2", "21%", "100%", "some"} {
-			atOnce = many
-			Expect(asked(tenant, limit(intstr.FromString("40%")))()).To(MatchError(ContainSubstring(mendv1.MaxInFlightAnnotation)), many)
-		}
-		atOnce = "1"
 		Expect(asked(tenant, func(s *clusterv1.MachineHealthCheckSpec) {
 			limit(intstr.FromString("40%"))(s)
 			s.Checks.NodeStartupTimeoutSeconds = ptr.To[int32](0)

@@ -54,11 +54,8 @@ const (
 	template = mendv1.RemediationTemplateAvailable
 )
 
-var checks = append(append(append(append(append(append(
-	annotated(mendv1.MaxInFlightAnnotation, "must be a number such as 2 or a percentage such as 40%", "", "some", "1.5", "40%%"),
-	annotated(mendv1.MaxInFlightAnnotation, "must not be negative", "-1", "-5%")...),
-	annotated(mendv1.StormCooldownAnnotation, "is no duration of zero or more, such as 10m or 1h30m", "", "soon", "10", "-5m")...),
-	annotated(mendv1.WaitForSpareAnnotation, "is neither true nor false", "", "yes", "True")...),
+var checks = append(append(append(
+	annotated(mendv1.WaitForSpareAnnotation, "is neither true nor false", "", "yes", "True"),
 	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon",
 		"10", "0s", "-5m", "25h")...),
 	limited()...),

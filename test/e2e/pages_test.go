@@ -12,7 +12,9 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -95,13 +97,16 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNoLeader.md", "manager.kubemend.io"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeHealthCheckShortCircuited.md", "nodes"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeRemediationStuck.md"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendPolicyBlocksLong.md"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendPolicyInvalid.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendRemediationLoop.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendWorkloadClusterUnreachable.md", "ok"),
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
-		checked(ctx, "my-check", builders.Claimed,
-			func(c *clusterv1.MachineHealthCheck) { c.Annotations[mendv1.MaxInFlightAnnotation] = "0" })
+		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) {
+			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromInt32(0))
+		})
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
@@ -122,16 +127,20 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Expect(marked).To(Equal(2))
 	}, SpecTimeout(specPatience))
 
-	It("docs/too-many-unhealthy.md power-cycle one machine, and raise the limit together with one in flight", func(ctx SpecContext) {
+	It("docs/too-many-unhealthy.md power-cycle one machine, and allow more for an hour", func(ctx SpecContext) {
 		machine, check := fixture.WorkerNames(ctx)[0], checked(ctx, "workers", builders.Claimed)
 		rem := &mendv1.HostRemediation{}
 		rem.Namespace, rem.Name = fixture.Namespace, machine+"-by-hand"
 		DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
 		aUser(ctx, map[string]string{"NAMESPACE": fixture.Namespace, "MACHINE": machine, "NAME": check.Name}).
 			follows(ctx, "docs/too-many-unhealthy.md")
-		now := stored(ctx, Default, check)
-		Expect(now.Annotations).To(HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1"))
-		Expect(now.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.IntValue()).To(Equal(3))
+		DeferCleanup(func(ctx SpecContext) {
+			Expect(here.DeleteAllOf(ctx, &mendv1.RemediationOverride{}, client.InNamespace(fixture.Namespace))).To(Succeed())
+		})
+		Eventually(func(g Gomega) {
+			allowed := conditions.Get(stored(ctx, g, check), clusterv1.MachineHealthCheckRemediationAllowedCondition)
+			g.Expect(allowed.Message).To(MatchRegexp(`RemediationOverride .*/allow-.* lets 3 be unhealthy until`))
+		}).Should(Succeed())
 		Eventually(func(g Gomega) {
 			g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), rem)).To(Succeed())
 			g.Expect(succeeded(rem.Status.Conditions)).To(BeTrue())
@@ -196,13 +205,6 @@ var _ = Describe("The commands of the page", fencing, func() {
 				Expect(out).To(MatchRegexp(want), page)
 			}
 		}
-	}, SpecTimeout(specPatience))
-
-	It("docs/judging.md limit a check", func(ctx SpecContext) {
-		check := checked(ctx, "my-check", builders.Claimed)
-		aUser(ctx, nil).follows(ctx, "docs/judging.md")
-		Expect(stored(ctx, Default, check).Annotations).
-			To(And(HaveKeyWithValue(mendv1.StormCooldownAnnotation, "10m"), HaveKeyWithValue(mendv1.MaxInFlightAnnotation, "1")))
 	}, SpecTimeout(specPatience))
 
 	It("docs/metal3remediation-api.md have clusterctl move the kinds", func(ctx SpecContext) {

@@ -130,6 +130,16 @@ var stories = map[string][]story{
 			`kubemend_remediation_loop{namespace="ns", cluster="c1", kind="BareMetalHost", name="host-7"} _x10 2x9 3x39 stale`),
 		quiet("a second one", `kubemend_remediation_loop{namespace="ns", cluster="c1", kind="MachineSet", name="workers"} 2x300`),
 	},
+	"KubemendPolicyInvalid": {
+		fires("a window that cannot be read, until it is corrected", []int{15, 30}, "RemediationPolicy ns/racks has an invalid field",
+			`kubemend_policy_valid{namespace="ns", policy="racks"} 1x9 0x19 1x9`),
+	},
+	"KubemendPolicyBlocksLong": {
+		fires("a rack in which too many are unavailable", []int{70, 100}, "group b07: 7 remediations are due",
+			`kubemend_policy_group{namespace="ns", policy="racks", limit="rack", group="b07", count="waiting"} 0x9 7x89 stale`),
+		quiet("some that begin one after another",
+			`kubemend_policy_group{namespace="ns", policy="racks", limit="rack", group="b07", count="waiting"} 7x50 0x5 3x50 0x5`),
+	},
 	"KubemendNodeRemediationStuck": {
 		fires("one that never ends", []int{160, 190}, "NodeHealthCheck nhc has 2 nodes",
 			`kubemend_nodehealthcheck_remediations_in_flight{name="nhc"} 0x39 2x149 0x20`,

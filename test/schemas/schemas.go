@@ -148,6 +148,16 @@ var valid = map[string]string{
 	"NodeHealthCheck": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},"minHealthy":"51%",
 		"unhealthyConditions":[{"type":"Ready","status":"False","duration":"5m"}],
 		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}}`,
+	"RemediationPolicy": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"selector":{"clusters":{"matchLabels":{"tier":"prod"}}},
+		"limits":[{"name":"rack","groupBy":[{"key":"HostLabel","label":"rack"}],"maxInFlight":2,"maxUnavailable":"25%","maxPerHour":6,
+		"slowStart":"Enabled"}],
+		"windows":[{"action":"Deny","schedule":"0 8 * * 1-5","timeZone":"Europe/Berlin","durationSeconds":36000,"scope":"LiveNodes"}]}}`,
+	"RemediationPolicy without windows": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"selector":{},
+		"limits":[{"name":"rack","groupBy":[{"key":"Cluster"}],"maxInFlight":"0%"}]}}`,
+	"RemediationOverride": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"targetRef":{"kind":"Cluster","name":"prod"},"action":"Hold",
+		"until":"2026-11-28T14:00:00Z","reason":"switch swap"}}`,
+	"RemediationOverride that allows": `{"apiVersion":"kubemend.io/v1alpha1","spec":{"targetRef":{"kind":"MachineHealthCheck","name":"a"},
+		"action":"Allow","allow":{"maxUnhealthy":"60%","maxInFlight":1},"until":"2026-11-28T14:00:00Z","reason":"power is back"}}`,
 	"NodeHealthCheck with steps": `{"apiVersion":"remediation.medik8s.io/v1alpha1","spec":{"selector":{"matchLabels":{"a":"b"}},
 		"escalatingRemediations":[{"order":1,"timeout":"5m",
 		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"ns","name":"reboot"}}]}}`,
@@ -220,6 +230,29 @@ var Manifests = []Manifest{
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.order", nil, "Required value"},
 	{"NodeHealthCheck with steps", "spec.escalatingRemediations.0.remediationTemplate.kind", "Template",
 		"must be the kind of the remediation followed by Template"},
+	{"RemediationPolicy", "spec.selector", nil, "Required value"},
+	{"RemediationPolicy", "spec.limits.0.name", "Rack 1", "should match"},
+	{"RemediationPolicy", "spec.limits.0.maxInFlight", -1, "must be 0 or more"},
+	{"RemediationPolicy", "spec.limits.0.maxInFlight", "101%", "should match"},
+	{"RemediationPolicy", "spec.limits.0.maxInFlight", "two", "should match"},
+	{"RemediationPolicy", "spec.limits.0.maxUnavailable", "25", "should match"},
+	{"RemediationPolicy", "spec.limits.0.maxPerHour", -1, "should be greater than or equal to 0"},
+	{"RemediationPolicy", "spec.limits.0.slowStart", "Yes", `supported values: "Enabled", "Disabled"`},
+	{"RemediationPolicy without windows", "spec.limits.0.maxInFlight", nil, "limits nothing"},
+	{"RemediationPolicy without windows", "spec.limits", nil, "set limits or windows"},
+	{"RemediationPolicy", "spec.limits.0.groupBy.0.label", nil, "is for HostLabel and MachineLabel alone"},
+	{"RemediationPolicy", "spec.windows.0.durationSeconds", 30, "should be greater than or equal to 60"},
+	{"RemediationPolicy", "spec.windows.0.action", "Block", `supported values: "Deny", "Allow"`},
+	{"RemediationPolicy", "spec.windows.0.scope", "Dead", `supported values: "All", "LiveNodes"`},
+	{"RemediationOverride", "spec.reason", "", "should be at least 1 chars long"},
+	{"RemediationOverride", "spec.until", nil, "Required value"},
+	{"RemediationOverride", "spec.until", "tomorrow", "must be of type date-time"},
+	{"RemediationOverride", "spec.action", "Stop", `supported values: "Hold", "Allow"`},
+	{"RemediationOverride", "spec.action", "Allow", "is needed for Allow of a Cluster or a MachineHealthCheck, and for nothing else"},
+	{"RemediationOverride", "spec.targetRef.kind", "RemediationPolicy", "Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
+	{"RemediationOverride that allows", "spec.allow.maxInFlight", nil, "Required value"},
+	{"RemediationOverride that allows", "spec.allow.maxUnhealthy", "160%", "should match"},
+	{"RemediationOverride that allows", "spec.targetRef.kind", "Machine", "Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
 }
 
 // Objects are the object that is refused, and the valid one.
@@ -246,14 +279,7 @@ func (m Manifest) Refuses(err error) bool {
 
 // names reports whether text names a field, or one that it is in: of what is wrong with one field by another, the message is about both.
 func names(text, field string) bool {
-	parts := strings.Split(field, ".")
-	for i, part := range parts {
-		if part == "0" {
-			parts[i-1] += "[0]"
-			parts = append(parts[:i], parts[i+1:]...)
-			break
-		}
-	}
+	parts := strings.Split(strings.ReplaceAll(field, ".0", "[0]"), ".")
 	for n := len(parts) - 1; n > 0; n-- {
 		if strings.Contains(text, " "+strings.Join(parts[:n], ".")+":") {
 			return true

@@ -241,8 +241,6 @@ type Limits struct {
 	// Spec cannot be parsed.
 	AtMost  *int `json:"atMost,omitempty"`
 	AtLeast int  `json:"atLeast"`
-	// MaxInFlight is how many remediations may be in progress at once; absent if any number may.
-	MaxInFlight *int `json:"maxInFlight,omitempty"`
 	// Remaining is how many more targets may become unhealthy.
 	Remaining int `json:"remaining"`
 }

@@ -159,11 +159,11 @@ type change struct {
 
 // apply asks, makes the change, and creates the event. What the user may not do, the API server says.
 func (b *byHand) apply(ctx context.Context, c change) error {
-	review := &authenticationv1.SelfSubjectReview{}
-	if err := b.client.Create(ctx, review); err != nil {
-		return fmt.Errorf("ask the API server who you are: %w", err)
+	name, err := b.who(ctx)
+	if err != nil {
+		return err
 	}
-	by := explain.Attribution{By: review.Status.UserInfo.Username, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}
+	by := explain.Attribution{By: name, At: b.now.UTC().Truncate(time.Second), Reason: b.reason}
 	annotation, err := json.Marshal(by)
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", b.verb, c.named, err)
@@ -176,6 +176,15 @@ func (b *byHand) apply(ctx context.Context, c change) error {
 		_, _ = fmt.Fprintln(b.ErrOut, "warning: no event was created, so the annotation alone records who asked:", err)
 	}
 	return nil
+}
+
+// who is the user, as the API server knows them.
+func (b *byHand) who(ctx context.Context) (string, error) {
+	review := &authenticationv1.SelfSubjectReview{}
+	if err := b.client.Create(ctx, review); err != nil {
+		return "", fmt.Errorf("ask the API server who you are: %w", err)
+	}
+	return review.Status.UserInfo.Username, nil
 }
 
 // carryOut asks, writes, and prints that an object was changed, or would be. The error of a write that another client was faster to make

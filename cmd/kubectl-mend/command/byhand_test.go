@@ -344,12 +344,12 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
 		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(explain.Observing)),
 			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
-		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("RemediationsInProgress"))),
+		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("GroupInFlight"))),
 			plan{changes, "it waits for what blocks it"}},
 		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(explain.None))), plan{refuses, ""}},
 		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
 		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
-		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("RemediationsInProgress"))), noLimit},
+		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("GroupInFlight"))), noLimit},
 		"a host of an observed check at its limit": {ofHost(healthy,
 			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
 		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "is not known with your rights"}},
@@ -416,7 +416,8 @@ func withExample(t *testing.T, doc, what, printed string) string {
 // policy kubemend-memory asks of who removes kubemend's mark from a host.
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
-	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1"} {
+	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1",
+		"hold cluster/c1"} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
 			if strings.HasPrefix(what, "confirm") {
 				replaced("c1/old", "new")(p)
@@ -426,7 +427,7 @@ func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 			}
 		})
 		verb, object, _ := strings.Cut(what, " ")
-		if got, code := p.does(verb, object, confirmed); code != Done || len(p.wrote) == 0 {
+		if got, code := p.does(verb, object, func(b *byHand) { b.yes, b.reason = true, "why" }); code != Done || len(p.wrote) == 0 {
 			t.Errorf("%s: code %d, printed\n%s", what, code, got)
 		}
 		maps.Copy(needed, p.wrote)
@@ -555,6 +556,8 @@ func (p *place) server() client.Client {
 				if err := p.write(right{"create", eventsv1.GroupName, "events"}); err != nil {
 					return err
 				}
+			case *mendv1.RemediationOverride:
+				p.wrote[right{"create", mendv1.GroupVersion.Group, "remediationoverrides"}] = true
 			default:
 				if err := cmp.Or(p.refuses, p.write(right{"create", mendv1.GroupVersion.Group, "hostremediations"})); err != nil {
 					return err
@@ -661,10 +664,14 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 	for _, edit := range edits {
 		edit(b)
 	}
-	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind)...)
+	named, err := parseOne([]string{what}, append(remediable, clusterKind, machineCheckKind, domainKind)...)
 	named.namespace = "metal"
 	switch {
 	case err != nil:
+	case verb == "hold":
+		err = (&override{byHand: b, lasts: 2 * time.Hour}).create(p.t.Context(), named)
+	case verb == "allow":
+		err = (&override{b, time.Hour, "60%", "2"}).create(p.t.Context(), named)
 	case named.kind == machineCheckKind:
 		err = b.claimNamed(p.t.Context(), named)
 	case verb == "confirm":

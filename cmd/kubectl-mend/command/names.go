@@ -33,6 +33,9 @@ const (
 	deploymentKind   kind = "MachineDeployment"
 	kubeadmKind      kind = "KubeadmControlPlane"
 	podKind          kind = "Pod"
+	namespaceKind    kind = "Namespace"
+	policyKind       kind = "RemediationPolicy"
+	domainKind       kind = "FailureDomain" // no object, but what machines have in common
 )
 
 // known are where the kinds are, and what users call them besides their names; the first alias is that of messages and completions.
@@ -50,6 +53,9 @@ var known = map[kind]struct {
 	deploymentKind:   {clusterv1.GroupVersion, []string{"md"}},
 	kubeadmKind:      {controlplanev1.GroupVersion, []string{"kcp"}},
 	podKind:          {corev1.SchemeGroupVersion, []string{"pod", "po"}},
+	namespaceKind:    {corev1.SchemeGroupVersion, []string{"namespace", "ns"}},
+	policyKind:       {mendv1.GroupVersion, []string{"policy", "rpol"}},
+	domainKind:       {mendv1.GroupVersion, []string{"failuredomain", "fd"}},
 	metal3Kind:       {infrav1.GroupVersion, []string{"m3r", "m3remediation"}},
 	ownKind:          {mendv1.GroupVersion, []string{"hrem"}},
 }

@@ -157,7 +157,6 @@ func TestExplanations(t *testing.T) {
 		"a machine outside of the range": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.check.Spec.Remediation.TriggerIf = clusterv1.MachineHealthCheckRemediationTriggerIf{UnhealthyInRange: "[2-3]"}
 		}), machine("w1")},
-		"a machine that waits for others": {aScene(silent(6*time.Minute, "w1"), silent(7*time.Minute, "w2"), func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }), machine("w1")},
 		"a machine on its way out": {aScene(silent(6*time.Minute, "w1"), func(s *scene) {
 			s.machines["w1"].DeletionTimestamp, s.machines["w1"].Finalizers = ptr.To(at(time.Minute)), []string{"a/b"}
 		}), machine("w1")},
@@ -380,7 +379,7 @@ func moreHosts() map[string]story {
 // moreChecks are stories of checks as a whole.
 func moreChecks() map[string]story {
 	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
-	oneAtOnce := func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" }
+	leftOver := func(s *scene) { s.check.Annotations["kubemend.io/max-in-flight"] = "1" }
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
 	smallLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "10%" }
 	badWait := func(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
@@ -416,7 +415,7 @@ func moreChecks() map[string]story {
 			}))
 		}), nil},
 		"the status of a check that does not look at nodes": {aScene(nodeReadySaid("w1"), looksAtNoNode), nil},
-		"the status with one at once":                       {aScene(silent(6*time.Minute, "w1", "w2"), oneAtOnce), nil},
+		"the status with an annotation that is gone":        {aScene(silent(6*time.Minute, "w1"), leftOver), nil},
 		"the status with an impossible limit":               {aScene(silent(6*time.Minute, "w1"), badLimit), nil},
 		"the status of what is not claimed, or is paused":   {aScene(silent(6*time.Minute, "w1"), secondCheck, olderCheckPaused("maintenance"), func(s *scene) { s.check.Annotations = nil }), nil},
 		"the status when the user sees no checks":           {aScene(ownNodes(time.Minute), machineChecksBarred, barredNodes), nil},

@@ -159,9 +159,9 @@ func TestOneMachineOfThousands(t *testing.T) {
 			wrote("True", mendv1.OwnerAskedReason, "Its owner, MachineSet md-0, was asked to remediate it: see RemediationRecord w1-1@default")),
 		"too many are unhealthy": counting(5000, 1000, tooManySaid, reported, wrote("False", "TooManyUnhealthy",
 			"Too many machines are not healthy: the condition RemediationAllowed of MachineHealthCheck workers has the numbers")),
-		"there is a queue": counting(5000, 4998, reported, func(s *scene) { s.check.Annotations[mendv1.MaxInFlightAnnotation] = "1" },
-			wrote("False", "RemediationsInProgress", "* It waits for its turn: other remediations are in flight (kubemend.io/max-in-flight of "+
-				"MachineHealthCheck workers)\n* No request can be made: HostRemediationTemplate default/reboot does not exist. To do: Make it")),
+		"there is no place for it": counting(5000, 4998, reported,
+			wrote("False", "GroupInFlight", "* The limit rack of RemediationPolicy kubemend-system/racks is reached\n"+
+				"* No request can be made: HostRemediationTemplate default/reboot does not exist. To do: Make it")),
 		"it waits for a spare host": counting(5000, 4998, waitsForSpare(0), reported, wrote("False", "NoSpareHost", "It waits until a free host fits "+
 			"its replacement: the condition SpareHostAvailable says what is free. This ends at 2026-01-01T12:59:00Z at the latest")),
 		"it has no owner": counting(5000, 4998, ownedBy("w1", "", ""), reported, wrote("False", "NoOwner", "Its owner is to remediate it, and it has "+

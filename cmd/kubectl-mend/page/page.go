@@ -200,7 +200,7 @@ func (p *page) restrictions(c *explain.Check) {
 	}
 	limit := p.blockedFor(c, explain.SameAsLimit)
 	if c.Message != "" && !limit && c.Reason != clusterv1.MachineHealthCheckTooManyUnhealthyReason { // of that the numbers say all
-		p.line("  ", c.Blocked()+": "+c.Message+".")
+		p.line("  ", c.Reason+": "+c.Message+".")
 	}
 	if !c.NodesNotReadable() && (c.Message != "" && !limit || c.Message == "" && len(c.Targets) == 0) {
 		p.groups("  ", c.NotHealthy)

@@ -94,7 +94,28 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	s.addMissing(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
 	s.noteUnread(a, counted)
+	s.noteGone(a, namespace, cluster)
 	return s, nil
+}
+
+// gone are the annotations of MachineHealthChecks that RemediationPolicies have replaced.
+var gone = []string{
+	"kubemend.io/max-in-flight", "kubemend.io/storm-cooldown", "kubemend.io/wait-for-spare", "kubemend.io/wait-for-spare-timeout",
+}
+
+// noteGone notes which checks still have one.
+func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
+	var checks []string
+	for _, c := range snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, namespace) {
+		annotated := slices.ContainsFunc(gone, func(key string) bool { return metav1.HasAnnotation(c.ObjectMeta, key) })
+		if annotated && (cluster == "" || c.Spec.ClusterName == cluster) {
+			checks = append(checks, c.Namespace+"/"+c.Name)
+		}
+	}
+	if len(checks) > 0 {
+		s.Notes = append(s.Notes, "Annotations without effect, in place of which there are RemediationPolicies ("+strings.Join(gone, ", ")+
+			"): "+text.FirstOf(checks, mostNames))
+	}
 }
 
 // noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.

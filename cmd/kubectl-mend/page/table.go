@@ -15,7 +15,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
-	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -26,7 +25,7 @@ func isOK(c *explain.Check) bool {
 	acted := c.Mode == explain.Acting || c.ActsElsewhere()
 	underWay, _ := c.Remediations()
 	return acted && !c.NotCounted() && c.NodesUnknown == nil && c.Counts.NotHealthy() == 0 &&
-		(c.Reason == "" || c.Blocked() == string(budget.AtWork)) && !c.Next.Manual && underWay == 0 &&
+		c.Blocked() == "" && !c.Next.Manual && underWay == 0 &&
 		!anyMissing(c.CapacityMissing) && len(c.ReadErrors) == 0 && c.Flaw() == nil
 }
 
@@ -260,9 +259,7 @@ func (p *page) reason(c *explain.Check) string {
 	switch {
 	case c.NodesUnknown != nil:
 		return p.Paint.Waits(c.NodesUnknown.Reason)
-	case c.Blocked() == string(budget.AtWork):
-		return p.Paint.Waits(string(budget.AtWork))
-	case c.Reason != "":
+	case c.Blocked() != "":
 		return p.Paint.Bad(c.Reason)
 	}
 	return none

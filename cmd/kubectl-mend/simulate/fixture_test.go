@@ -253,7 +253,6 @@ const claimed = "cluster.x-k8s.io/paused: kubemend"
 
 var (
 	workersCheck  = workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 40%}\n")
-	oneAtATime    = workersAs(claimed+`, kubemend.io/max-in-flight: "1"`, "")
 	waitsForSpare = workersAs(claimed+`, kubemend.io/wait-for-spare: "true", kubemend.io/wait-for-spare-timeout: 15m`, "")
 	pausedCheck   = workersAs(`cluster.x-k8s.io/paused: "true"`, "")
 	powerCycle    = rebootTemplate + workersAs(claimed,
@@ -322,7 +321,7 @@ apiVersion: cluster.x-k8s.io/v1beta2
 kind: MachineHealthCheck
 metadata:
   name: workers
-  annotations: {cluster.x-k8s.io/paused: kubemend, kubemend.io/max-in-flight: "1"}
+  annotations: {cluster.x-k8s.io/paused: kubemend}
 spec:
   clusterName: c1
   selector: {matchLabels: {pool: md-0}}
@@ -368,10 +367,7 @@ var stories = map[string]story{
 		q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute
 	}},
 	"three of five fail under another limit": {workers(5), workersCheck, func(q *Question) {
-		q.Fail, q.Set = "3", []string{"maxUnhealthy=60%", "maxInFlight=2"}
-	}},
-	"three fail and are remediated one at a time": {workers(5), oneAtATime, func(q *Question) {
-		q.Fail, q.Horizon = "machine/w1,node/node-w2,machine/w3", 2*time.Hour
+		q.Fail, q.Set = "3", []string{"maxUnhealthy=60%"}
 	}},
 	"two checks overlap": {func(s *fixture) *fixture { return s.workers(3).existing(olderCheck) }, workersCheck, fails("machine/w2")},
 	"one has failed before and one is about to count": {func(s *fixture) *fixture {

@@ -23,7 +23,6 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
@@ -295,7 +294,7 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 }
 
 // Limits are the names that --set knows.
-var Limits = []string{"maxUnhealthy", "minHealthy", "unhealthyInRange", "maxInFlight"}
+var Limits = []string{"maxUnhealthy", "minHealthy", "unhealthyInRange"}
 
 // CheckLimit says what is wrong with a value of --set, which is NAME=VALUE.
 func CheckLimit(text string) error {
@@ -304,7 +303,7 @@ func CheckLimit(text string) error {
 	switch name {
 	case "unhealthyInRange":
 		_, err = budget.ParseRange(value)
-	case "maxUnhealthy", "minHealthy", "maxInFlight":
+	case "maxUnhealthy", "minHealthy":
 		_, err = budget.ParseAmount(value)
 	default:
 		return fmt.Errorf("--set %s: expected NAME=VALUE, where NAME is one of %s", text, strings.Join(Limits, ", "))
@@ -350,9 +349,6 @@ func limit(check client.Object, name, value string) bool {
 			return true
 		case "unhealthyInRange":
 			trigger.UnhealthyLessThanOrEqualTo, trigger.UnhealthyInRange = nil, value
-			return true
-		case "maxInFlight":
-			metav1.SetMetaDataAnnotation(&check.ObjectMeta, mendv1.MaxInFlightAnnotation, value)
 			return true
 		}
 	case *nhcv1.NodeHealthCheck:

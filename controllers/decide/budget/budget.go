@@ -1,6 +1,4 @@
-// Package budget decides how many remediations may start.
-//
-// It counts; it does not choose. Which machines go first is the caller's order.
+// Package budget decides whether remediations may start, by how many machines or nodes are not healthy.
 package budget
 
 // Population is the state of everything one MachineHealthCheck or NodeHealthCheck
@@ -86,32 +84,22 @@ type Limits struct {
 	// AtMost is the number above which nothing is started: the fault is elsewhere. It is below zero where more
 	// nodes have to be healthy than there are.
 	AtMost int `json:"atMost"`
-	// InFlight is how many remediations may be under way at once; Unlimited is no limit.
-	InFlight int `json:"inFlight"`
 }
-
-// Unlimited is the value of Limits.InFlight that limits nothing.
-const Unlimited = -1
 
 // Reason says what held a grant back. The zero value is: nothing did.
 type Reason string
 
 const (
-	// Enough means that all that wait may start.
+	// Enough means that remediations may start.
 	Enough Reason = ""
 	// TooMany means that more machines are not healthy than the limit allows.
 	TooMany Reason = "TooManyUnhealthy"
 	// TooFew means that fewer machines are not healthy than the range asks for.
 	TooFew Reason = "TooFewUnhealthy"
-	// AtWork means that as many remediations are under way as are allowed at once.
-	AtWork Reason = "RemediationsInProgress"
-	// CoolingDown means that too many machines were not healthy until a short time ago.
-	CoolingDown Reason = "CoolingDown"
 )
 
-// Grant is the answer: start this many, and why no more.
+// Grant is the answer: whether remediations may start.
 type Grant struct {
-	Start  int
 	Reason Reason
 	// Remaining is how many more machines may turn bad before nothing is started any more;
 	// it is what status.remediationsAllowed shows.
@@ -121,8 +109,7 @@ type Grant struct {
 // ShortCircuited reports whether the population as a whole forbids remediation.
 func (g Grant) ShortCircuited() bool { return g.Reason == TooMany || g.Reason == TooFew }
 
-// Decide applies l to p. It never grants more than Waiting, and never more than would
-// keep the number in flight within its limit. Where none is unhealthy, none is too many.
+// Decide applies l to p. Where none is unhealthy, none is too many.
 func Decide(p Population, l Limits) Grant {
 	bad := p.NotHealthy()
 	switch {
@@ -131,12 +118,5 @@ func Decide(p Population, l Limits) Grant {
 	case bad < l.AtLeast:
 		return Grant{Reason: TooFew}
 	}
-	g := Grant{Start: p.Waiting, Remaining: max(l.AtMost-bad, 0)}
-	if l.InFlight == Unlimited {
-		return g
-	}
-	if free := max(l.InFlight-p.InFlight, 0); free < g.Start {
-		g.Start, g.Reason = free, AtWork
-	}
-	return g
+	return Grant{Remaining: max(l.AtMost-bad, 0)}
 }

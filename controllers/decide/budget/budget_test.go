@@ -43,11 +43,10 @@ func recovering(p *Population) {
 	p.InFlight++
 }
 
-func upTo(most int) Limits { return Limits{AtMost: most, InFlight: Unlimited} }
+func upTo(most int) Limits { return Limits{AtMost: most} }
 func between(least, most int) Limits {
-	return Limits{AtLeast: least, AtMost: most, InFlight: Unlimited}
+	return Limits{AtLeast: least, AtMost: most}
 }
-func atOnce(n int) Limits { return Limits{AtMost: 10, InFlight: n} }
 
 func TestDecide(t *testing.T) {
 	cases := map[string]struct {
@@ -55,9 +54,9 @@ func TestDecide(t *testing.T) {
 		l    Limits
 		want Grant
 	}{
-		"none waits, nothing starts":                  {of(0), upTo(4), Grant{Remaining: 4}},
-		"all that wait may start":                     {of(3), upTo(4), Grant{Start: 3, Remaining: 1}},
-		"exactly the limit is still allowed":          {of(4), upTo(4), Grant{Start: 4}},
+		"none is unhealthy":                           {of(0), upTo(4), Grant{Remaining: 4}},
+		"fewer than the limit are":                    {of(3), upTo(4), Grant{Remaining: 1}},
+		"exactly the limit is still allowed":          {of(4), upTo(4), Grant{}},
 		"one above the limit forbids all":             {of(5), upTo(4), Grant{Reason: TooMany}},
 		"a limit of zero allows none":                 {of(1), upTo(0), Grant{Reason: TooMany}},
 		"a limit of zero is met when all are healthy": {of(0), upTo(0), Grant{}},
@@ -70,27 +69,16 @@ func TestDecide(t *testing.T) {
 		"an unknown machine counts against the limit":        {of(4, unknown), upTo(4), Grant{Reason: TooMany}},
 		"a machine that was not read counts too":             {of(4, unread), upTo(4), Grant{Reason: TooMany}},
 		"what was begun counts against the limit":            {of(4, begun), upTo(4), Grant{Reason: TooMany}},
-		"what recovered does not count against the limit":    {of(4, lingering), upTo(4), Grant{Start: 4}},
+		"what recovered does not count against the limit":    {of(4, lingering), upTo(4), Grant{}},
 		"a node that recovers counts against the limit":      {of(4, recovering), upTo(4), Grant{Reason: TooMany}},
-		"a node that recovers takes one of the limit":        {of(3, recovering), upTo(4), Grant{Start: 3}},
-		"only those that wait are started":                   {of(1, begun, pending), upTo(4), Grant{Start: 1, Remaining: 1}},
+		"a node that recovers takes one of the limit":        {of(3, recovering), upTo(4), Grant{}},
 
 		"too few for a range":                     {of(1), between(2, 4), Grant{Reason: TooFew}},
-		"the lower end belongs to the range":      {of(2), between(2, 4), Grant{Start: 2, Remaining: 2}},
-		"the upper end belongs to the range":      {of(4), between(2, 4), Grant{Start: 4}},
+		"the lower end belongs to the range":      {of(2), between(2, 4), Grant{Remaining: 2}},
+		"the upper end belongs to the range":      {of(4), between(2, 4), Grant{}},
 		"too many for a range":                    {of(5), between(2, 4), Grant{Reason: TooMany}},
-		"a pending can lift a range to its start": {of(1, pending), between(2, 4), Grant{Start: 1, Remaining: 2}},
-		"a range of one number has one number":    {of(2), between(2, 2), Grant{Start: 2}},
-
-		"a free place is taken":                         {of(3, begun), atOnce(2), Grant{Start: 1, Reason: AtWork, Remaining: 6}},
-		"no place is free":                              {of(3, begun, begun), atOnce(2), Grant{Reason: AtWork, Remaining: 5}},
-		"as many places as wait hold nothing back":      {of(2), atOnce(2), Grant{Start: 2, Remaining: 8}},
-		"more places than wait hold nothing back":       {of(2, begun), atOnce(9), Grant{Start: 2, Remaining: 7}},
-		"a place is kept until the remediation is over": {of(1, lingering), atOnce(1), Grant{Reason: AtWork, Remaining: 9}},
-		"a lowered limit ends nothing that was begun":   {of(1, begun, begun), atOnce(1), Grant{Reason: AtWork, Remaining: 7}},
-		"no place at all starts nothing":                {of(1), atOnce(0), Grant{Reason: AtWork, Remaining: 9}},
-		"none is blocked where none waits":              {of(0, begun), atOnce(1), Grant{Remaining: 9}},
-		"the short circuit comes before the places":     {of(5), Limits{AtMost: 4, InFlight: 0}, Grant{Reason: TooMany}},
+		"a pending can lift a range to its start": {of(1, pending), between(2, 4), Grant{Remaining: 2}},
+		"a range of one number has one number":    {of(2), between(2, 2), Grant{}},
 	}
 	for name, tc := range cases {
 		t.Run(name, func(t *testing.T) {
@@ -145,7 +133,7 @@ var anyPopulation = rapid.Custom(func(t *rapid.T) Population {
 })
 
 var anyLimits = rapid.Custom(func(t *rapid.T) Limits {
-	l := Limits{AtLeast: few.Draw(t, "at least"), InFlight: rapid.IntRange(Unlimited, 8).Draw(t, "in flight")}
+	l := Limits{AtLeast: few.Draw(t, "at least")}
 	l.AtMost = l.AtLeast + rapid.IntRange(0, 30).Draw(t, "at most")
 	if rapid.IntRange(0, 9).Draw(t, "more have to be healthy than there are") == 0 {
 		l.AtLeast, l.AtMost = 0, -1-few.Draw(t, "by")
@@ -159,27 +147,18 @@ func holds(t *testing.T, rule func(*rapid.T, Population, Limits)) {
 	rapid.Check(t, func(t *rapid.T) { rule(t, anyPopulation.Draw(t, "population"), anyLimits.Draw(t, "limits")) })
 }
 
-// What is allowed is granted, and no more; every refusal has a reason that a user can read, and none is given where nothing was refused.
+// What is allowed is granted, and no more; what is refused has a reason, and nothing else has.
 func TestAGrantStaysWithinItsLimits(t *testing.T) {
 	holds(t, func(t *rapid.T, p Population, l Limits) {
 		g, bad := Decide(p, l), p.NotHealthy()
-		if g.Start < 0 || g.Start > p.Waiting {
-			t.Fatalf("starts %d, %d wait", g.Start, p.Waiting)
-		}
 		if inside := l.AtLeast <= bad && bad <= max(l.AtMost, 0); inside == g.ShortCircuited() {
 			t.Fatalf("%d not healthy is within the limits: %t, and yet %+v", bad, inside, g)
 		}
-		if g.ShortCircuited() && (g.Start != 0 || g.Remaining != 0) {
+		if g.ShortCircuited() && g.Remaining != 0 {
 			t.Fatalf("short circuited, and yet %+v", g)
-		}
-		if l.InFlight != Unlimited && g.Start > 0 && p.InFlight+g.Start > l.InFlight {
-			t.Fatalf("%d in flight and %d more are above %d", p.InFlight, g.Start, l.InFlight)
 		}
 		if g.Remaining < 0 || (!g.ShortCircuited() && g.Remaining != max(l.AtMost-bad, 0)) {
 			t.Fatalf("%d more may turn bad, want %d", g.Remaining, l.AtMost-bad)
-		}
-		if blocked := g.Start < p.Waiting || g.ShortCircuited(); blocked != (g.Reason != Enough) {
-			t.Fatalf("%d wait: %+v", p.Waiting, g)
 		}
 	})
 }
@@ -272,7 +251,7 @@ func TestThresholds(t *testing.T) {
 			must.Do(t, err)
 			want := Grant{Reason: TooMany}
 			if tc.allowed {
-				want = Grant{Start: tc.bad, Remaining: max(l.AtMost-tc.bad, 0)}
+				want = Grant{Remaining: max(l.AtMost-tc.bad, 0)}
 			}
 			if got := Decide(Population{Healthy: tc.total - tc.bad, Unhealthy: tc.bad, Waiting: tc.bad}, l); got != want {
 				t.Errorf("%d of %d nodes are bad, limits %+v: %+v, want %+v", tc.bad, tc.total, l, got, want)
@@ -324,8 +303,8 @@ func TestNodeLimitsRefuse(t *testing.T) {
 			if err == nil || err.Error() != tc.says {
 				t.Errorf("NodeLimits() = %v, want an error that says %q", err, tc.says)
 			}
-			if g := Decide(of(1), l); g.Start != 0 {
-				t.Errorf("with an error beside it, %+v starts %d", l, g.Start)
+			if g := Decide(of(1), l); !g.ShortCircuited() {
+				t.Errorf("with an error beside it, %+v lets some start", l)
 			}
 		})
 	}

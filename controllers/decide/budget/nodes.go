@@ -30,7 +30,7 @@ func NodeLimits(minHealthy, maxUnhealthy string, total int) (Limits, error) {
 		if err != nil {
 			return Limits{}, err
 		}
-		return Limits{AtMost: min(a.Of(total), total), InFlight: Unlimited}, nil
+		return Limits{AtMost: min(a.Of(total), total)}, nil
 	case minHealthy == "":
 		minHealthy = DefaultMinHealthy
 	}
@@ -38,7 +38,7 @@ func NodeLimits(minHealthy, maxUnhealthy string, total int) (Limits, error) {
 	if err != nil {
 		return Limits{}, err
 	}
-	return Limits{AtMost: a.Spare(total), InFlight: Unlimited}, nil
+	return Limits{AtMost: a.Spare(total)}, nil
 }
 
 func parseThreshold(field, s string) (Amount, error) {

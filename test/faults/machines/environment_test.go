@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -24,6 +25,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 	"github.com/kubemend/kubemend/test/builders"
@@ -126,10 +128,11 @@ func (e *environment) start() {
 	requests := &remediationrequest.Requests{Client: writer, Live: live}
 	e.link = &connection{to: e.there}
 	e.link.follow()
+	e.due, e.failed = map[work]time.Time{}, map[work]int{}
 	e.checks = &machinehealthcheck.Reconciler{
 		Client: writer, Live: live, Clusters: workload.NewClusters(e.link), Requests: requests, Kinds: kinds,
 		Recorder: recorder{e, &e.writes}, Clock: e.clock,
-		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live),
+		Unclaimed: machinehealthcheck.Act, Records: e.newRecords(writer, live), Ledger: e.newLedger(),
 	}
 	e.releaser = &machinehealthcheck.Releaser{
 		Client: writer, Live: live, Requests: requests, Kinds: kinds, Recorder: recorder{e, &e.writes}, Unclaimed: machinehealthcheck.Act,
@@ -138,8 +141,19 @@ func (e *environment) start() {
 		[]*metav1.APIResourceList{{GroupVersion: requestKind.GroupVersion().String(), APIResources: []metav1.APIResource{
 			{Name: "metal3remediations", Kind: requestKind.Kind}, {Name: "metal3remediationtemplates", Kind: templateKind.Kind},
 		}}}, client.HasLabels{mendv1.MadeByUIDLabel}))
-	e.due, e.failed = map[work]time.Time{}, map[work]int{}
 	e.enqueueAll()
+}
+
+// newLedger is that of a process which has read the policy for checks that are oneAtATime.
+func (e *environment) newLedger() *policy.Ledger {
+	one := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: e.namespace, Name: "one"}}
+	one.Spec.Selector.Checks = &metav1.LabelSelector{MatchLabels: map[string]string{atOnce: "1"}}
+	one.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}
+	ledger := &policy.Ledger{Clock: e.clock}
+	wake := func(check types.NamespacedName, in time.Duration) { e.enqueue(work{false, check}, in) }
+	ledger.SetUp(policy.MachineHealthCheck, e.checkKeys, wake)
+	ledger.Set([]*policy.Policy{policy.Read(one, e.namespace)})
+	return ledger
 }
 
 // recorder keeps the events of a process that lives.
@@ -177,11 +191,19 @@ func (e *environment) enqueueAll() {
 }
 
 func (e *environment) enqueueChecks() {
+	for _, check := range e.checkKeys() {
+		e.enqueue(work{false, check}, 0)
+	}
+}
+
+func (e *environment) checkKeys() []types.NamespacedName {
 	checks := &clusterv1.MachineHealthCheckList{}
 	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
+	keys := make([]types.NamespacedName, len(checks.Items))
 	for i := range checks.Items {
-		e.enqueue(work{false, client.ObjectKeyFromObject(&checks.Items[i])}, 0)
+		keys[i] = client.ObjectKeyFromObject(&checks.Items[i])
 	}
+	return keys
 }
 
 // settle lets the program work until it waits for nothing that comes within that time, at the end of which it returns.

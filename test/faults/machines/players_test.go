@@ -105,9 +105,10 @@ func upTo(limit string) func(*clusterv1.MachineHealthCheck) {
 	}
 }
 
-func oneAtATime(c *clusterv1.MachineHealthCheck) {
-	c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "1"}
-}
+// atOnce is the label of checks that a RemediationPolicy lets remediate one machine at a time.
+const atOnce = "at-once"
+
+func oneAtATime(c *clusterv1.MachineHealthCheck) { c.Labels = map[string]string{atOnce: "1"} }
 
 func paused(c *clusterv1.MachineHealthCheck) {
 	metav1.SetMetaDataAnnotation(&c.ObjectMeta, clusterv1.PausedAnnotation, "")
@@ -369,10 +370,8 @@ func (e *environment) withinLimits(check *clusterv1.MachineHealthCheck, more int
 			unsafe("more are unhealthy than the check allows")
 		}
 	}
-	if limit, set := check.Annotations[mendv1.MaxInFlightAnnotation]; set {
-		if allowed := intstr.Parse(limit); flying+more > allowed.IntValue() {
-			unsafe("as many as are allowed are in flight")
-		}
+	if check.Labels[atOnce] != "" && flying+more > 1 {
+		unsafe("as many as are allowed are in flight")
 	}
 }
 

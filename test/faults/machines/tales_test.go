@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/test/faults"
 )
@@ -186,7 +185,7 @@ func (e *environment) flies(check *clusterv1.MachineHealthCheck, m *clusterv1.Ma
 func (e *environment) asManyAsAllowed(check *clusterv1.MachineHealthCheck, bad, flying int) {
 	e.t.Helper()
 	want := bad
-	if check.Annotations[mendv1.MaxInFlightAnnotation] != "" {
+	if check.Labels[atOnce] != "" {
 		want = min(bad, 1)
 	}
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil && bad > limit.IntValue() {
@@ -332,9 +331,7 @@ var tales = []tale{
 		func(e *environment) {
 			e.machines("m1", "m2")
 			e.check("a-older", byTemplate)
-			e.check("b-younger", byTemplate, func(c *clusterv1.MachineHealthCheck) { // what it begins does not depend on who is first
-				c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
-			})
+			e.check("b-younger", byTemplate, upTo("0")) // what it begins does not depend on who is first
 		},
 		[]func(*environment){
 			func(e *environment) { e.fail("m1") }, undisturbed, // a check whose write has failed waits a minute for the other one

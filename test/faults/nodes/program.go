@@ -37,6 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/inmemory"
@@ -48,6 +49,8 @@ type Options struct {
 	Leases   string
 	Recorder events.EventRecorder
 	Logger   logr.Logger
+	// Policies are those that a manager finds when it starts.
+	Policies func() []*policy.Policy
 }
 
 // Server returns an API server in memory that serves what the controller reads, and these kinds.
@@ -123,6 +126,10 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Gate:      &begin.Gate{Clock: s.Clock},
 			Installed: (&crdgate.Reconciler{Client: i.Client}).Installed,
 			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
+			Ledger: &policy.Ledger{Clock: s.Clock}, Cached: i.Client,
+		}
+		if r.Ledger.Set(nil); o.Policies != nil {
+			r.Ledger.Set(o.Policies())
 		}
 		return r.SetupWithManager(i, i.Cache, options)
 	}

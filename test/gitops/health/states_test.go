@@ -101,8 +101,6 @@ func machineChecks() map[string]state {
 		"a machine is pending":          {check(counts(4)), progressing, "4 of 5 machines", current},
 		"machines are being remediated": {check(counts(3)), progressing, "3 of 5 machines", current},
 		"too many are not healthy":      {check(counts(2), tooMany), degraded, "of TooManyUnhealthy", failed},
-		"after a storm":                 {check(refused(mendv1.CoolingDownReason)), progressing, "of CoolingDown", current},
-		"a user allows none at once":    {check(refused(mendv1.NoneAtOnceReason)), suspended, "of NoneAtOnce", current},
 		"its limit is impossible":       {check(refused(mendv1.InvalidLimitReason)), degraded, "of InvalidLimit", failed},
 		"its selector is none":          {check(changed, refused(mendv1.InvalidSelectorReason)), degraded, "InvalidSelector", inProgress},
 		"its Cluster is to come":        {check(changed, refused(mendv1.ClusterNotFoundReason)), progressing, "ClusterNotFound", inProgress},

@@ -9,8 +9,6 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
 // ofDisk makes a check judge by the disk alone.
@@ -93,9 +91,7 @@ func TestW9OwnershipOfRequestsOfTwoChecksOfOneMachineEachActsByItsOwnRulesOneAtA
 func TestACheckWhoseRulesAreMetNoMoreWithdrawsWhatItAskedTheOwnerForWhileAnotherOneIsBlocked(t *testing.T) {
 	run(t, func(s *environment) {
 		twoChecks(s)
-		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) {
-			c.Annotations = map[string]string{mendv1.MaxInFlightAnnotation: "0"}
-		})
+		s.changeCheck("a-younger", atMost("0"))
 		s.nodeReports("a", corev1.NodeDiskPressure, corev1.ConditionTrue, long)
 		s.fallsSilent("a")
 		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
@@ -106,7 +102,7 @@ func TestACheckWhoseRulesAreMetNoMoreWithdrawsWhatItAskedTheOwnerForWhileAnother
 		s.Expect(s.health("a")()).To(Equal(silent), "the younger check says so")
 		s.steady("a")
 
-		s.changeCheck("a-younger", func(c *clusterv1.MachineHealthCheck) { delete(c.Annotations, mendv1.MaxInFlightAnnotation) })
+		s.changeCheck("a-younger", atMost("100%"))
 		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
 		s.restart()
 		s.steady("a")

@@ -1,0 +1,91 @@
+package hostremediation
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/policy"
+)
+
+// placeOf is the remediation called key as the ledger of RemediationPolicies knows it.
+func (r *Reconciler) placeOf(key client.ObjectKey) policy.Check {
+	return policy.Check{Kind: r.Kind.Kind, NamespacedName: key}
+}
+
+// byPerson reports whether a person asked: by kubectl mend, or by a request that is made from no template, nor by a check.
+func (obs *observed) byPerson() bool {
+	_, attributed := explain.AttributionOf(obs.rem, mendv1.RequestedAnnotation)
+	return attributed || checkOf(obs) == nil && obs.rem.GetAnnotations()[clusterv1.TemplateClonedFromNameAnnotation] == ""
+}
+
+// reportPlace reports the machine of the remediation called key, as it is stored, to the ledger, unless a check of kubemend does. That of a
+// person only counts.
+func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs *observed, unread error) {
+	if unread != nil || !r.Ledger.Active(ctx) {
+		return
+	}
+	if obs == nil || obs.machine == nil || obs.record.State.Final() || checkOf(obs) != nil {
+		r.Ledger.Forget(r.placeOf(key))
+		return
+	}
+	stored, _ := remediation.RecordOf(obs.stored)
+	seen, bound := place.OfMachine(obs.machine), !obs.byPerson()
+	seen.Kind, seen.Unknown, seen.Unavailable, seen.InFlight = r.Kind.Kind, !bound, bound, stored.Attempt > 0
+	_, seen.ByHand = obs.machine.Annotations[clusterv1.RemediateMachineAnnotation]
+	seen.Due = obs.rem.GetCreationTimestamp().Time
+	if check := r.judging(ctx, obs); check != nil {
+		seen.Check, seen.CheckLabels = check.Name, check.Labels
+	}
+	if obs.cluster != nil {
+		seen.ClusterLabels = obs.cluster.Labels
+	}
+	host, labels := "", map[string]string(nil)
+	if obs.found.Host != nil {
+		host, labels = obs.found.Host.Name, obs.found.Host.Labels
+	}
+	seen.On(obs.lastNode, host, labels)
+	r.Ledger.Report(r.placeOf(key), []*place.Target{seen})
+}
+
+// placeless is what RemediationPolicies have against what obs is about to begin, when nothing else has. What a check of kubemend made has
+// its place, as has what began before: an attempt of these waits where not even what has begun goes on.
+func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.Ahead {
+	if !obs.confirms || obs.byPerson() || !r.Ledger.Active(ctx) {
+		return nil
+	}
+	check, id := r.placeOf(client.ObjectKeyFromObject(obs.rem)), obs.machine.UID
+	var blockers []rule.Blocker
+	switch made := checkOf(obs); {
+	case made != nil:
+		check = policy.Check{Kind: made.Kind, NamespacedName: types.NamespacedName{Namespace: made.Namespace, Name: made.Name}}
+		if made.Kind == policy.NodeHealthCheck {
+			id = place.NodeID(obs.nodeName())
+		}
+		blockers = r.Ledger.Holds(check, id)
+	default:
+		blockers = r.Ledger.Ask(check, []types.UID{id})[id]
+	}
+	ahead := make([]powercycle.Ahead, len(blockers))
+	for i, b := range blockers {
+		ahead[i] = powercycle.Ahead{Text: b.Text, Until: b.Until}
+	}
+	return ahead
+}
+
+// settlePlace gives the place of the remediation called key back if it did not begin, as obs and err say.
+func (r *Reconciler) settlePlace(ctx context.Context, key client.ObjectKey, obs *observed, err error) {
+	if r.Ledger.Active(ctx) {
+		r.Ledger.Settle(r.placeOf(key),
+			func(types.UID) bool { return obs != nil && obs.record.Attempt > 0 }, func(types.UID) bool { return begin.Lost(err) })
+	}
+}

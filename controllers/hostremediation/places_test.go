@@ -1,0 +1,116 @@
+package hostremediation
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubemend/kubemend/test/must"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/policy"
+)
+
+// byCore is a remediation that Cluster API core has just requested.
+func byCore(rem *mendv1.HostRemediation) {
+	rem.CreationTimestamp = metav1.NewTime(noon)
+	rem.Annotations = map[string]string{clusterv1.TemplateClonedFromNameAnnotation: "template"}
+}
+
+// bound has a policy.
+func (k *fixture) bound(edit func(*mendv1.RemediationPolicySpec)) *fixture {
+	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "p"}}
+	edit(&object.Spec)
+	k.r.Ledger = &policy.Ledger{Clock: k.clock}
+	k.r.Ledger.Set([]*policy.Policy{policy.Read(object, "ns")})
+	return k
+}
+
+func atMostOne(spec *mendv1.RemediationPolicySpec) {
+	spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}
+}
+
+// theOther is the machine of another check, in flight or not; it returns whether it may begin if it is not.
+func (k *fixture) theOther(flies bool) (begins bool) {
+	other := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "other"}}
+	k.r.Ledger.Report(other, []*place.Target{{UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true}})
+	blocked := k.r.Ledger.Ask(other, []types.UID{"other"})
+	k.r.Ledger.Settle(other, func(types.UID) bool { return false }, func(types.UID) bool { return false })
+	return len(blocked) == 0
+}
+
+func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
+	k := fixtureOf(t, byCore).bound(atMostOne)
+	observed := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "core's"}}
+	k.r.Ledger.Report(observed, []*place.Target{{
+		UID: "machine-uid", Namespace: "ns", Kind: observed.Kind, Check: observed.Name, InFlight: true, Observed: true, // it sees the request
+	}})
+	k.theOther(true)
+	status := k.pass()
+	const says = "RemediationPolicies do not let it begin now (The limit all of RemediationPolicy ns/p is reached: 1 of at most 1 are under way"
+	if status.Step != "Pending" || !strings.HasPrefix(status.Message, says) || status.Deadline != nil {
+		t.Errorf("it is %+v", status)
+	}
+	must.Equal(t, "WaitingForPolicy", k.remediation().Annotations[mendv1.WaitsForAnnotation])
+	if next := k.explained().Next; next.Manual || next.Text != "kubemend begins the power cycle when the policies allow it" {
+		t.Errorf("a page says that next is %+v", next)
+	}
+	woken := 0
+	k.r.Ledger.SetUp("HostRemediation", func() []reconcile.Request { return nil }, func(reconcile.Request, time.Duration) { woken++ })
+	k.clock.SetTime(noon.Add(time.Hour)) // longer than a queue may take
+	must.Equal(t, "Pending", k.pass().Step)
+	k.theOther(false)
+	must.Is(t, 1, woken)
+	k.expects(powersOff)
+	must.Equal(t, "PoweringOff", k.pass().Step)
+	if k.theOther(false) {
+		t.Error("another one has its place")
+	}
+}
+
+func TestWhatAPersonAskedForIsNotBoundAndCounts(t *testing.T) {
+	k := fixtureOf(t).bound(atMostOne)
+	k.theOther(true)
+	k.expects(powersOff)
+	must.Equal(t, "PoweringOff", k.pass().Step)
+	k.pass()
+	if k.theOther(false) {
+		t.Error("it has no place")
+	}
+	k.deletes(k.remediation())
+	k.obeyed = true
+	k.reconciles()
+	if !k.theOther(false) {
+		t.Error("it keeps its place after its end")
+	}
+}
+
+// An attempt that follows one that has begun waits for windows, and keeps its place.
+func TestTheNextAttemptWaitsForAWindow(t *testing.T) {
+	for name, made := range map[string]func(*mendv1.HostRemediation){"of core": byCore, "of a check": byCheck} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, made, func(rem *mendv1.HostRemediation) {
+				remembers(`{"state":"Preparing","since":"2026-01-01T12:00:00Z","attempt":2,"uid":"remediation-uid","machine":"m","host":"h","touched":true}`)(rem)
+			}).bound(func(spec *mendv1.RemediationPolicySpec) {
+				spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 12 * * *", DurationSeconds: 3600}}
+			})
+			check := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "workers"}}
+			k.r.Ledger.Report(check, []*place.Target{{UID: "machine-uid", Namespace: "ns", Kind: check.Kind, Check: "workers", InFlight: true}})
+			status := k.pass()
+			if status.Step != string(powercycle.Preparing) || !status.BlockedUntil.Time.Equal(noon.Add(time.Hour)) {
+				t.Errorf("it is %+v", status)
+			}
+			must.Equal(t, "", k.remediation().Annotations[mendv1.WaitsForAnnotation])
+			k.expects(powersOff)
+			must.Equal(t, "PoweringOff", k.wait(time.Hour).Step)
+		})
+	}
+}

@@ -1,0 +1,207 @@
+package machinehealthcheck
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/workqueue"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	"github.com/kubemend/kubemend/baremetal/spare"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/policy"
+)
+
+// placeless is a rule of RemediationPolicies: a remediation does not begin without a place.
+func placeless(reason string) Rule {
+	return Rule{
+		Reason: Reason(reason), asked: ofAll,
+		When:  func(c *Case) bool { return place.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
+		Words: func(c *Case) rule.Blocker { return place.Of(reason, c.Placeless[c.Target.UID]) },
+	}
+}
+
+// placed is what the ledger was told of the labels that all targets of a check have, and whether of those of hosts.
+type placed struct {
+	cluster, check map[string]string
+	hosts          bool
+}
+
+func placesOf(check types.NamespacedName) policy.Check {
+	return policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: check}
+}
+
+// takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
+func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) {
+	key := placesOf(client.ObjectKeyFromObject(state.Check))
+	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
+	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
+	if same {
+		now = before // the maps that the ledger has
+	}
+	state.placed = &now
+	if now.hosts {
+		r.hostLabels.watch(ctx, r.Hosts)
+	}
+	targets := make([]*place.Target, len(plan.Decisions))
+	for i, decision := range plan.Decisions {
+		target, labels := decision.Target, (*hostLabels)(nil)
+		if now.hosts && OnHost(target.Machine) {
+			labels = r.hostLabels.of(target.Machine)
+		}
+		quiet := decision == target.quiet
+		if !quiet || !same || target.place == nil || target.hostLabels != labels {
+			target.place = placeOf(state, decision, &now, labels)
+		}
+		if target.hostLabels = labels; !quiet {
+			targets[i], target.place = target.place, nil
+			continue
+		}
+		targets[i] = target.place
+	}
+	r.Ledger.Report(key, targets)
+	var waiting []types.UID
+	for _, decision := range plan.Open {
+		if decision.Starts() {
+			waiting = append(waiting, decision.Target.UID)
+		}
+	}
+	if len(waiting) > 0 {
+		state.Placeless = r.Ledger.Ask(key, waiting)
+	}
+}
+
+// placeOf is what policies see of the target of decision. Of a check on which kubemend does not act only what others have begun counts.
+func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabels) *place.Target {
+	target := decision.Target
+	reported := place.OfMachine(target.Machine)
+	reported.Kind, reported.Check = policy.MachineHealthCheck, state.Check.Name
+	reported.ClusterLabels, reported.CheckLabels = labels.cluster, labels.check
+	reported.InFlight, reported.Observed = occupies(&state.Facts, decision), state.Mode != Active
+	reported.Unknown = decision.Verdict.State == health.Unknown
+	reported.Due, reported.ByHand = decision.Verdict.OverdueSince(state.Now), byHand(decision) != 0
+	reported.Refused = refusedAt(&state.Facts, decision)
+	if state.Mode == Active {
+		sick := decision.Verdict.State == health.Unhealthy || decision.Verdict.State == health.Pending
+		reported.Unavailable = sick || decision.InFlight
+	}
+	if host == nil {
+		host = &hostLabels{}
+	}
+	reported.On(target.Node, host.name, host.labels)
+	return reported
+}
+
+// checksOf are the checks of a namespace; of all if it is empty.
+func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile.Request {
+	list := &clusterv1.MachineHealthCheckList{}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return nil // the cache is shutting down
+	}
+	checks := make([]reconcile.Request, len(list.Items))
+	for i := range list.Items {
+		checks[i].NamespacedName = client.ObjectKeyFromObject(&list.Items[i])
+	}
+	return checks
+}
+
+// settlePlaces gives back the places of remediations that did not begin.
+func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
+	if state.placed == nil {
+		return
+	}
+	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
+	for _, o := range outcomes {
+		begun[o.Target.UID] = o.requested || o.again
+		lost[o.Target.UID] = o.unsure || o.lost
+	}
+	is := func(these map[types.UID]bool) func(types.UID) bool {
+		return func(id types.UID) bool { return these[id] }
+	}
+	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), is(begun), is(lost))
+}
+
+type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// hostLabels are the name of a host and its labels; another pointer after each change of them.
+type hostLabels struct {
+	name   string
+	labels map[string]string
+}
+
+// labelsOfHosts are the labels of the hosts that machines are on, by the namespace and name of the Metal3Machine that has the host.
+type labelsOfHosts struct {
+	mu    sync.Mutex
+	hosts map[types.NamespacedName]*hostLabels
+}
+
+// watch begins to watch hosts, so that their labels are known.
+func (l *labelsOfHosts) watch(ctx context.Context, hosts HostWatch) {
+	if hosts != nil {
+		_, _ = hosts.Ready(ctx, hostKind) // a host that cannot be read has no labels: the policy says which targets are in no group
+	}
+}
+
+func (l *labelsOfHosts) of(machine *clusterv1.Machine) *hostLabels {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.hosts[types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}]
+}
+
+// note notes the labels of a host, and reports whether they have changed.
+func (l *labelsOfHosts) note(bmh *bmov1alpha1.BareMetalHost, gone bool) (changed bool) {
+	key := types.NamespacedName{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	known := l.hosts[key]
+	switch {
+	case key.Name == "" || gone && known == nil:
+		return false
+	case gone:
+		delete(l.hosts, key)
+	case known != nil && known.name == bmh.Name && maps.Equal(known.labels, bmh.Labels):
+		return false
+	default:
+		if l.hosts == nil {
+			l.hosts = map[types.NamespacedName]*hostLabels{}
+		}
+		l.hosts[key] = &hostLabels{bmh.Name, bmh.Labels}
+	}
+	return true
+}
+
+// heard enqueues the checks of the namespace of a host that has other labels than before.
+func (l *labelsOfHosts) heard(r *Reconciler) handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request] {
+	wake := func(ctx context.Context, bmh *bmov1alpha1.BareMetalHost, gone bool) {
+		if !l.note(bmh, gone) || !r.Ledger.Active(ctx) {
+			return
+		}
+		for _, check := range r.checksOf(ctx, bmh.Namespace) {
+			r.wake(check.NamespacedName, time.Second)
+		}
+	}
+	return handler.TypedFuncs[*bmov1alpha1.BareMetalHost, reconcile.Request]{
+		CreateFunc: func(ctx context.Context, e event.TypedCreateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
+			wake(ctx, e.Object, false)
+		},
+		UpdateFunc: func(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
+			if spare.Consumer(e.ObjectOld) != spare.Consumer(e.ObjectNew) {
+				wake(ctx, e.ObjectOld, true)
+			}
+			wake(ctx, e.ObjectNew, false)
+		},
+		DeleteFunc: func(ctx context.Context, e event.TypedDeleteEvent[*bmov1alpha1.BareMetalHost], _ hostQueue) {
+			wake(ctx, e.Object, true)
+		},
+	}
+}

@@ -1,0 +1,126 @@
+package nodehealthcheck
+
+import (
+	"context"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/kubemend/kubemend/controllers/begin"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/controllers/policy"
+)
+
+// placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
+func placeless(reason, example string) Rule {
+	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
+	return Rule{
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
+		When:   func(c *Case) bool { return words(c).Reason != "" },
+		Object: func(c *Case) rule.Ref { return words(c).Object },
+		Why:    func(c *Case) string { return words(c).Text },
+		Until:  func(c *Case) time.Time { return words(c).Until },
+	}
+}
+
+func placesOf(check string) policy.Check {
+	return policy.Check{Kind: policy.NodeHealthCheck, NamespacedName: types.NamespacedName{Name: check}}
+}
+
+// decide makes the plan, reports the nodes to the ledger of RemediationPolicies, and takes a place in it for each remediation that begins.
+// For what has no place another node of the control plane may go first, so that more may begin then.
+func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
+	plan := Decide(state.facts)
+	if !r.Ledger.Active(ctx) {
+		return plan
+	}
+	r.reportPlaces(ctx, state, &plan)
+	check, asked := placesOf(state.check.Name), map[types.UID]bool{}
+	state.facts.Placeless = map[types.UID][]rule.Blocker{}
+	for {
+		var starts []types.UID
+		for i := range plan.Decisions {
+			if id := place.NodeID(state.facts.Nodes[i].Name); plan.Decisions[i].Starts() && !asked[id] {
+				starts, asked[id] = append(starts, id), true
+			}
+		}
+		blocked := r.Ledger.Ask(check, starts)
+		if len(blocked) == 0 {
+			return plan
+		}
+		maps.Copy(state.facts.Placeless, blocked)
+		plan = Decide(state.facts)
+	}
+}
+
+// reportPlaces reports the nodes that count to the ledger.
+func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Plan) {
+	last, places := r.memory.of(state.check.Name), make(map[string]*place.Target, len(plan.Decisions))
+	for i := range plan.Decisions {
+		if n, d := &state.facts.Nodes[i], &plan.Decisions[i]; n.Selected || d.InFlight {
+			places[n.Name] = r.placeOf(ctx, state, n, d, last.places[n.Name])
+		}
+	}
+	last.places = places
+	r.Ledger.Report(placesOf(state.check.Name), slices.Collect(maps.Values(places)))
+}
+
+// placeOf is what policies see of a node, of which they saw last before. One that is gone stays in its groups.
+func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *place.Target) *place.Target {
+	seen := &place.Target{}
+	switch {
+	case n.Exists():
+		seen = r.placeOfMachine(ctx, n.Object)
+	case last != nil:
+		*seen = *last
+	}
+	seen.UID, seen.Name = place.NodeID(n.Name), n.Name
+	seen.Kind, seen.Check, seen.CheckLabels = policy.NodeHealthCheck, state.check.Name, state.check.Labels
+	seen.Unknown, seen.InFlight = n.Exists() && d.Verdict.State == health.Unknown, d.InFlight
+	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
+	seen.Due = d.Verdict.OverdueSince(state.facts.Now)
+	seen.On(n.Object, "", nil)
+	if last != nil && !seen.Unavailable && reflect.DeepEqual(last, seen) {
+		return last // the ledger sees that nothing has changed
+	}
+	return seen
+}
+
+// placeOfMachine is the Machine of a node as the manager's cache has it, else the node.
+func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) *place.Target {
+	seen, machine, cluster := &place.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
+	key := client.ObjectKey{Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation]}
+	if key.Name == "" || r.Cached == nil || r.Cached.Get(ctx, key, machine, client.UnsafeDisableDeepCopy) != nil ||
+		machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {
+		return seen
+	}
+	seen, key.Name = place.OfMachine(machine), machine.Spec.ClusterName
+	if r.Cached.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy) == nil {
+		seen.ClusterLabels = cluster.Labels
+	}
+	return seen
+}
+
+// settlePlaces gives back the places of remediations that did not begin.
+func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
+	if state.facts.Placeless == nil {
+		return
+	}
+	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
+	for i := range outcomes {
+		o, id := &outcomes[i], place.NodeID(outcomes[i].n.Name)
+		begun[id], lost[id] = o.made != nil || o.again, o.asked && begin.Lost(o.refused)
+	}
+	is := func(these map[types.UID]bool) func(types.UID) bool {
+		return func(id types.UID) bool { return these[id] }
+	}
+	r.Ledger.Settle(placesOf(state.check.Name), is(begun), is(lost))
+}

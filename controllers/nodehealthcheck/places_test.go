@@ -1,0 +1,178 @@
+package nodehealthcheck
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/kubemend/kubemend/test/must"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+
+	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/policy"
+)
+
+// bound has a policy that lets one remediation begin in each zone, but for edits.
+func (k *fixture) bound(edits ...func(*mendv1.RemediationPolicySpec)) *fixture {
+	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "p"}}
+	object.Spec.Limits = []mendv1.PolicyLimit{{
+		Name: "zone", GroupBy: []mendv1.PolicyGroupKey{{Key: mendv1.GroupByFailureDomain}}, MaxInFlight: ptr.To(intstr.FromInt32(1)),
+	}}
+	for _, edit := range edits {
+		edit(&object.Spec)
+	}
+	k.r.Ledger, k.r.Cached = &policy.Ledger{Clock: k.clock}, k.client
+	k.r.Ledger.SetUp(policy.NodeHealthCheck, func() []reconcile.Request { return k.r.everyCheck(k.t.Context(), nil) },
+		func(reconcile.Request, time.Duration) {})
+	k.r.Ledger.Set([]*policy.Policy{policy.Read(object, "kubemend-system")})
+	return k
+}
+
+// zoned puts the nodes of objects into zones, those of the same letter into the same one.
+func zoned(zones string, objects []client.Object) []client.Object {
+	for _, obj := range objects {
+		if node, is := obj.(*corev1.Node); is && zones != "" {
+			metav1.SetMetaDataLabel(&node.ObjectMeta, corev1.LabelTopologyZone, zones[:1])
+			zones = zones[1:]
+		}
+	}
+	return objects
+}
+
+// lose makes nodes unhealthy for long enough, the first one for the longest.
+func (k *fixture) lose(names ...string) {
+	for _, name := range names {
+		k.turn(name, corev1.ConditionUnknown)
+		for _, check := range k.r.everyCheck(k.t.Context(), nil) {
+			k.settle(check.Name)
+		}
+		k.after(time.Second)
+	}
+	k.after(300 * time.Second)
+}
+
+func one(name, node string) *nhcv1.NodeHealthCheck {
+	return check(name, func(s *nhcv1.NodeHealthCheckSpec) {
+		s.Selector.MatchLabels = map[string]string{corev1.LabelHostname: node}
+		s.MinHealthy = ptr.To(intstr.FromInt32(0))
+	})
+}
+
+func TestALimitHoldsOverChecksAndARestartAndUntilTheNodeIsHealthy(t *testing.T) {
+	k := newFixture(t, zoned("xxy", append(workers("a", "b", "c"), template("Reboot", "reboot", false), one("one", "a"), one("two", "b"), one("three", "c")))...)
+	k.lose("a", "b", "c")
+	k.bound()
+	all := func() []string {
+		for _, check := range []string{"one", "two", "three", "one", "two"} {
+			k.reconciles(check)
+		}
+		return k.requests()
+	}
+	refuses := true
+	k.fails = func(verb string, obj client.Object) error {
+		if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && obj.GetName() == "a" && refuses {
+			return apierrors.NewForbidden(schema.GroupResource{}, obj.GetName(), errors.New("by a webhook"))
+		}
+		return nil
+	}
+	k.reconcile("one") // it is not known yet what the others count
+	must.Equal(t, []string(nil), k.requests())
+	must.Equal(t, true, slices.ContainsFunc(k.events(), func(e string) bool {
+		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node a: What RemediationPolicies say, and what they count, was not read")
+	}))
+	must.Equal(t, []string{"Reboot/b", "Reboot/c"}, all()) // that of a is refused, and gives its place back
+	refuses = false
+	k.after(time.Minute)
+	all()
+	must.Equal(t, true, slices.Contains(k.events(), "Warning RemediationSkipped Remediation skipped on node a: "+
+		"The limit zone of RemediationPolicy kubemend-system/p in x is reached: 1 of at most 1 are under way (maxInFlight 1)"))
+	k.bound()
+	must.Equal(t, []string{"Reboot/b", "Reboot/c"}, all())
+	k.turn("b", corev1.ConditionTrue)
+	k.settle("two")
+	must.Equal(t, []string{"Reboot/a", "Reboot/c"}, all())
+}
+
+func TestAMemberWithoutAPlaceLetsAnotherOneGoFirst(t *testing.T) {
+	k := newFixture(t, zoned("xyyyyx", append(five(check("nhc")), node("w", nil)))...).bound()
+	k.lose("w", "m0", "m1") // w and m0 are in one zone
+	k.settle("nhc")
+	must.Equal(t, []string{"Reboot/m1", "Reboot/w"}, k.requests())
+	must.Equal(t, true, slices.ContainsFunc(k.events(), func(e string) bool {
+		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node m0: The limit zone of RemediationPolicy kubemend-system/p in x")
+	}))
+}
+
+func TestTheNextStepWaitsForAWindow(t *testing.T) {
+	nhc := check("nhc", ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace")))
+	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), template("Replace", "replace", false), nhc)...)
+	k.bound(func(s *mendv1.RemediationPolicySpec) { // from ten minutes after the start on
+		s.Limits, s.Windows = nil, []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "10 * * * *", DurationSeconds: 1800}}
+	})
+	k.lose("a")
+	k.settle("nhc")
+	must.Equal(t, []string{"Reboot/a"}, k.requests())
+	k.after(5 * time.Minute)
+	k.settle("nhc")
+	must.Equal(t, []string{"Reboot/a"}, k.requests())
+	opens := epoch.Add(40 * time.Minute)
+	if again := k.reconcile("nhc").RequeueAfter; again > opens.Sub(k.clock.Now())+time.Second {
+		t.Errorf("it is looked at again in %s", again)
+	}
+	k.clock.SetTime(opens)
+	k.settle("nhc")
+	must.Equal(t, []string{"Reboot/a", "Replace/a"}, k.requests())
+}
+
+// A node that has a Machine is in its Cluster and has its labels; one that has none is in no Cluster, and has its own.
+func TestPoliciesSelectNodesByTheirMachines(t *testing.T) {
+	in := func(key string) *metav1.LabelSelector {
+		return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOpExists}}}
+	}
+	for name, tc := range map[string]struct {
+		selects mendv1.PolicySelector
+		want    []string // of which no remediation begins
+	}{
+		"all":                        {mendv1.PolicySelector{}, []string{"a", "b"}},
+		"a kind":                     {mendv1.PolicySelector{Kinds: []string{"MachineHealthCheck"}}, nil},
+		"all Clusters":               {mendv1.PolicySelector{Clusters: &metav1.LabelSelector{}}, []string{"b"}},
+		"labels of the Cluster":      {mendv1.PolicySelector{Clusters: in("tier")}, []string{"b"}},
+		"labels of the Machine":      {mendv1.PolicySelector{Targets: in("pool")}, []string{"b"}},
+		"labels of the node":         {mendv1.PolicySelector{Targets: in(corev1.LabelHostname)}, []string{"a"}},
+		"those that the check lacks": {mendv1.PolicySelector{Checks: in("no")}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := capiMachine("capi")
+			m.Labels, m.Spec.ClusterName = map[string]string{"pool": "x"}, "home"
+			cluster := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "capi", Name: "home", Labels: map[string]string{"tier": "prod"}}}
+			nhc := check("nhc", func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = ptr.To(intstr.FromInt32(0)) })
+			k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), nhc, m, cluster)...)
+			k.annotateNode("b", map[string]string{clusterv1.MachineAnnotation: "m-b", clusterv1.ClusterNamespaceAnnotation: "capi"})
+			k.bound(func(s *mendv1.RemediationPolicySpec) {
+				s.Selector, s.Limits = tc.selects, []mendv1.PolicyLimit{{Name: "none", MaxInFlight: ptr.To(intstr.FromInt32(0))}}
+			})
+			k.lose("a", "b")
+			k.settle("nhc")
+			var blocked []string
+			for _, name := range []string{"a", "b"} {
+				if !slices.Contains(k.requests(), "Reboot/"+name) {
+					blocked = append(blocked, name)
+				}
+			}
+			must.Equal(t, tc.want, blocked)
+		})
+	}
+}

@@ -1,0 +1,67 @@
+package policy
+
+import (
+	"fmt"
+
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// ends is what ends each limit that is reached.
+var ends = map[string]string{
+	place.GroupUnavailable: "fewer are unavailable",
+	place.GroupInFlight:    "fewer are under way, and those that go first have begun",
+	place.GroupRate:        "fewer have begun within an hour",
+	place.SlowStart:        "the capacity of those that are under way has been back for five minutes",
+}
+
+// blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
+func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
+	var blockers []rule.Blocker
+	if !l.read || !p.awaits.IsZero() {
+		return []rule.Blocker{{
+			Reason: place.PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
+			EndsWhen: "it is", Until: p.awaits,
+		}}
+	}
+	for _, policy := range e.by {
+		if hold, holds := policy.held(); holds {
+			blockers = append(blockers, hold)
+		}
+		if policy.invalid != "" {
+			blockers = append(blockers, rule.Blocker{
+				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
+				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
+				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
+			})
+		}
+		if until := policy.closed(e.Live, p.now); !until.IsZero() {
+			blockers = append(blockers, rule.Blocker{
+				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
+				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
+			})
+		}
+	}
+	for _, g := range e.groups {
+		if l.lifted(g.policy) {
+			continue
+		}
+		n, counted := p.numbers[g]
+		if !counted {
+			n = g.numbers(p.now)
+			p.numbers[g] = n
+		}
+		n.inFlight, n.claimed = n.inFlight+p.ahead[g], n.claimed+p.ahead[g]
+		limit := g.reachedBy(n, p.now)
+		if limit.reason == "" {
+			continue
+		}
+		about := g.policy.limitText(g.limit, g.values)
+		b := rule.Blocker{
+			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
+			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
+		}
+		blockers = append(blockers, b)
+	}
+	return blockers
+}

@@ -1,0 +1,269 @@
+// Package policy has what RemediationPolicies say, and the one memory of what they count: which targets there are, which are not healthy,
+// and which remediations are under way. It blocks what would exceed a limit, or is not to begin now, and gives each place away once.
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	_ "time/tzdata" // images without a database of time zones
+
+	"github.com/robfig/cron/v3"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// Target is what policies see of a Machine.
+type Target = place.Target
+
+// Policy is a RemediationPolicy that was read, or a RemediationOverride that has an effect.
+type Policy struct {
+	rule.Ref
+
+	generation int64
+	everywhere bool               // it reaches all namespaces
+	selects    [4]labels.Selector // nil selects all
+	kinds      []string           // none are all
+	namespaces map[string]bool    // those that the first selector selects
+	limits     []mendv1.PolicyLimit
+	windows    []window
+	// invalid is the field that cannot be read, and why; empty if all can.
+	invalid        string
+	selectsNothing bool      // since a selector cannot be read
+	override       *override // nil for a RemediationPolicy
+}
+
+// window is a time that comes again and again.
+type window struct {
+	mendv1.PolicyWindow
+
+	opens cron.Schedule
+	zone  *time.Location
+	lasts time.Duration
+}
+
+// Read reads a RemediationPolicy. One in the namespace everywhere reaches all namespaces.
+func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
+	spec := &object.Spec
+	p := &Policy{
+		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+	}
+	if spec.Selector.Namespaces != nil && !p.everywhere {
+		p.invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
+		p.selectsNothing = true
+		return p
+	}
+	parts := []struct {
+		field    string
+		selector *metav1.LabelSelector
+	}{{"namespaces", spec.Selector.Namespaces}, {"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
+	for i, part := range parts {
+		if part.selector == nil {
+			continue
+		}
+		selector, err := metav1.LabelSelectorAsSelector(part.selector)
+		if err != nil {
+			p.invalid, p.selectsNothing = fmt.Sprintf("spec.selector.%s: %s", part.field, err), true
+			return p
+		}
+		p.selects[i] = selector
+	}
+	for i := range spec.Windows {
+		w, err := windowOf(spec.Windows[i])
+		if err != nil {
+			p.invalid = cmp.Or(p.invalid, fmt.Sprintf("spec.windows[%d].%s", i, err))
+			continue
+		}
+		p.windows = append(p.windows, w)
+	}
+	return p
+}
+
+func windowOf(spec mendv1.PolicyWindow) (window, error) {
+	w := window{PolicyWindow: spec, lasts: time.Duration(spec.DurationSeconds) * time.Second}
+	var err error
+	if w.zone, err = time.LoadLocation(cmp.Or(spec.TimeZone, "Etc/UTC")); err != nil || spec.TimeZone == "Local" {
+		return w, fmt.Errorf("timeZone: %q is no name of the IANA database, such as Europe/Berlin", spec.TimeZone)
+	}
+	if strings.Contains(spec.Schedule, "TZ=") { // the library would take it for the time zone
+		return w, fmt.Errorf("schedule: %q names a time zone, which belongs into timeZone", spec.Schedule)
+	}
+	if w.opens, err = cron.ParseStandard(spec.Schedule); err != nil || strings.HasPrefix(spec.Schedule, "@") {
+		return w, fmt.Errorf("schedule: %q does not have the five fields of cron, such as 0 8 * * 1-5", spec.Schedule)
+	}
+	return w, nil
+}
+
+// Selects reports whether p is for target.
+func (p *Policy) Selects(target *Target) bool {
+	if p.override != nil {
+		return p.override.matches(target)
+	}
+	ofKind := len(p.kinds) == 0 || slices.Contains(p.kinds, target.Kind)
+	if !ofKind || p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+		return false
+	}
+	if p.selects[0] != nil && !p.namespaces[target.Namespace] || p.selects[1] != nil && target.Cluster == "" {
+		return false
+	}
+	for i, of := range []map[string]string{target.ClusterLabels, target.CheckLabels, target.Labels} {
+		if by := p.selects[i+1]; by != nil && !by.Matches(labels.Set(of)) {
+			return false
+		}
+	}
+	return true
+}
+
+// groupOf are the values by which target belongs to a group of limit; false if it lacks one.
+func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped bool) {
+	values := make([]string, 0, len(limit.GroupBy))
+	for _, by := range limit.GroupBy {
+		value := ""
+		switch by.Key {
+		case mendv1.GroupByCluster:
+			if target.Cluster != "" {
+				value = target.Namespace + "/" + target.Cluster
+			}
+		case mendv1.GroupByNamespace:
+			value = target.Namespace
+		case mendv1.GroupByFailureDomain:
+			value = target.FailureDomain
+		case mendv1.GroupByHostLabel:
+			value = target.HostLabels[by.Label]
+		case mendv1.GroupByMachineLabel:
+			value = target.Labels[by.Label]
+		}
+		if value == "" {
+			return "", false
+		}
+		values = append(values, value)
+	}
+	return strings.Join(values, ", "), true
+}
+
+// amount is how many of so many targets a number of a limit is: a percentage is rounded up.
+func amount(written *intstr.IntOrString, targets int) int {
+	n, err := intstr.GetScaledValueFromIntOrPercent(written, targets, true)
+	if err != nil {
+		return 0 // the schema refuses it
+	}
+	return n
+}
+
+// OfHosts reports whether p needs to know the hosts of Machines.
+func (p *Policy) OfHosts() bool {
+	if p.override != nil {
+		return p.override.TargetRef.Kind == "BareMetalHost" || p.override.TargetRef.Kind == "FailureDomain"
+	}
+	return slices.ContainsFunc(p.limits, func(limit mendv1.PolicyLimit) bool {
+		return slices.ContainsFunc(limit.GroupBy, func(by mendv1.PolicyGroupKey) bool {
+			return by.Key == mendv1.GroupByHostLabel || by.Key == mendv1.GroupByFailureDomain
+		})
+	})
+}
+
+// closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
+func (p *Policy) closed(live bool, now time.Time) time.Time {
+	var until, opens time.Time
+	allowing, open := false, false
+	for i := range p.windows {
+		w := &p.windows[i]
+		if w.Scope == mendv1.WindowLiveNodes && !live {
+			continue
+		}
+		ends := w.openUntil(now)
+		switch next := w.opens.Next(now.In(w.zone)); {
+		case w.Action == mendv1.WindowDeny && ends.After(until):
+			until = ends
+		case w.Action == mendv1.WindowDeny:
+		default:
+			allowing, open = true, open || !ends.IsZero()
+			if opens.IsZero() || !next.IsZero() && next.Before(opens) {
+				opens = next
+			}
+		}
+	}
+	switch {
+	case !until.IsZero():
+		return until
+	case allowing && !open:
+		return cmp.Or(opens, now.AddDate(1, 0, 0))
+	}
+	return time.Time{}
+}
+
+// openUntil is when w closes, also if one of its openings follows another; zero if it is closed now. After so many that do, it is asked
+// again.
+func (w *window) openUntil(now time.Time) time.Time {
+	var ends time.Time
+	from := now.Add(-w.lasts)
+	for range 100 {
+		opened := w.opens.Next(from.In(w.zone))
+		if opened.IsZero() || opened.After(now) && opened.After(ends) {
+			break
+		}
+		from, ends = opened, opened.Add(w.lasts)
+	}
+	return ends
+}
+
+// numbers are what the limits of a group compare. claimed are those of inFlight that have not begun yet.
+type numbers struct{ targets, unavailable, inFlight, claimed, waiting int }
+
+// reached is a limit by which no further remediation may begin in a group.
+type reached struct {
+	reason, arithmetic string
+	until              time.Time // when time alone may end it; zero if it does not
+}
+
+// reachedBy is the first limit that is reached with these numbers; without a reason if none is.
+func (g *group) reachedBy(n numbers, now time.Time) reached {
+	limit := g.limit
+	if limit.MaxUnavailable != nil {
+		if most := amount(limit.MaxUnavailable, n.targets); n.unavailable > most {
+			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
+				n.unavailable, n.targets, most, limit.MaxUnavailable)}
+		}
+	}
+	if limit.MaxInFlight != nil {
+		if most := amount(limit.MaxInFlight, n.targets); n.inFlight >= most {
+			return reached{reason: place.GroupInFlight, arithmetic: fmt.Sprintf("%d of at most %d are under way (maxInFlight %s)",
+				n.inFlight, most, limit.MaxInFlight)}
+		}
+	}
+	if limit.MaxPerHour != nil {
+		if until := g.trials.rate(int(*limit.MaxPerHour), n.claimed, now); !until.IsZero() {
+			return reached{place.GroupRate, fmt.Sprintf("%d have begun within an hour, at most %d may (maxPerHour)",
+				len(g.trials.begun)+n.claimed, *limit.MaxPerHour), until}
+		}
+	}
+	if limit.SlowStart != mendv1.SlowStartEnabled {
+		return reached{}
+	}
+	until, blocks := g.trials.slow(n.claimed, now)
+	switch {
+	case !blocks:
+		return reached{}
+	case now.Before(g.trials.until):
+		return reached{place.SlowStart, "a remediation has failed, so that none begins for " + g.trials.pause.String(), until}
+	}
+	return reached{place.SlowStart, fmt.Sprintf("%d have not proven themselves, at most %d may be under way before they do (slowStart)",
+		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
+}
+
+// limitText names a limit of p in a group.
+func (p *Policy) limitText(limit *mendv1.PolicyLimit, group string) string {
+	text := fmt.Sprintf("limit %s of %s", limit.Name, p.Ref)
+	if group != "" {
+		text += " in " + group
+	}
+	return text
+}

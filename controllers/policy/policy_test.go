@@ -1,0 +1,224 @@
+package policy
+
+import (
+	"cmp"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/util/intstr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+	"github.com/kubemend/kubemend/test/must"
+)
+
+func TestWindows(t *testing.T) {
+	const hour = 3600
+	deny := func(schedule, zone string, seconds int32) mendv1.PolicyWindow {
+		return mendv1.PolicyWindow{Action: mendv1.WindowDeny, Schedule: schedule, TimeZone: zone, DurationSeconds: seconds}
+	}
+	allow := func(schedule string, seconds int32) mendv1.PolicyWindow {
+		return mendv1.PolicyWindow{Action: mendv1.WindowAllow, Schedule: schedule, DurationSeconds: seconds}
+	}
+	live := deny("0 8 * * *", "", 10*hour)
+	live.Scope = mendv1.WindowLiveNodes
+	office, night := deny("0 8 * * 1-5", "Europe/Berlin", 10*hour), deny("0 1 * * *", "Europe/Berlin", 4*hour)
+	never, maintenance := "0 0 30 2 *", allow("0 2 * * *", 2*hour)
+	type windows = []mendv1.PolicyWindow
+	for name, tc := range map[string]struct {
+		windows
+		at   string
+		want string // until when nothing begins
+	}{
+		"before it opens":                {windows{office}, "2026-11-30T06:59:59Z", ""},
+		"when it opens":                  {windows{office}, "2026-11-30T07:00:00Z", "2026-11-30T17:00:00Z"},
+		"when it has closed":             {windows{office}, "2026-11-30T17:00:00Z", ""},
+		"on another day":                 {windows{office}, "2026-11-29T09:00:00Z", ""},
+		"over midnight":                  {windows{deny("0 22 * * *", "", 4*hour)}, "2026-12-01T01:00:00Z", "2026-12-01T02:00:00Z"},
+		"across the end of a month":      {windows{deny("0 0 30 11 *", "", 48*hour)}, "2026-12-01T12:00:00Z", "2026-12-02T00:00:00Z"},
+		"clocks go forward in it":        {windows{night}, "2026-03-29T01:30:00Z", "2026-03-29T04:00:00Z"},
+		"clocks go back in it":           {windows{night}, "2026-10-25T02:30:00Z", "2026-10-25T03:00:00Z"},
+		"openings that follow":           {windows{deny("0 8,9 * * *", "", hour)}, "2026-11-30T08:30:00Z", "2026-11-30T10:00:00Z"},
+		"two that overlap":               {windows{deny("0 8 * * *", "", hour), deny("30 8 * * *", "", hour)}, "2026-11-30T08:45:00Z", "2026-11-30T09:30:00Z"},
+		"outside of what is allowed":     {windows{maintenance, allow("0 22 * * *", hour)}, "2026-11-30T12:00:00Z", "2026-11-30T22:00:00Z"},
+		"within it":                      {windows{maintenance}, "2026-11-30T03:00:00Z", ""},
+		"what is denied goes first":      {windows{maintenance, deny("0 3 * * *", "", hour)}, "2026-11-30T03:00:00Z", "2026-11-30T04:00:00Z"},
+		"a day that never comes":         {windows{deny(never, "", hour)}, "2026-11-30T03:00:00Z", ""},
+		"allowed on a day that never is": {windows{allow(never, hour)}, "2026-11-30T03:00:00Z", "2027-11-30T03:00:00Z"},
+		"for a live node":                {windows{live}, "2026-11-30T09:00:00Z", "2026-11-30T18:00:00Z"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := Read(&mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Windows: tc.windows}}, "")
+			must.Equal(t, "", p.invalid)
+			at, err := time.Parse(time.RFC3339, tc.at)
+			must.Do(t, err)
+			got := ""
+			if until := p.closed(true, at); !until.IsZero() {
+				got = until.UTC().Format(time.RFC3339)
+			}
+			must.Equal(t, tc.want, got)
+			if name == "for a live node" {
+				must.Is(t, true, p.closed(false, at).IsZero())
+			}
+		})
+	}
+}
+
+func TestWhatIsWrongNamesTheField(t *testing.T) {
+	for want, edit := range map[string]func(*mendv1.RemediationPolicySpec){
+		`spec.windows[0].schedule: "0 25 * * *" does not have the five fields of cron, such as 0 8 * * 1-5`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "0 25 * * *"
+		},
+		`spec.windows[0].schedule: "@weekly" does not have the five fields of cron, such as 0 8 * * 1-5`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "@weekly"
+		},
+		`spec.windows[0].schedule: "TZ=UTC 0 8 * * *" names a time zone, which belongs into timeZone`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].Schedule = "TZ=UTC 0 8 * * *"
+		},
+		`spec.windows[0].timeZone: "Berlin" is no name of the IANA database, such as Europe/Berlin`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].TimeZone = "Berlin"
+		},
+		`spec.windows[0].timeZone: "Local" is no name of the IANA database, such as Europe/Berlin`: func(s *mendv1.RemediationPolicySpec) {
+			s.Windows[0].TimeZone = "Local"
+		},
+		`spec.selector.checks: "of" is not a valid label selector operator`: func(s *mendv1.RemediationPolicySpec) {
+			s.Selector.Checks = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "tier", Operator: "of"}}}
+		},
+	} {
+		policy := policyWith()
+		policy.Spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 8 * * *", DurationSeconds: 60}}
+		edit(&policy.Spec)
+		f := newFleet(t, policy)
+		f.machines("a", "r1", 1)
+		f.edit("a", 0, sick)
+		_, blocked := f.ask("a")
+		f.ledger.describe(policy)
+		valid := policy.Status.Conditions[0]
+		if policy.Spec.Selector.Checks != nil { // it is not known what it selects
+			must.Equal(t, 0, len(blocked))
+			must.Equal(t, want+". The policy selects nothing", valid.Message)
+			continue
+		}
+		must.Equal(t, "RemediationPolicy kubemend-system/racks, "+want+": nothing that it selects is remediated", blocked["a-r1-0"][0].Text)
+		must.Equal(t, want+". Until that is corrected, nothing that the policy selects is remediated", valid.Message)
+	}
+}
+
+func overrideOf(kind, name string, until time.Duration) *mendv1.RemediationOverride {
+	o := &mendv1.RemediationOverride{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "o", CreationTimestamp: metav1.NewTime(start)}}
+	o.Spec = mendv1.RemediationOverrideSpec{
+		TargetRef: mendv1.OverrideTarget{Kind: kind, Name: name}, Action: mendv1.OverrideHold, Until: metav1.NewTime(start.Add(until)),
+		Reason: "switch swap", By: "alice",
+	}
+	return o
+}
+
+func TestAHoldBlocksWhatItIsAboutUntilItEnds(t *testing.T) {
+	everywhere := func(o *mendv1.RemediationOverride) { o.Namespace = "kubemend-system" }
+	for kind, tc := range map[string]struct {
+		name string
+		edit func(*mendv1.RemediationOverride)
+		want string // the reason of its condition
+	}{
+		"Cluster": {name: "a"}, "MachineHealthCheck": {name: "a"}, "Machine": {name: "a-r1-0"}, "MachineDeployment": {name: "pool"},
+		"BareMetalHost": {name: "host"}, "FailureDomain": {name: "r1", edit: everywhere}, "Namespace": {name: "ns", edit: everywhere},
+		"Cluster ": {name: "b"}, "Cluster  ": {name: "a", edit: everywhere},
+		"Namespace ": {name: "ns", want: mendv1.OverrideReachReason},
+		"Machine ": {name: "a-r1-0", want: mendv1.OverrideTooLongReason, edit: func(o *mendv1.RemediationOverride) {
+			o.Spec.Until.Time = o.Spec.Until.Add(longestOverride)
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			o := overrideOf(strings.TrimSpace(kind), tc.name, time.Hour)
+			if tc.edit != nil {
+				tc.edit(o)
+			}
+			p, active := ReadOverride(o, "kubemend-system", start)
+			must.Is(t, cmp.Or(tc.want, mendv1.OverrideActiveReason), active.Reason)
+			f := newFleet(t)
+			if active.Status == metav1.ConditionTrue {
+				f.ledger.Set([]*Policy{p})
+			}
+			f.machines("a", "r1", 1)
+			f.edit("a", 0, func(t *Target) {
+				sick(t)
+				t.Host, t.Labels = "host", map[string]string{clusterv1.MachineDeploymentNameLabel: "pool"}
+			})
+			begin, blocked := f.ask("a")
+			if held := strings.TrimSpace(kind) == kind; held != (len(begin) == 0) {
+				t.Fatalf("%v begin; %v", begin, blocked)
+			} else if held {
+				must.Is(t, "It is held by alice: switch swap (RemediationOverride "+o.Namespace+"/o)", blocked["a-r1-0"][0].Text)
+				must.Equal(t, start.Add(time.Hour), blocked["a-r1-0"][0].Until)
+			}
+			_, active = ReadOverride(o, "kubemend-system", o.Spec.Until.Time)
+			must.Is(t, metav1.ConditionFalse, active.Status)
+		})
+	}
+}
+
+func TestAnAllowanceLimitsItselfAndPassesNoPolicyButTheOneThatItLifts(t *testing.T) {
+	allows := overrideOf("MachineHealthCheck", "a", time.Hour)
+	allows.Spec.Action = mendv1.OverrideAllow
+	allows.Spec.Allow = &mendv1.OverrideAllowance{MaxUnhealthy: intstr.Parse("60%"), MaxInFlight: intstr.FromInt32(1)}
+	read, _ := ReadOverride(allows, "kubemend-system", start)
+	racks := Read(policyWith(rack("0", "")), "kubemend-system")
+	f := newFleet(t)
+	f.machines("a", "r1", 4)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, sick)
+	f.ledger.Set([]*Policy{read, racks})
+	must.Equal(t, "60%", f.ledger.Allows(check("a").NamespacedName, "a").MaxUnhealthy.String())
+	must.Is(t, true, f.ledger.Allows(check("b").NamespacedName, "b") == nil)
+	f.wants("a")
+	lifts := overrideOf("RemediationPolicy", "racks", time.Hour)
+	lifts.Namespace, lifts.Spec.Action = "kubemend-system", mendv1.OverrideAllow
+	lifting, _ := ReadOverride(lifts, "kubemend-system", start)
+	f.ledger.Set([]*Policy{read, racks, lifting})
+	f.wants("a", 0)
+}
+
+func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.T) {
+	scheme := runtime.NewScheme()
+	must.Do(t, errors.Join(corev1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
+	prod := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"tier": "prod"}}}
+	policy := policyWith(rack("0", ""))
+	policy.Spec.Selector.Namespaces = &metav1.LabelSelector{MatchLabels: prod.Labels}
+	tenants := policy.DeepCopy()
+	tenants.Namespace = "ns"
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(prod, policy, tenants).WithStatusSubresource(policy).Build()
+	f := newFleet(t)
+	r := &Reconciler{Client: c, Live: c, Ledger: f.ledger, Everywhere: "kubemend-system", Ahead: func() time.Duration { return 0 }}
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	for _, labels := range []map[string]string{prod.Labels, nil} {
+		prod.Labels = labels
+		must.Do(t, c.Update(t.Context(), prod))
+		for _, of := range []*mendv1.RemediationPolicy{policy, tenants} {
+			result, err := r.Reconcile(t.Context(), rule.Ref{Kind: "RemediationPolicy", Namespace: of.Namespace, Name: of.Name})
+			must.Do(t, err)
+			must.Is(t, namespacesEvery, result.RequeueAfter)
+			must.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(of), of))
+		}
+		if begin, _ := f.ask("a"); (len(begin) == 0) != (labels != nil) {
+			t.Errorf("of a Namespace with the labels %v begin %v", labels, begin)
+		}
+	}
+	must.Equal(t, "True Read ", condition(policy))
+	must.Equal(t, "False InvalidSelector spec.selector.namespaces: a policy outside of namespace kubemend-system reaches its own namespace alone. "+
+		"The policy selects nothing", condition(tenants))
+}
+
+func condition(policy *mendv1.RemediationPolicy) string {
+	valid := meta.FindStatusCondition(policy.Status.Conditions, mendv1.PolicyValid)
+	return string(valid.Status) + " " + valid.Reason + " " + valid.Message
+}
