@@ -44,7 +44,8 @@ func allMetrics(t *testing.T) []metric {
 	var all []metric
 	for _, c := range slices.Concat(
 		machinehealthcheck.Metrics(), hostremediation.Metrics(), []prometheus.Collector{&hostremediation.UnderWay{}},
-		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), records.Metrics(), []prometheus.Collector{&policy.Ledger{}},
+		nodehealthcheck.Metrics(), crdgate.Metrics(), clockerror.Metrics(), leftovers.Metrics(), records.Metrics(),
+		[]prometheus.Collector{&policy.Ledger{}},
 	) {
 		kind := "gauge" // also what is counted when it is asked for
 		switch c.(type) {

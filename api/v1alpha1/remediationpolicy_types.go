@@ -81,8 +81,9 @@ type PolicyLimit struct {
 	// +kubebuilder:validation:Minimum=0
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
 	// slowStart makes the first remediations of a group prove themselves: at first one may be under way, and each whose capacity has been
-	// back for five minutes lets one more be: 1, 2, 4, 8 at once. After one that fails it is one again, and nothing begins for 1 minute, then 2, 4, 8 and 10.
-	// Once nothing in the group is unavailable or under way, and when the manager starts, it begins anew. Without it that is Disabled.
+	// back for five minutes lets one more be: 1, 2, 4, 8 at once. After one that fails it is one again, and nothing begins for 1 minute,
+	// then 2, 4, 8 and 10. Once nothing in the group is unavailable or under way, and when the manager starts, it begins anew. Without it
+	// that is Disabled.
 	// +optional
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	SlowStart SlowStart `json:"slowStart,omitempty"`
@@ -114,7 +115,7 @@ type PolicyWindow struct {
 	// +required
 	// +kubebuilder:validation:Enum=Deny;Allow
 	Action WindowAction `json:"action"`
-	// schedule is when a window opens, in the five fields of cron: minute, hour, day of the month, month, day of the week.
+	// schedule is when a window opens, in the five fields of cron: minute, hour, day and month, and day of the week.
 	// +required
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128

@@ -41,7 +41,9 @@ func atMostOne(spec *mendv1.RemediationPolicySpec) {
 // theOther is the machine of another check, in flight or not; it returns whether it may begin if it is not.
 func (k *fixture) theOther(flies bool) (begins bool) {
 	other := policy.Check{Kind: policy.MachineHealthCheck, NamespacedName: types.NamespacedName{Namespace: "ns", Name: "other"}}
-	k.r.Ledger.Report(other, []*place.Target{{UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true}})
+	k.r.Ledger.Report(other, []*place.Target{{
+		UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true,
+	}})
 	blocked := k.r.Ledger.Ask(other, []types.UID{"other"})
 	k.r.Ledger.Settle(other, func(types.UID) bool { return false }, func(types.UID) bool { return false })
 	return len(blocked) == 0

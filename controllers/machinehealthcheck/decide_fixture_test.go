@@ -275,7 +275,6 @@ func tooMany(f *Facts)        { f.Limits.AtMost = 0 }
 func tooFew(f *Facts)         { f.Limits.AtLeast = 8 }
 func invalid(f *Facts)        { f.Invalid = &InvalidField{"spec.x", errors.New("it is odd")} }
 func limitsMatter(f *Facts)   { f.Limited = true }
-func unsettled(f *Facts)      { f.Link = health.Unsure }
 
 // refused is a kind that can be no template: then it is not looked for.
 func refused(f *Facts) {
@@ -288,7 +287,8 @@ func capacityMissing(f *Facts) { f.Capacity.Missing = 1 }
 func noPlace(f *Facts) {
 	f.Placeless = map[types.UID][]rule.Blocker{}
 	for _, target := range f.Targets {
-		f.Placeless[target.UID] = []rule.Blocker{{Reason: place.GroupInFlight, Text: "The limit is reached: 1 of 1", Brief: "The limit is reached"}}
+		full := rule.Blocker{Reason: place.GroupInFlight, Text: "The limit is reached: 1 of 1", Brief: "The limit is reached"}
+		f.Placeless[target.UID] = []rule.Blocker{full}
 	}
 }
 

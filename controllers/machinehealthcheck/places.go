@@ -70,6 +70,11 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		targets[i] = target.place
 	}
 	r.Ledger.Report(key, targets)
+	state.askPlaces(r.Ledger, plan)
+}
+
+// askPlaces asks for a place for each remediation that would begin.
+func (state *observed) askPlaces(ledger *policy.Ledger, plan *Plan) {
 	var waiting []types.UID
 	for _, decision := range plan.Open {
 		if decision.Starts() {
@@ -77,7 +82,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		}
 	}
 	if len(waiting) > 0 {
-		state.Placeless = r.Ledger.Ask(key, waiting)
+		state.Placeless = ledger.Ask(placesOf(client.ObjectKeyFromObject(state.Check)), waiting)
 	}
 }
 

@@ -97,7 +97,9 @@ func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *D
 // placeOfMachine is the Machine of a node as the manager's cache has it, else the node.
 func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) *place.Target {
 	seen, machine, cluster := &place.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
-	key := client.ObjectKey{Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation]}
+	key := client.ObjectKey{
+		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
+	}
 	if key.Name == "" || r.Cached == nil || r.Cached.Get(ctx, key, machine, client.UnsafeDisableDeepCopy) != nil ||
 		machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {
 		return seen

@@ -300,13 +300,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 	}
 	names := slices.Sorted(maps.Keys(ungrouped))
 	text := fmt.Sprintf("%d targets lack a value by which a limit groups, so that it does not bind them: ", len(names))
-	for i, name := range names[:min(len(names), 5)] {
-		if i > 0 {
-			text += ", "
-		}
-		text += name
-	}
-	return text
+	return text + strings.Join(names[:min(len(names), 5)], ", ")
 }
 
 // FollowRecords counts the remediations of the open records in a cache.

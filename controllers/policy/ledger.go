@@ -203,40 +203,21 @@ func (l *Ledger) hears(check Check) {
 func (l *Ledger) Report(check Check, targets []*Target) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	known := l.checks[check]
-	if known == nil {
+	if l.checks[check] == nil {
 		if l.checks == nil {
 			l.checks = map[Check]map[types.UID]*entry{}
 		}
-		known = make(map[types.UID]*entry, len(targets))
-		l.checks[check] = known
+		l.checks[check] = make(map[types.UID]*entry, len(targets))
 		defer l.knowRecordsOf(check)
 	}
-	awaited := !l.allHeard
+	known, awaited, freed := l.checks[check], !l.allHeard, false
 	l.hears(check)
-	freed, seen := false, 0
 	for _, target := range targets {
-		e := known[target.UID]
-		if e != nil {
-			seen++
+		if e := known[target.UID]; e == nil || e.Target != target || !e.claimed.IsZero() {
+			freed = l.replace(e, check, target) || freed
 		}
-		if e != nil && e.Target == target && e.claimed.IsZero() {
-			continue
-		}
-		next := &entry{Target: target, check: check}
-		if e != nil {
-			if e.lost && !target.InFlight && l.Clock.Since(e.claimed) < begin.Settles {
-				next.claimed, next.lost = e.claimed, true
-			}
-			freed = freed || e.Unavailable && !target.Unavailable || e.occupies(l.Clock.Now()) && !next.occupies(l.Clock.Now())
-			l.remove(e)
-		} else {
-			seen++
-		}
-		known[target.UID] = next
-		l.place(next)
 	}
-	if seen < len(known) {
+	if len(known) > len(targets) {
 		here := make(map[types.UID]bool, len(targets))
 		for _, target := range targets {
 			here[target.UID] = true
@@ -255,6 +236,21 @@ func (l *Ledger) Report(check Check, targets []*Target) {
 	}
 }
 
+// replace puts target in the place of what was known of it, nil if that is nothing, and reports whether that frees a place.
+func (l *Ledger) replace(e *entry, check Check, target *Target) (freed bool) {
+	now, next := l.Clock.Now(), &entry{Target: target, check: check}
+	if e != nil {
+		if e.lost && !target.InFlight && now.Sub(e.claimed) < begin.Settles {
+			next.claimed, next.lost = e.claimed, true
+		}
+		freed = e.Unavailable && !target.Unavailable || e.occupies(now) && !next.occupies(now)
+		l.remove(e)
+	}
+	l.checks[check][target.UID] = next
+	l.place(next)
+	return freed
+}
+
 // Forget forgets a check that is gone, or whose machines are not judged.
 func (l *Ledger) Forget(check Check) {
 	if l == nil {
@@ -268,64 +264,6 @@ func (l *Ledger) Forget(check Check) {
 	}
 	delete(l.checks, check)
 	l.offer(check)
-}
-
-// Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record
-// that is closed, gone, or not begun.
-func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, stepped time.Time) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before := l.records[record]
-	if before != nil {
-		l.remove(before)
-		delete(l.records, record)
-	}
-	if target == nil {
-		if before != nil {
-			l.offer(Check{})
-		}
-		return
-	}
-	if l.records == nil {
-		l.records = map[types.NamespacedName]*entry{}
-	}
-	check := Check{target.Kind, types.NamespacedName{Namespace: target.Namespace, Name: target.Check}}
-	if check.Kind == NodeHealthCheck {
-		check.Namespace = ""
-	}
-	if before != nil { // it may know the labels of a target that is gone
-		target = before.Target
-	}
-	e := &entry{Target: target, check: check, begun: begun, stalled: stepped.Add(stalledAfter)}
-	e.Target = l.known(e)
-	l.records[record] = e
-	l.place(e)
-}
-
-// known is the target of a record with what its check has reported, of it or of others: a record tells no labels.
-func (l *Ledger) known(e *entry) *Target {
-	if same := l.checks[e.check][e.UID]; same != nil {
-		return same.Target
-	}
-	if e.ClusterLabels != nil {
-		return e.Target
-	}
-	for _, other := range l.checks[e.check] {
-		target := *e.Target
-		target.ClusterLabels, target.CheckLabels = other.ClusterLabels, other.CheckLabels
-		return &target
-	}
-	return e.Target
-}
-
-func (l *Ledger) knowRecordsOf(check Check) {
-	for _, e := range l.records {
-		if e.check == check {
-			l.remove(e)
-			e.Target = l.known(e)
-			l.place(e)
-		}
-	}
 }
 
 // occupies reports whether e takes a place under maxInFlight.
@@ -395,11 +333,13 @@ func (l *Ledger) remove(e *entry) {
 	for _, g := range e.groups {
 		delete(g.open, e)
 		if !e.Unknown && e.stalled.IsZero() {
-			if g.judged[e.UID]--; g.judged[e.UID] == 0 {
+			g.judged[e.UID]--
+			if g.judged[e.UID] == 0 {
 				delete(g.judged, e.UID)
 			}
 		}
-		if g.size--; g.size == 0 {
+		g.size--
+		if g.size == 0 {
 			delete(l.groups, g.groupKey)
 		}
 	}
@@ -421,178 +361,4 @@ func (l *Ledger) tell(p *Policy) {
 	if l.changed != nil {
 		l.changed(p.Ref)
 	}
-}
-
-// numbers are what the limit of g compares. A target counts once, by whatever check and record.
-func (g *group) numbers(now time.Time) numbers {
-	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
-	waits := map[types.UID]bool{}
-	n := numbers{targets: len(g.judged)}
-	for e := range g.open {
-		if e.waits && !waits[e.UID] {
-			n.waiting++
-			waits[e.UID] = true
-		}
-	}
-	for e := range g.open {
-		if e.Unknown && e.claimed.IsZero() && !e.InFlight {
-			continue
-		}
-		if e.Unavailable || !e.stalled.IsZero() {
-			unavailable[e.UID] = true
-		}
-		if !e.occupies(now) || e.Observed && waits[e.UID] { // its request is there, and asks for its place
-			continue
-		}
-		if occupied[e.UID] = true; e.claimed.IsZero() {
-			begun[e.UID] = cmp.Or(e.begun, begun[e.UID], now)
-		}
-	}
-	n.unavailable, n.inFlight, n.claimed = len(unavailable), len(occupied), len(occupied)-len(begun)
-	g.trials.observe(begun, unavailable, now)
-	return n
-}
-
-// Ask gives a place to each of the targets of a check that may begin now, and returns what blocks the others. Who was given one begins, or
-// gives it back (Settle). The next step of what has begun has its place, and waits for what Holds.
-func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Blocker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	blocked, asking := map[types.UID][]rule.Blocker{}, []*entry(nil)
-	for _, uid := range waiting {
-		e := l.checks[check][uid]
-		if e == nil || !e.claimed.IsZero() {
-			continue
-		}
-		if e.InFlight {
-			if holds := l.holds(e); len(holds) > 0 {
-				blocked[uid] = holds
-			}
-			continue
-		}
-		e.waits, e.offered = true, time.Time{}
-		if l.queue == nil {
-			l.queue = map[*entry]bool{}
-		}
-		l.queue[e] = true
-		l.touch(e)
-		asking = append(asking, e)
-	}
-	p := l.offer(check)
-	for _, e := range asking {
-		if !p.offered[e] {
-			blocked[e.UID] = l.blockers(e, p)
-			continue
-		}
-		e.claimed, e.waits = p.now, false
-		delete(l.queue, e)
-	}
-	if len(blocked) > 0 && p.others {
-		l.wake(check, offeredFor+time.Second)
-	}
-	return blocked
-}
-
-// Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
-func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.checks[check][target]; e != nil {
-		return l.holds(e)
-	}
-	return nil
-}
-
-func (l *Ledger) holds(e *entry) []rule.Blocker {
-	return l.blockers(&entry{Target: e.Target, by: e.by}, &pass{now: l.Clock.Now()})
-}
-
-// Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
-// one whose answer was lost for as long as it may still be carried out.
-func (l *Ledger) Settle(check Check, begun, lost func(types.UID) bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	freed := false
-	for uid, e := range l.checks[check] {
-		switch {
-		case e.claimed.IsZero():
-		case lost(uid):
-			e.lost = true
-		case !begun(uid) && !e.lost:
-			e.claimed, freed = time.Time{}, true
-			l.touch(e)
-		}
-	}
-	if freed {
-		l.offer(check)
-	}
-}
-
-// pass is one look at who may begin: what it has counted, and to whom it has given a place.
-type pass struct {
-	now     time.Time
-	awaits  time.Time
-	numbers map[*group]numbers
-	ahead   map[*group]int
-	offered map[*entry]bool
-	others  bool // some of other checks
-}
-
-// offer finds out which of those that wait may begin, in their order, and wakes their checks but for one that asks by itself.
-func (l *Ledger) offer(asks Check) *pass {
-	p := &pass{now: l.Clock.Now(), numbers: map[*group]numbers{}, ahead: map[*group]int{}, offered: map[*entry]bool{}}
-	p.awaits = l.awaits(p.now)
-	for _, e := range l.inOrder(p.now) {
-		passed := !e.offered.IsZero() && p.now.Sub(e.offered) >= offeredFor
-		if passed || len(l.blockers(e, p)) > 0 {
-			continue
-		}
-		p.offered[e] = true
-		for _, g := range e.groups {
-			p.ahead[g]++
-		}
-		if e.check == asks {
-			continue
-		}
-		p.others = true
-		if e.offered.IsZero() {
-			e.offered = p.now
-			l.wake(e.check, 0)
-		}
-	}
-	return p
-}
-
-// inOrder are those that wait, in the order in which they may begin: last those that could not be begun when tried, the longest ago
-// first; those marked by hand, of the Cluster with the fewest remediations under way, due for the longest time, by name. The Cluster counts
-// over all groups, so that two groups never wait for each other.
-func (l *Ledger) inOrder(now time.Time) []*entry {
-	if len(l.queue) == 0 {
-		return nil
-	}
-	flying := map[string]map[types.UID]bool{}
-	for _, g := range l.groups {
-		for e := range g.open {
-			if e.occupies(now) {
-				cluster := e.Namespace + "/" + e.Cluster
-				if flying[cluster] == nil {
-					flying[cluster] = map[types.UID]bool{}
-				}
-				flying[cluster][e.UID] = true
-			}
-		}
-	}
-	byHand := func(e *entry) int {
-		if e.ByHand {
-			return 0
-		}
-		return 1
-	}
-	return slices.SortedFunc(maps.Keys(l.queue), func(a, b *entry) int {
-		return cmp.Or(
-			a.Refused.Compare(b.Refused), cmp.Compare(byHand(a), byHand(b)),
-			cmp.Compare(len(flying[a.Namespace+"/"+a.Cluster]), len(flying[b.Namespace+"/"+b.Cluster])),
-			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.check.Name, b.check.Name),
-		)
-	})
 }

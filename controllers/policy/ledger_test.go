@@ -101,7 +101,7 @@ func flying(t *Target) { t.Unavailable, t.InFlight = true, true }
 func well(t *Target)   { t.Unavailable, t.InFlight = false, false }
 
 // ask asks for all that are sick, and returns the numbers of those that may begin.
-func (f *fleet) ask(cluster string) (begin []int, blocked map[types.UID][]rule.Blocker) {
+func (f *fleet) ask(cluster string) (started []int, blocked map[types.UID][]rule.Blocker) {
 	var waiting []types.UID
 	for _, target := range f.targets[check(cluster)] {
 		if target.Unavailable && !target.InFlight {
@@ -111,16 +111,16 @@ func (f *fleet) ask(cluster string) (begin []int, blocked map[types.UID][]rule.B
 	blocked = f.ledger.Ask(check(cluster), waiting)
 	for i, target := range f.targets[check(cluster)] {
 		if slices.Contains(waiting, target.UID) && len(blocked[target.UID]) == 0 {
-			begin = append(begin, i)
+			started = append(started, i)
 		}
 	}
-	return begin, blocked
+	return started, blocked
 }
 
 func (f *fleet) wants(cluster string, want ...int) {
 	f.t.Helper()
-	if begin, blocked := f.ask(cluster); !slices.Equal(begin, want) {
-		f.t.Errorf("%s: %v begin, want %v; %v", cluster, begin, want, blocked)
+	if started, blocked := f.ask(cluster); !slices.Equal(started, want) {
+		f.t.Errorf("%s: %v begin, want %v; %v", cluster, started, want, blocked)
 	}
 }
 
@@ -170,8 +170,8 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 				f.clock.SetTime(start.Add(tc.after))
 				f.edit("a", 0, sick)
 			}
-			if begin, _ := f.ask("b"); (len(begin) > 0) != tc.free {
-				t.Errorf("%v begins, want a free place: %t", begin, tc.free)
+			if started, _ := f.ask("b"); (len(started) > 0) != tc.free {
+				t.Errorf("%v begins, want a free place: %t", started, tc.free)
 			}
 		})
 	}
@@ -200,9 +200,9 @@ func TestArithmetic(t *testing.T) {
 			for i := range tc.sick {
 				f.edit("a", i, sick)
 			}
-			begin, blocked := f.ask("a")
-			if len(begin) != tc.want {
-				t.Errorf("%v begin, want %d", begin, tc.want)
+			started, blocked := f.ask("a")
+			if len(started) != tc.want {
+				t.Errorf("%v begin, want %d", started, tc.want)
 			}
 			for _, blockers := range blocked {
 				must.Equal(t, tc.reason, blockers[0].Reason)
@@ -399,9 +399,9 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 				}
 			default:
 				f.report(cluster)
-				begin, _ := f.ask(cluster)
+				started, _ := f.ask(cluster)
 				begins := map[types.UID]bool{}
-				for _, i := range begin {
+				for _, i := range started {
 					if random.IntN(3) > 0 {
 						begins[f.targets[check(cluster)][i].UID] = true
 						changed := *f.targets[check(cluster)][i]
@@ -436,12 +436,12 @@ func slowly(flying string) mendv1.PolicyLimit {
 
 // begins has all begin that may, and returns how many did.
 func (f *fleet) begins() int {
-	begin, _ := f.ask("a")
+	started, _ := f.ask("a")
 	f.ledger.Settle(check("a"), all, none)
-	for _, i := range begin {
+	for _, i := range started {
 		f.edit("a", i, flying)
 	}
-	return len(begin)
+	return len(started)
 }
 
 func (f *fleet) passes(d time.Duration) {
@@ -477,7 +477,9 @@ func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
 	f.machines("a", "r1", 40)
 	f.edit("a", 0, sick)
 	f.edit("a", 1, sick)
-	for _, pause := range []time.Duration{1, 2, 4, 8, 10, 10} {
+	for _, pause := range []time.Duration{
+		time.Minute, 2 * time.Minute, 4 * time.Minute, 8 * time.Minute, longestPause, longestPause,
+	} {
 		must.Is(t, 1, f.begins())
 		for i := range 2 {
 			if f.targets[check("a")][i].InFlight {
@@ -485,8 +487,8 @@ func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
 			}
 		}
 		_, blocked := f.ask("a")
-		must.Equal(t, f.clock.Now().Add(pause*time.Minute), blocked["a-r1-0"][0].Until)
-		f.passes(pause*time.Minute - time.Second)
+		must.Equal(t, f.clock.Now().Add(pause), blocked["a-r1-0"][0].Until)
+		f.passes(pause - time.Second)
 		must.Is(t, 0, f.begins())
 		f.passes(time.Second)
 	}
@@ -544,7 +546,9 @@ func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
 	policy := policyWith()
 	f.ledger.describe(policy)
 	must.Equal(t, mendv1.PolicySelected{Checks: 1, Targets: 4}, policy.Status.Selected)
-	must.Equal(t, []mendv1.PolicyGroup{{Limit: "rack", Group: "r1", Targets: 4, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: place.GroupInFlight}}, policy.Status.Groups)
+	must.Equal(t, []mendv1.PolicyGroup{
+		{Limit: "rack", Group: "r1", Targets: 4, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: place.GroupInFlight},
+	}, policy.Status.Groups)
 }
 
 func TestTheRecordOfANodeCountsAsThatNode(t *testing.T) {
@@ -555,7 +559,9 @@ func TestTheRecordOfANodeCountsAsThatNode(t *testing.T) {
 	record.Status.Begun = new(metav1.NewTime(start))
 	f.ledger.follow(record, true)
 	nodes := Check{NodeHealthCheck, types.NamespacedName{Name: "nodes"}}
-	f.ledger.Report(nodes, []*Target{{UID: place.NodeID("n"), Name: "n", Kind: NodeHealthCheck, Check: "nodes", InFlight: true, Unavailable: true}})
+	f.ledger.Report(nodes, []*Target{{
+		UID: place.NodeID("n"), Name: "n", Kind: NodeHealthCheck, Check: "nodes", InFlight: true, Unavailable: true,
+	}})
 	f.machines("a", "r1", 2)
 	f.edit("a", 0, sick)
 	f.edit("a", 1, sick)

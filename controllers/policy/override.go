@@ -39,7 +39,8 @@ func ReadOverride(object *mendv1.RemediationOverride, everywhere string, now tim
 		p.limits = []mendv1.PolicyLimit{{Name: "maxInFlight", MaxInFlight: &spec.Allow.MaxInFlight}}
 	}
 	active := metav1.Condition{
-		Type: mendv1.OverrideActive, Status: metav1.ConditionFalse, ObservedGeneration: object.Generation, LastTransitionTime: metav1.NewTime(now),
+		Type: mendv1.OverrideActive, Status: metav1.ConditionFalse, ObservedGeneration: object.Generation,
+		LastTransitionTime: metav1.NewTime(now),
 	}
 	latest := object.CreationTimestamp.Add(longestOverride)
 	switch kind := spec.TargetRef.Kind; {

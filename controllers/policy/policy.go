@@ -64,7 +64,10 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	parts := []struct {
 		field    string
 		selector *metav1.LabelSelector
-	}{{"namespaces", spec.Selector.Namespaces}, {"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks}, {"targets", spec.Selector.Targets}}
+	}{
+		{"namespaces", spec.Selector.Namespaces}, {"clusters", spec.Selector.Clusters}, {"checks", spec.Selector.Checks},
+		{"targets", spec.Selector.Targets},
+	}
 	for i, part := range parts {
 		if part.selector == nil {
 			continue

@@ -252,7 +252,8 @@ var Manifests = []Manifest{
 	{"RemediationOverride", "spec.targetRef.kind", "RemediationPolicy", "Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
 	{"RemediationOverride that allows", "spec.allow.maxInFlight", nil, "Required value"},
 	{"RemediationOverride that allows", "spec.allow.maxUnhealthy", "160%", "should match"},
-	{"RemediationOverride that allows", "spec.targetRef.kind", "Machine", "Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
+	{"RemediationOverride that allows", "spec.targetRef.kind", "Machine",
+		"Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy"},
 }
 
 // Objects are the object that is refused, and the valid one.

@@ -416,8 +416,9 @@ func withExample(t *testing.T, doc, what, printed string) string {
 // policy kubemend-memory asks of who removes kubemend's mark from a host.
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
-	for _, what := range []string{"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1",
-		"hold cluster/c1"} {
+	for _, what := range []string{
+		"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1", "hold cluster/c1",
+	} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
 			if strings.HasPrefix(what, "confirm") {
 				replaced("c1/old", "new")(p)

@@ -26,9 +26,9 @@ func (o *Options) hold() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "hold"}}
 	return b.flags(b.complete(o, &cobra.Command{
 		Short: "Let no remediation begin for some time, and say who asked and why",
-		Long: "Let no remediation of a Cluster, a check, a MachineDeployment, a machine or a host begin for some time, by a RemediationOverride. " +
-			"What has begun goes on, and machines are judged as ever. In the namespace of RemediationPolicies (--policy-namespace of the manager, " +
-			"mostly kubemend-system) also of a namespace or a failure domain.\n\n" +
+		Long: "Let no remediation of a Cluster, a check, a MachineDeployment, a machine or a host begin for some time, " +
+			"by a RemediationOverride. What has begun goes on, and machines are judged as ever. In the namespace of RemediationPolicies " +
+			"(--policy-namespace of the manager, mostly kubemend-system) also of a namespace or a failure domain.\n\n" +
 			"It ends by itself. To end it before, delete the RemediationOverride.",
 		Example: fmt.Sprintf("  %[1]s hold cluster/prod -n metal --for 2h --reason \"switch swap, CHG-4711\"\n"+
 			"  %[1]s hold failuredomain/b07 -n kubemend-system --for 30m --reason \"power work\"", o.Name),
@@ -39,14 +39,14 @@ func (o *Options) allow() *cobra.Command {
 	b := override{byHand: &byHand{IOStreams: o.IOStreams, verb: "allow"}}
 	c := b.flags(b.complete(o, &cobra.Command{
 		Short: "Let remediations begin for some time although too many machines are unhealthy",
-		Long: "Let remediations of a check, or of all checks of a Cluster, begin for some time although more machines are unhealthy than the check " +
-			"allows, by a RemediationOverride. --max-unhealthy stands in place of the limit of the check, and --max-in-flight is how many may be under " +
-			"way at once. RemediationPolicies hold all the same; to lift the limits of one, name it.",
+		Long: "Let remediations of a check, or of all checks of a Cluster, begin for some time although more machines are unhealthy than " +
+			"the check allows, by a RemediationOverride. --max-unhealthy stands in place of the limit of the check, and --max-in-flight is " +
+			"how many may be under way at once. RemediationPolicies hold all the same; to lift the limits of one, name it.",
 		Example: fmt.Sprintf("  %[1]s allow mhc/workers -n metal --max-unhealthy 60%% --max-in-flight 2 --for 1h --reason \"power is back\"\n"+
 			"  %[1]s allow policy/racks -n kubemend-system --for 1h --reason \"power is back\"", o.Name),
 	}, b.create, clusterKind, machineCheckKind, policyKind))
-	c.Flags().StringVar(&b.unhealthy, "max-unhealthy", "", "How many machines of a check may be unhealthy meanwhile: a number or a percentage.")
-	c.Flags().StringVar(&b.inFlight, "max-in-flight", "", "How many remediations may be under way at once meanwhile: a number or a percentage.")
+	c.Flags().StringVar(&b.unhealthy, "max-unhealthy", "", "How many machines of a check may be unhealthy: a number or a percentage.")
+	c.Flags().StringVar(&b.inFlight, "max-in-flight", "", "How many remediations may be under way: a number or a percentage.")
 	return c
 }
 
@@ -64,7 +64,8 @@ func (b *override) create(ctx context.Context, named subject) error {
 	if b.reason == "" {
 		return Exit{Misused, errors.New("--reason: expected why")}
 	}
-	object := &mendv1.RemediationOverride{ObjectMeta: metav1.ObjectMeta{Namespace: named.namespace, GenerateName: b.verb + "-" + named.name + "-"}}
+	object := &mendv1.RemediationOverride{}
+	object.Namespace, object.GenerateName = named.namespace, b.verb+"-"+named.name+"-"
 	object.Spec = mendv1.RemediationOverrideSpec{
 		TargetRef: mendv1.OverrideTarget{Kind: string(named.kind), Name: named.name}, Reason: b.reason,
 		Action: map[string]mendv1.OverrideAction{"hold": mendv1.OverrideHold, "allow": mendv1.OverrideAllow}[b.verb],

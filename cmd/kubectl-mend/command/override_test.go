@@ -43,7 +43,9 @@ func TestOverridesSayWhoAskedWhyAndUntilWhen(t *testing.T) {
 			must.Is(t, "metal", overrides.Items[0].Namespace)
 		})
 	}
-	for says, what := range map[string]string{"there is no Machine w9 in namespace metal": "hold machine/w9", "--reason: expected why": "hold machine/w1"} {
+	for says, what := range map[string]string{
+		"there is no Machine w9 in namespace metal": "hold machine/w9", "--reason: expected why": "hold machine/w1",
+	} {
 		edit := because
 		if strings.HasPrefix(says, "--reason") {
 			edit = confirmed

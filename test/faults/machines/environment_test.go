@@ -22,6 +22,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -150,7 +151,7 @@ func (e *environment) newLedger() *policy.Ledger {
 	one.Spec.Selector.Checks = &metav1.LabelSelector{MatchLabels: map[string]string{atOnce: "1"}}
 	one.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}
 	ledger := &policy.Ledger{Clock: e.clock}
-	wake := func(check types.NamespacedName, in time.Duration) { e.enqueue(work{false, check}, in) }
+	wake := func(check reconcile.Request, in time.Duration) { e.enqueue(work{false, check.NamespacedName}, in) }
 	ledger.SetUp(policy.MachineHealthCheck, e.checkKeys, wake)
 	ledger.Set([]*policy.Policy{policy.Read(one, e.namespace)})
 	return ledger
@@ -192,16 +193,16 @@ func (e *environment) enqueueAll() {
 
 func (e *environment) enqueueChecks() {
 	for _, check := range e.checkKeys() {
-		e.enqueue(work{false, check}, 0)
+		e.enqueue(work{false, check.NamespacedName}, 0)
 	}
 }
 
-func (e *environment) checkKeys() []types.NamespacedName {
+func (e *environment) checkKeys() []reconcile.Request {
 	checks := &clusterv1.MachineHealthCheckList{}
 	e.must(e.api.List(e.ctx, checks, client.InNamespace(e.namespace)))
-	keys := make([]types.NamespacedName, len(checks.Items))
+	keys := make([]reconcile.Request, len(checks.Items))
 	for i := range checks.Items {
-		keys[i] = client.ObjectKeyFromObject(&checks.Items[i])
+		keys[i].NamespacedName = client.ObjectKeyFromObject(&checks.Items[i])
 	}
 	return keys
 }

@@ -128,7 +128,8 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Recorder:  o.Recorder, Clock: s.Clock, Log: o.Logger, LeaseNamespace: o.Leases,
 			Ledger: &policy.Ledger{Clock: s.Clock}, Cached: i.Client,
 		}
-		if r.Ledger.Set(nil); o.Policies != nil {
+		r.Ledger.Set(nil)
+		if o.Policies != nil {
 			r.Ledger.Set(o.Policies())
 		}
 		return r.SetupWithManager(i, i.Cache, options)

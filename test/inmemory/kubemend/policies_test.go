@@ -62,7 +62,9 @@ type fleetOf struct {
 	manager *kubemend.Manager
 }
 
-func (f *fleetOf) start() { f.manager = f.environment.start(f.t, "--unclaimed-machine-health-checks=act") }
+func (f *fleetOf) start() {
+	f.manager = f.environment.start(f.t, "--unclaimed-machine-health-checks=act")
+}
 
 func (e *environment) more(ctx context.Context, name string) {
 	e.node(ctx, name)
