@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -50,8 +51,13 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		now = before // the maps that the ledger has
 	}
 	state.placed = &now
-	if now.hosts {
-		r.hostLabels.watch(ctx, r.Hosts)
+	if now.hosts && r.hostLabels.awaited(ctx, r.Hosts, plan) {
+		state.placed, state.Placeless = &before, map[types.UID][]rule.Blocker{}
+		for _, decision := range plan.Open {
+			state.Placeless[decision.Target.UID] = []rule.Blocker{place.Unread(time.Time{})}
+		}
+		state.lookAgainIn(time.Second)
+		return
 	}
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
@@ -150,11 +156,15 @@ type labelsOfHosts struct {
 	hosts map[types.NamespacedName]*hostLabels
 }
 
-// watch begins to watch hosts, so that their labels are known.
-func (l *labelsOfHosts) watch(ctx context.Context, hosts HostWatch) {
-	if hosts != nil {
-		_, _ = hosts.Ready(ctx, hostKind) // a host that cannot be read has no labels: the policy says which targets are in no group
+// awaited begins to watch hosts, and reports whether machines of plan may be on some whose labels are not known yet. A host that cannot be
+// read has none: the policy says which targets are in no group.
+func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan) bool {
+	onHost := func(decision *Decision) bool { return OnHost(decision.Target.Machine) }
+	if hosts == nil || !slices.ContainsFunc(plan.Decisions, onHost) {
+		return false
 	}
+	ready, err := hosts.Ready(ctx, hostKind)
+	return !ready && err == nil
 }
 
 func (l *labelsOfHosts) of(machine *clusterv1.Machine) *hostLabels {

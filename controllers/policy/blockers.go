@@ -19,10 +19,7 @@ var ends = map[string]string{
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 	var blockers []rule.Blocker
 	if !l.read || !p.awaits.IsZero() {
-		return []rule.Blocker{{
-			Reason: place.PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
-			EndsWhen: "it is", Until: p.awaits,
-		}}
+		return []rule.Blocker{place.Unread(p.awaits)}
 	}
 	for _, policy := range e.by {
 		if hold, holds := policy.held(); holds {

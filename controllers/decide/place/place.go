@@ -31,6 +31,14 @@ var Reasons = []string{
 	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
 }
 
+// Unread blocks what would begin before it is known what policies say, and what they count; until then at most, if that is not zero.
+func Unread(until time.Time) rule.Blocker {
+	return rule.Blocker{
+		Reason: PoliciesUnread, Text: "What RemediationPolicies say, and what they count, was not read yet since the manager was started",
+		EndsWhen: "it is", Until: until,
+	}
+}
+
 // Of is what of blockers is for a reason, by whatever policies and limits, as one; zero if there is none.
 func Of(reason string, blockers []rule.Blocker) (words rule.Blocker) {
 	for _, b := range blockers {
