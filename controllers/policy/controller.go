@@ -30,7 +30,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
-// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies;remediationoverrides,verbs=get;list;watch
+// +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies;remediationoverrides,verbs=list;watch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationpolicies/status;remediationoverrides/status,verbs=patch
 // +kubebuilder:rbac:groups=kubemend.io,resources=remediationoverrides,verbs=delete
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=list

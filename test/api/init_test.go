@@ -142,6 +142,8 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",
 			"ClusterRoleBinding kubemend-ext-remediation", "ClusterRoleBinding kubemend-hosts", "ClusterRoleBinding kubemend-manager",
 			"CustomResourceDefinition hostremediations.kubemend.io", "CustomResourceDefinition hostremediationtemplates.kubemend.io",
+			"CustomResourceDefinition remediationoverrides.kubemend.io",
+			"CustomResourceDefinition remediationpolicies.kubemend.io",
 			"CustomResourceDefinition remediationrecords.kubemend.io",
 			"APIService v1alpha1.kubemend.io", // is there as long as these are
 			"HostRemediation default/own", "Namespace kubemend-system",

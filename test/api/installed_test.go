@@ -67,7 +67,7 @@ func takesManifests(management *cluster) {
 		for _, o := range all {
 			kinds[o.GetKind()]++
 		}
-		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 3))
+		Expect(kinds).To(HaveKeyWithValue("CustomResourceDefinition", 5))
 		Expect(kinds).To(SatisfyAll(HaveKey("Certificate"), HaveKey("Issuer"), HaveKey("Deployment"),
 			HaveKey("MutatingWebhookConfiguration")))
 

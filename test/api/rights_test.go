@@ -279,7 +279,11 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
-				"delete kubemend.io/remediationrecords (kubemend-manager-role)"),
+				"delete kubemend.io/remediationrecords (kubemend-manager-role)",
+				// There is no policy and no override in this suite: test/inmemory/kubemend.
+				"delete kubemend.io/remediationoverrides (kubemend-manager-role)",
+				"patch kubemend.io/remediationoverrides/status (kubemend-manager-role)",
+				"patch kubemend.io/remediationpolicies/status (kubemend-manager-role)"),
 				"granted in the management cluster, and never used")
 		// No volume of this suite stays attached to a fenced node whose pods have gone: test/faults/hosts and baremetal/fence.
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(ConsistOf(

@@ -104,9 +104,12 @@ var _ = Describe("The commands of the page", fencing, func() {
 	)
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
-		checked(ctx, "my-check", builders.Claimed, func(c *clusterv1.MachineHealthCheck) {
-			c.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo = new(intstr.FromInt32(0))
-		})
+		checked(ctx, "my-check", builders.Claimed)
+		none := &mendv1.RemediationPolicy{}
+		none.Namespace, none.Name = fixture.Namespace, "none"
+		none.Spec.Limits = []mendv1.PolicyLimit{{Name: "none", MaxInFlight: new(intstr.FromInt32(0))}}
+		Expect(here.Create(ctx, none)).To(Succeed())
+		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, none)).To(Succeed()) })
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
