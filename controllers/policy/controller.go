@@ -115,22 +115,20 @@ func (r *Reconciler) Reconcile(ctx context.Context, ref rule.Ref) (ctrl.Result, 
 			meta.SetStatusCondition(&object.Status.Conditions, active)
 		}
 	}
-	again := ctrl.Result{}
+	again, errs := ctrl.Result{}, []error{}
+	if !next.IsZero() {
+		again.RequeueAfter = max(next.Sub(now), 0)
+	}
 	for _, p := range policies {
 		if p.selects[0] != nil {
-			again.RequeueAfter = namespacesEvery
-			if err := r.findNamespaces(ctx, p); err != nil {
-				return again, err
-			}
+			again.RequeueAfter = min(cmp.Or(again.RequeueAfter, namespacesEvery), namespacesEvery)
+			errs = append(errs, r.findNamespaces(ctx, p))
 		}
 	}
 	if r.Ledger.differs(policies) {
 		r.Ledger.Set(policies)
 	}
-	if !next.IsZero() {
-		again.RequeueAfter = max(next.Sub(now), 0)
-	}
-	return again, r.tell(ctx, named, now)
+	return again, errors.Join(append(errs, r.tell(ctx, named, now))...)
 }
 
 // tell writes the status of a policy or of an override, or removes an override that ended long ago; named is nil if it is gone.
@@ -161,7 +159,8 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 	return nil
 }
 
-// findNamespaces finds those that p selects by their labels.
+// findNamespaces finds those that p selects by their labels. If they cannot be listed, p keeps those that it had; a new policy is
+// invalid until then, in all namespaces, so that it does not start with no limit.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
@@ -171,6 +170,9 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 		return nil
 	}
 	if err != nil {
+		if p.namespaces = r.Ledger.namespacesOf(p); p.namespaces == nil {
+			p.invalid, p.selects[0] = "spec.selector.namespaces: Namespaces could not be listed yet", nil
+		}
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
 	p.namespaces = make(map[string]bool, len(list.Items))
@@ -180,13 +182,23 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	return nil
 }
 
-// differs reports whether the ledger has other policies, or in other generations, or which select other namespaces.
+// namespacesOf are those that a policy selected when they were last found; nil if that was never, or in another generation of it.
+func (l *Ledger) namespacesOf(p *Policy) map[string]bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if known := l.policies[p.Ref]; known != nil && known.generation == p.generation {
+		return known.namespaces
+	}
+	return nil
+}
+
+// differs reports whether the ledger has other policies, or in other generations, or which are valid or select namespaces otherwise.
 func (l *Ledger) differs(policies []*Policy) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
 		known := l.policies[p.Ref]
-		return known == nil || known.generation != p.generation || !maps.Equal(known.namespaces, p.namespaces)
+		return known == nil || known.generation != p.generation || known.invalid != p.invalid || !maps.Equal(known.namespaces, p.namespaces)
 	})
 }
 

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -187,27 +189,32 @@ func TestAnAllowanceLimitsItselfAndPassesNoPolicyButTheOneThatItLifts(t *testing
 	f.wants("a", 0)
 }
 
-func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.T) {
+func (f *fleet) reconciler(objects ...client.Object) *Reconciler {
 	scheme := runtime.NewScheme()
-	must.Do(t, errors.Join(corev1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
+	must.Do(f.t, errors.Join(corev1.AddToScheme(scheme), mendv1.AddToScheme(scheme)))
+	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).
+		WithStatusSubresource(&mendv1.RemediationPolicy{}, &mendv1.RemediationOverride{}).Build()
+	return &Reconciler{Client: c, Live: c, Ledger: f.ledger, Everywhere: "kubemend-system", Ahead: func() time.Duration { return 0 }}
+}
+
+func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.T) {
 	prod := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ns", Labels: map[string]string{"tier": "prod"}}}
 	policy := policyWith(rack("0", ""))
 	policy.Spec.Selector.Namespaces = &metav1.LabelSelector{MatchLabels: prod.Labels}
 	tenants := policy.DeepCopy()
 	tenants.Namespace = "ns"
-	c := fake.NewClientBuilder().WithScheme(scheme).WithObjects(prod, policy, tenants).WithStatusSubresource(policy).Build()
 	f := newFleet(t)
-	r := &Reconciler{Client: c, Live: c, Ledger: f.ledger, Everywhere: "kubemend-system", Ahead: func() time.Duration { return 0 }}
+	r := f.reconciler(prod, policy, tenants)
 	f.machines("a", "r1", 1)
 	f.edit("a", 0, sick)
 	for _, labels := range []map[string]string{prod.Labels, nil} {
 		prod.Labels = labels
-		must.Do(t, c.Update(t.Context(), prod))
+		must.Do(t, r.Client.Update(t.Context(), prod))
 		for _, of := range []*mendv1.RemediationPolicy{policy, tenants} {
 			result, err := r.Reconcile(t.Context(), rule.Ref{Kind: "RemediationPolicy", Namespace: of.Namespace, Name: of.Name})
 			must.Do(t, err)
 			must.Is(t, namespacesEvery, result.RequeueAfter)
-			must.Do(t, c.Get(t.Context(), client.ObjectKeyFromObject(of), of))
+			must.Do(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(of), of))
 		}
 		if begin, _ := f.ask("a"); (len(begin) == 0) != (labels != nil) {
 			t.Errorf("of a Namespace with the labels %v begin %v", labels, begin)
@@ -216,6 +223,42 @@ func TestNamespacesAreSelectedByTheirLabelsInThePolicyNamespaceAlone(t *testing.
 	must.Equal(t, "True Read ", condition(policy))
 	must.Equal(t, "False InvalidSelector spec.selector.namespaces: a policy outside of namespace kubemend-system reaches its own namespace alone. "+
 		"The policy selects nothing", condition(tenants))
+}
+
+func TestNamespacesThatCannotBeListedKeepNoHoldFromItsEffect(t *testing.T) {
+	policy := policyWith(rack("0", ""))
+	policy.Spec.Selector.Namespaces = &metav1.LabelSelector{MatchLabels: map[string]string{"no": "namespace"}}
+	f := newFleet(t)
+	r := f.reconciler(policy)
+	var fails error
+	r.Live = interceptor.NewClient(r.Live.(client.WithWatch), interceptor.Funcs{
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, o ...client.ListOption) error {
+			return cmp.Or(fails, c.List(ctx, list, o...))
+		},
+	})
+	for _, cluster := range []string{"a", "b"} {
+		f.machines(cluster, "r1", 1)
+		f.edit(cluster, 0, sick)
+	}
+	step := func(of client.Object, kind, cluster string, failure error, again time.Duration, begin ...int) {
+		t.Helper()
+		fails = failure
+		result, err := r.Reconcile(t.Context(), rule.Ref{Kind: kind, Namespace: of.GetNamespace(), Name: of.GetName()})
+		if !errors.Is(err, failure) {
+			t.Errorf("got the error %v, want %v", err, failure)
+		}
+		must.Is(t, again, result.RequeueAfter)
+		f.wants(cluster, begin...)
+	}
+	broken := errors.New("etcdserver: request timed out")
+	step(policy, "RemediationPolicy", "a", broken, namespacesEvery) // which Namespaces it selects is unknown
+	step(policy, "RemediationPolicy", "a", nil, namespacesEvery, 0)
+	step(policy, "RemediationPolicy", "a", broken, namespacesEvery, 0) // it selects those that it did
+	must.Do(t, r.Client.Get(t.Context(), client.ObjectKeyFromObject(policy), policy))
+	must.Equal(t, "True Read ", condition(policy))
+	hold := overrideOf("MachineHealthCheck", "b", time.Second)
+	must.Do(t, r.Client.Create(t.Context(), hold))
+	step(hold, "RemediationOverride", "b", broken, time.Second)
 }
 
 func condition(policy *mendv1.RemediationPolicy) string {
