@@ -3,14 +3,11 @@ package setup
 import (
 	"context"
 	"errors"
-	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/kubemend/kubemend/controllers/access"
 	"github.com/kubemend/kubemend/controllers/claims"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -35,33 +32,12 @@ func (p *program) addMachineHealthChecks(ctx context.Context) error {
 		Client: writer, Live: p.GetAPIReader(), Requests: requests, Kinds: kinds, Recorder: recorder,
 		Discovery: p.discovery, Unclaimed: p.o.machineHealthChecks.Unclaimed, WatchFilterValue: p.o.watchFilter,
 	}
+	claiming := &claims.Reconciler{
+		Client: p.GetClient(), Ledger: p.ledger, Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter,
+	}
 	concurrent := controller.Options{MaxConcurrentReconciles: p.o.machineHealthChecks.Concurrency}
+	ten := controller.Options{MaxConcurrentReconciles: 10}
 	return errors.Join(
-		p.checks.SetupWithManager(ctx, p, p.connections, concurrent), p.addClaims(ctx),
-		releaser.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10}),
+		p.checks.SetupWithManager(ctx, p, p.connections, concurrent), claiming.SetupWithManager(p, ten), releaser.SetupWithManager(p, ten),
 	)
-}
-
-// addClaims adds the controller to mgr that claims the checks of labelled Clusters and Namespaces.
-func (p *program) addClaims(ctx context.Context) error {
-	r := &claims.Reconciler{
-		Client: p.GetClient(), Namespaces: p.GetClient(), Recorder: p.GetEventRecorder("kubemend"), Clock: clock.RealClock{},
-		WatchFilterValue: p.o.watchFilter,
-	}
-	if p.o.namespace != "" {
-		r.Namespaces, r.RereadEvery = p.GetAPIReader(), 30*time.Second
-	}
-	for _, verb := range []string{"list", "watch"} {
-		if r.RereadEvery > 0 {
-			break
-		}
-		may, err := access.Allowed(ctx, p.GetClient(), authorizationv1.ResourceAttributes{Verb: verb, Resource: "namespaces"})
-		if err != nil {
-			return err
-		}
-		if !may {
-			r.Namespaces = nil
-		}
-	}
-	return r.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10})
 }

@@ -34,14 +34,6 @@ const (
 
 	// MadeByNodeCheckUIDLabel is set on a remediation request to the UID of the NodeHealthCheck that made it.
 	MadeByNodeCheckUIDLabel = "kubemend.io/made-by-node-health-check-uid"
-
-	// WaitForSpareAnnotation on a MachineHealthCheck without a template, with the value "true", makes the remediation of a machine on bare
-	// metal wait while no free host fits its replacement. "false" is the same as no annotation.
-	WaitForSpareAnnotation = "kubemend.io/wait-for-spare"
-
-	// WaitForSpareTimeoutAnnotation on a MachineHealthCheck is how long after a machine became unhealthy its remediation waits for a spare
-	// host at most: a duration such as 30m, of at most 24h. Without it that is 1h.
-	WaitForSpareTimeoutAnnotation = "kubemend.io/wait-for-spare-timeout"
 )
 
 // What a power cycle leaves on objects while it is under way. All of it is gone when it has ended, in whatever way, but for
@@ -82,18 +74,14 @@ const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
 
 const (
-	// ClaimLabel on a Cluster of Cluster API, or on a Namespace, with the value ClaimLabelAct makes kubemend claim its MachineHealthChecks,
-	// as soon as each is made. No other value is defined.
-	ClaimLabel = "kubemend.io/machine-health-checks"
-	// ClaimLabelAct is the value of ClaimLabel.
-	ClaimLabelAct = "act"
-
-	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of ClaimLabel is the kind of the object whose label asked for
-	// it, Cluster or Namespace. A claim without it is somebody else's, and stays when the label goes. (It is copied when the object is, by
-	// `clusterctl move` or from a backup, as metadata.managedFields is not.)
+	// ClaimedByAnnotation on a MachineHealthCheck that was claimed because of the mode of a RemediationPolicy is ClaimedByPolicy. A claim
+	// without it is somebody else's, and stays when no policy asks for it. (It is copied when the object is, by `clusterctl move` or from a
+	// backup, as metadata.managedFields is not.)
 	ClaimedByAnnotation = "kubemend.io/claimed-by"
+	// ClaimedByPolicy is the value of ClaimedByAnnotation.
+	ClaimedByPolicy = "RemediationPolicy"
 
-	// ClaimFieldOwner is the name under which claims that ClaimLabel asked for stand in metadata.managedFields.
+	// ClaimFieldOwner is the name under which claims that policies asked for stand in metadata.managedFields.
 	ClaimFieldOwner = "kubemend-claims"
 )
 
@@ -217,10 +205,9 @@ const (
 	EventReachable              = "WorkloadClusterReachable"   // Normal on check: it is back
 	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // Warning on check: another workload cluster answers
 	EventConfirmed              = "WorkloadClusterConfirmed"   // Normal on Cluster: a person ran `kubectl mend confirm`
-	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a label on Cluster or Namespace claims it
-	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no label claims it, or kubemend is being removed
-	EventCheckNotClaimed        = "CheckNotClaimed"            // Warning on check: a label claims it, but it is paused for all controllers
-	EventInvalidClaimLabel      = "InvalidClaimLabel"          // Warning on Cluster: its claim label has an undefined value, and no effect
+	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a RemediationPolicy claims it
+	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no policy claims it, or kubemend is being removed
+	EventCheckNotClaimed        = "CheckNotClaimed"            // Warning on check: a policy claims it, but it is paused for all controllers
 	EventMarksRemoved           = "MarksRemoved"               // Normal on all kinds: at removal kubemend removed its marks
 	EventNotRemoved             = "NotRemoved"                 // Warning on Cluster: at removal its nodes could not be read
 	EventRequestedByHand        = "RemediationRequested"       // Normal on Machine: a person ran `kubectl mend remediate`

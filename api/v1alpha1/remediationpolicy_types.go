@@ -157,9 +157,32 @@ type PolicySelector struct {
 	Targets *metav1.LabelSelector `json:"targets,omitempty"`
 }
 
+// PolicyWaitForSpare makes remediations wait for a spare host.
+type PolicyWaitForSpare struct {
+	// timeoutSeconds is how long after a machine became unhealthy its remediation waits at most.
+	// +optional
+	// +kubebuilder:validation:Minimum=60
+	// +kubebuilder:validation:Maximum=86400
+	// +kubebuilder:default=3600
+	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
+}
+
+// PolicyMode says whether kubemend acts on checks.
+type PolicyMode string
+
+const (
+	// PolicyActs has kubemend claim the MachineHealthChecks, also those that are made later, and act in place of Cluster API core.
+	PolicyActs PolicyMode = "Act"
+	// PolicyObserves lets no check of kubemend's begin a remediation, and has it release what PolicyActs had it claim. It goes before
+	// PolicyActs.
+	PolicyObserves PolicyMode = "Observe"
+)
+
 // RemediationPolicySpec is whether and when remediations may begin.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows)",message="set limits or windows"
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.waitForSpare) || has(self.mode)",message="set limits, windows, waitForSpare or mode"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="a check is claimed whole: a policy with mode selects no targets",fieldPath=".selector.targets"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="would claim everything: with mode Act select namespaces, clusters or checks",fieldPath=".selector"
 type RemediationPolicySpec struct {
 	// selector selects the targets that the policy is for: the machines and nodes of checks on which kubemend acts, and the machines of power
 	// cycles that other checks ask for. {} selects all that are in its reach: of all namespaces, and all nodes, for a policy in the manager's
@@ -177,6 +200,16 @@ type RemediationPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []PolicyWindow `json:"windows,omitempty"`
+	// waitForSpare makes the remediation of a machine on bare metal by its owner, where the check has no template, wait while no free host
+	// fits its replacement. Of several policies the longest wait counts.
+	// +optional
+	WaitForSpare *PolicyWaitForSpare `json:"waitForSpare,omitempty"`
+	// mode is whether kubemend acts on the selected checks. Act claims each MachineHealthCheck, by the annotation
+	// cluster.x-k8s.io/paused: kubemend, and releases it when no policy asks for that any more. With Observe checks begin no remediation,
+	// whatever other policies say; power cycles that Cluster API core asks for go on. Without a mode the policy says nothing about that.
+	// +optional
+	// +kubebuilder:validation:Enum=Act;Observe
+	Mode PolicyMode `json:"mode,omitempty"`
 }
 
 // Conditions of a RemediationPolicy, and their reasons.

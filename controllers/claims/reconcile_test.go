@@ -10,9 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -27,9 +24,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/policy"
+	"github.com/kubemend/kubemend/test/must"
 )
 
-// fixture is a management cluster with Namespace fleet, Cluster c1 in it, and a manager.
+// fixture is a management cluster with Cluster c1, and a manager.
 type fixture struct {
 	t      *testing.T
 	c      client.WithWatch
@@ -37,6 +36,7 @@ type fixture struct {
 	events *events.FakeRecorder
 	clock  *clocktesting.FakePassiveClock
 	claims int // that were written
+	says   []*policy.Policy
 	// fails is why the next write fails.
 	fails error
 }
@@ -47,7 +47,7 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 	t.Helper()
 	f := &fixture{t: t, events: events.NewFakeRecorder(100), clock: clocktesting.NewFakePassiveClock(time.Unix(0, 0))}
 	scheme := runtime.NewScheme()
-	must.Do(t, errors.Join(clusterv1.AddToScheme(scheme), corev1.AddToScheme(scheme)))
+	must.Do(t, clusterv1.AddToScheme(scheme))
 	f.c = fake.NewClientBuilder().WithScheme(scheme).WithReturnManagedFields().WithInterceptorFuncs(interceptor.Funcs{
 		Apply: func(ctx context.Context, c client.WithWatch, o runtime.ApplyConfiguration, opts ...client.ApplyOption) error {
 			if err := f.fails; err != nil {
@@ -58,8 +58,8 @@ func newFixture(t *testing.T, objects ...client.Object) *fixture {
 			return c.Apply(ctx, o, opts...)
 		},
 	}).Build()
-	f.r = &Reconciler{Client: f.c, Namespaces: f.c, Recorder: f.events, Clock: f.clock}
-	f.create(&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "fleet"}})
+	f.r = &Reconciler{Client: f.c, Ledger: &policy.Ledger{Clock: f.clock}, Recorder: f.events, Clock: f.clock}
+	f.silent()
 	f.create(theCluster())
 	for _, o := range objects {
 		f.create(o)
@@ -74,7 +74,7 @@ func (f *fixture) create(o client.Object) {
 }
 
 func theCluster() *clusterv1.Cluster {
-	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1"}}
+	return &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "c1", Labels: map[string]string{"tier": "prod"}}}
 }
 
 // check is a MachineHealthCheck of c1 with these annotations.
@@ -92,32 +92,52 @@ func (f *fixture) patch(o client.Object, format string, args ...any) {
 	must.Do(f.t, f.c.Patch(f.t.Context(), o, patch, person))
 }
 
-// label gives the Cluster, or the Namespace, the label with a value; without one it removes it.
-func (f *fixture) label(o client.Object, value ...string) {
-	f.t.Helper()
-	o.SetNamespace("fleet")
-	o.SetName("c1")
-	if _, is := o.(*corev1.Namespace); is {
-		o.SetNamespace("")
-		o.SetName("fleet")
+// policy makes RemediationPolicy kubemend-system/production, with mode Act for the Clusters of production.
+func (f *fixture) policy(edits ...func(*mendv1.RemediationPolicy)) {
+	made := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "production"}}
+	made.Spec.Selector.Clusters, made.Spec.Mode = &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}, mendv1.PolicyActs
+	for _, edit := range edits {
+		edit(made)
 	}
-	if len(value) > 0 {
-		f.patch(o, `{"labels":{%q:%q}}`, mendv1.ClaimLabel, value[0])
-	} else {
-		f.patch(o, `{"labels":{%q:null}}`, mendv1.ClaimLabel)
+	f.says = append(f.says, policy.Read(made, "kubemend-system"))
+	f.r.Ledger.Set(f.says)
+}
+
+// silent deletes all policies.
+func (f *fixture) silent() {
+	f.says = nil
+	f.r.Ledger.Set(nil)
+}
+
+func named(namespace, name string) func(*mendv1.RemediationPolicy) {
+	return func(p *mendv1.RemediationPolicy) { p.Namespace, p.Name = namespace, name }
+}
+
+func mode(mode mendv1.PolicyMode) func(*mendv1.RemediationPolicy) {
+	return func(p *mendv1.RemediationPolicy) { p.Spec.Mode = mode }
+}
+
+// ofChecks selects checks by their labels, which an operator is of that there may not be.
+func ofChecks(operator metav1.LabelSelectorOperator, values ...string) func(*mendv1.RemediationPolicy) {
+	return func(p *mendv1.RemediationPolicy) {
+		pool := metav1.LabelSelectorRequirement{Key: "pool", Operator: operator, Values: values}
+		p.Spec.Selector.Checks = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{pool}}
 	}
 }
 
-// reconcile reconciles c1 until that succeeds.
+func (f *fixture) deleted(o client.Object) { must.Do(f.t, f.c.Delete(f.t.Context(), o)) }
+
+// reconcile reconciles all checks until that succeeds.
 func (f *fixture) reconcile() {
 	f.t.Helper()
-	for range 3 {
-		result, err := f.r.Reconcile(f.t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())})
-		if err == nil && result.RequeueAfter == 0 {
-			return
+	for _, req := range f.r.checksOf(f.t.Context(), client.ObjectKey{}) {
+		succeeds := false
+		for i := 0; i < 3 && !succeeds; i++ {
+			result, err := f.r.Reconcile(f.t.Context(), req)
+			succeeds = err == nil && result.RequeueAfter == 0
 		}
+		must.Is(f.t, true, succeeds, "it succeeds:")
 	}
-	f.t.Fatal("it does not succeed")
 }
 
 func (f *fixture) read(name string) *clusterv1.MachineHealthCheck {
@@ -160,49 +180,121 @@ func (f *fixture) wantsTold(want ...string) {
 }
 
 var (
-	none               map[string]string
-	claimedByCluster   = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Cluster"}
-	claimedByNamespace = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "Namespace"}
-	byHand             = map[string]string{clusterv1.PausedAnnotation: "kubemend"}
-	paused             = map[string]string{clusterv1.PausedAnnotation: "maintenance"}
+	none            map[string]string
+	claimedByPolicy = map[string]string{clusterv1.PausedAnnotation: "kubemend", mendv1.ClaimedByAnnotation: "RemediationPolicy"}
+	byHand          = map[string]string{clusterv1.PausedAnnotation: "kubemend"}
+	paused          = map[string]string{clusterv1.PausedAnnotation: "maintenance"}
+	mark            = map[string]string{mendv1.ClaimedByAnnotation: "RemediationPolicy"}
+	markedPaused    = map[string]string{clusterv1.PausedAnnotation: "maintenance", mendv1.ClaimedByAnnotation: "RemediationPolicy"}
 )
 
 type all = map[string]map[string]string
 
-func TestALabelClaimsAndReleases(t *testing.T) {
-	for name, o := range map[string]struct {
-		labelled client.Object
-		want     map[string]string
-		says     string
+func TestAPolicyClaimsAndReleases(t *testing.T) {
+	other := check("of-another-cluster", nil)
+	other.Spec.ClusterName = "c2"
+	c2 := theCluster()
+	c2.Name, c2.Labels = "c2", nil
+	f := newFixture(t, check("a", nil), check("b", nil), check("hand", maps.Clone(byHand)), check("paused", maps.Clone(paused)), other, c2)
+	f.reconcile()
+	f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused})
+	f.wantsTold()
+
+	f.policy()
+	f.reconcile()
+	f.wants(all{"a": claimedByPolicy, "b": claimedByPolicy, "hand": byHand, "paused": paused, "of-another-cluster": none})
+	const claimed = "Normal CheckClaimed Claimed, since RemediationPolicy kubemend-system/production has mode Act"
+	const refused = "Warning CheckNotClaimed Not claimed, although RemediationPolicy kubemend-system/production has mode Act"
+	f.wantsTold(claimed, claimed, refused)
+	if who := f.owners("a"); !slices.Contains(who, mendv1.ClaimFieldOwner) {
+		t.Errorf("the claim is owned by %q", who)
+	}
+
+	version := f.read("a").ResourceVersion
+	f.reconcile()
+	must.Is(t, version, f.read("a").ResourceVersion, "a check that is claimed was written again: %s,", version)
+	f.told()
+
+	f.silent()
+	f.reconcile()
+	f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused, "of-another-cluster": none})
+	const released = "Normal CheckReleased Released, since no RemediationPolicy with mode Act selects it any more"
+	f.wantsTold(released, released)
+}
+
+func TestWhatPoliciesSayOfACheck(t *testing.T) {
+	says := func(edits ...func(*mendv1.RemediationPolicy)) func(*fixture) {
+		return func(f *fixture) { f.policy(edits...) }
+	}
+	act, observe := says(), says(named("kubemend-system", "trial"), mode(mendv1.PolicyObserves))
+	gone := map[string]string{} // what there was of annotations
+	in, unread := metav1.LabelSelectorOpIn, ofChecks("of")
+	badWindow := func(p *mendv1.RemediationPolicy) { p.Spec.Windows = []mendv1.PolicyWindow{{Schedule: "soon"}} }
+	ofNodes := func(p *mendv1.RemediationPolicy) { p.Spec.Selector.Kinds = []string{policy.NodeHealthCheck} }
+	starts := func(f *fixture) { f.r.Ledger = &policy.Ledger{Clock: f.clock} }
+	noCluster := func(f *fixture) { f.deleted(theCluster()) }
+	leaves := func(f *fixture) {
+		cluster := theCluster()
+		f.patch(cluster, `{"finalizers":["a/finalizer"]}`)
+		f.deleted(cluster)
+	}
+	checkLeaves := func(f *fixture) {
+		f.patch(check("a", nil), `{"finalizers":["a/finalizer"]}`)
+		f.deleted(check("a", nil))
+	}
+	type given = []func(*fixture)
+	for name, tc := range map[string]struct {
+		is    map[string]string
+		given given
+		want  map[string]string
 	}{
-		"on the Cluster":   {&clusterv1.Cluster{}, claimedByCluster, "since Cluster c1 has the label kubemend.io/machine-health-checks: act"},
-		"on the Namespace": {&corev1.Namespace{}, claimedByNamespace, "since Namespace fleet has the label"},
+		"a claim that somebody removed is made anew":          {mark, given{act}, claimedByPolicy},
+		"so is one without its mark left alone":               {byHand, given{act}, byHand},
+		"a check that was paused after its claim stays so":    {markedPaused, given{act}, markedPaused},
+		"the mark alone is removed":                           {mark, nil, gone},
+		"so is that of a check which somebody paused":         {markedPaused, nil, paused},
+		"one by hand stays when no policy asks":               {byHand, nil, byHand},
+		"a copied claim is released":                          {claimedByPolicy, nil, gone},
+		"a policy of its namespace claims":                    {none, given{says(named("fleet", "own"))}, claimedByPolicy},
+		"one of another does not":                             {none, given{says(named("elsewhere", "theirs"))}, none},
+		"by the labels of the check":                          {none, given{says(ofChecks(in, "workers"))}, claimedByPolicy},
+		"not by those of another":                             {none, given{says(ofChecks(in, "storage"))}, none},
+		"a policy without a mode says nothing":                {none, given{says(mode(""))}, none},
+		"observe goes before act":                             {none, given{act, observe}, none},
+		"and releases":                                        {claimedByPolicy, given{act, observe}, gone},
+		"but not what was claimed by hand":                    {byHand, given{observe}, byHand},
+		"a selector that cannot be read claims nothing":       {none, given{says(unread)}, none},
+		"and releases nothing":                                {claimedByPolicy, given{says(unread)}, claimedByPolicy},
+		"but that of another namespace does":                  {claimedByPolicy, given{says(unread, named("elsewhere", "theirs"))}, gone},
+		"and one that says nothing of it":                     {claimedByPolicy, given{says(unread, mode(""))}, gone},
+		"another policy claims beside it":                     {none, given{says(unread, named("fleet", "own")), act}, claimedByPolicy},
+		"another one to observe releases":                     {claimedByPolicy, given{says(unread, named("fleet", "own")), observe}, gone},
+		"what is not read yet releases nothing":               {claimedByPolicy, given{starts}, claimedByPolicy},
+		"nor does a policy with a field that is invalid":      {claimedByPolicy, given{says(badWindow)}, claimedByPolicy},
+		"one for other kinds of checks says nothing":          {none, given{says(ofNodes)}, none},
+		"without its Cluster nothing is claimed":              {none, given{act, noCluster}, none},
+		"nor released":                                        {claimedByPolicy, given{noCluster}, claimedByPolicy},
+		"in one that is being deleted nothing is claimed":     {none, given{act, leaves}, none},
+		"nor released, since core would act on it at the end": {claimedByPolicy, given{leaves}, claimedByPolicy},
+		"a check that is being deleted is not claimed":        {none, given{act, checkLeaves}, none},
+		"nor is it released":                                  {claimedByPolicy, given{checkLeaves}, claimedByPolicy},
 	} {
 		t.Run(name, func(t *testing.T) {
-			other := check("of-another-cluster", nil)
-			other.Spec.ClusterName = "c2"
-			f := newFixture(t, check("a", nil), check("b", nil), check("hand", maps.Clone(byHand)), check("paused", maps.Clone(paused)), other)
-			f.reconcile()
-			f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused})
-			f.wantsTold()
-
-			f.label(o.labelled, mendv1.ClaimLabelAct)
-			f.reconcile()
-			f.wants(all{"a": o.want, "b": o.want, "hand": byHand, "paused": paused, "of-another-cluster": none})
-			f.wantsTold("Normal CheckClaimed Claimed, "+o.says, "Normal CheckClaimed", `Warning CheckNotClaimed Not claimed, although`)
-			if who := f.owners("a"); !slices.Contains(who, mendv1.ClaimFieldOwner) {
-				t.Errorf("the claim is owned by %q", who)
+			c := check("a", maps.Clone(tc.is))
+			c.Labels = map[string]string{"pool": "workers"}
+			f := newFixture(t, c)
+			for _, given := range tc.given {
+				given(f)
 			}
-
-			version := f.read("a").ResourceVersion
 			f.reconcile()
-			must.Is(t, version, f.read("a").ResourceVersion, "a check that is claimed was written again: %s,", version)
-			f.told()
-
-			f.label(o.labelled)
-			f.reconcile()
-			f.wants(all{"a": none, "b": none, "hand": byHand, "paused": paused, "of-another-cluster": none})
-			f.wantsTold("Normal CheckReleased Released, since neither Cluster c1 nor Namespace fleet has the label", "Normal CheckReleased")
+			if got := f.read("a").Annotations; !maps.Equal(tc.want, got) {
+				t.Errorf("annotations are %v, want %v", got, tc.want)
+			}
+			told := f.told()
+			released := !maps.Equal(tc.is, tc.want) && len(tc.want) == 0 && len(tc.is) > 0
+			if released != slices.ContainsFunc(told, func(e string) bool { return strings.HasPrefix(e, "Normal CheckReleased Released, since ") }) {
+				t.Errorf("it is told %q", told)
+			}
 		})
 	}
 }
@@ -221,7 +313,7 @@ func (f *fixture) owners(name string) []string {
 // A GitOps tool that applies the same claim keeps it.
 func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	f := newFixture(t, check("a", nil))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.policy()
 	f.reconcile()
 	same := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": clusterv1.GroupVersion.String(), "kind": "MachineHealthCheck",
@@ -229,48 +321,9 @@ func TestAClaimThatSomebodyElseOwnsAsWellStays(t *testing.T) {
 	}}
 	must.Do(t, f.c.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(same), person))
 	f.told()
-	f.label(&clusterv1.Cluster{})
+	f.silent()
 	f.reconcile()
 	f.wants(all{"a": byHand})
-	f.wantsTold()
-}
-
-// clusterctl move and restored backups make objects anew, and own all fields of the copy.
-func TestAClaimThatWasCopiedIsReleased(t *testing.T) {
-	f := newFixture(t, check("a", maps.Clone(claimedByCluster)), check("b", maps.Clone(claimedByNamespace)), check("hand", maps.Clone(byHand)))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
-	f.reconcile()
-	f.wants(all{"a": claimedByCluster, "b": claimedByNamespace, "hand": byHand})
-	f.label(&clusterv1.Cluster{})
-	f.reconcile()
-	f.wants(all{"a": none, "b": none, "hand": byHand})
-}
-
-func TestACopyWithoutItsClusterIsLeftAlone(t *testing.T) {
-	f := newFixture(t, check("a", maps.Clone(claimedByCluster)))
-	must.Do(t, f.c.Delete(t.Context(), theCluster()))
-	f.reconcile()
-	f.wants(all{"a": claimedByCluster})
-}
-
-func TestAnInvalidLabelChangesNothingAndIsReported(t *testing.T) {
-	f := newFixture(t, check("a", nil), check("b", maps.Clone(claimedByCluster)))
-	f.label(&clusterv1.Cluster{}, "yes")
-	f.reconcile()
-	f.wants(all{"a": none, "b": claimedByCluster})
-	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Cluster c1 is "yes": expected "act"`)
-	f.label(&clusterv1.Cluster{})
-	f.label(&corev1.Namespace{}, "")
-	f.reconcile()
-	f.wants(all{"a": none, "b": claimedByCluster})
-	f.wantsTold(`Warning InvalidClaimLabel metadata.labels[kubemend.io/machine-health-checks] of Namespace fleet is "": expected "act"`)
-}
-
-func TestAPausedCheckKeepsItsValueAndLosesTheMark(t *testing.T) {
-	marked := map[string]string{clusterv1.PausedAnnotation: "maintenance", mendv1.ClaimedByAnnotation: "Cluster"}
-	f := newFixture(t, check("a", marked))
-	f.reconcile()
-	f.wants(all{"a": paused})
 	f.wantsTold()
 }
 
@@ -279,15 +332,15 @@ func TestAManagerClaimsOnlyWhatItLooksAt(t *testing.T) {
 	own := check("by-its-own-label", nil)
 	own.Labels = map[string]string{clusterv1.WatchLabel: "west"}
 	f := newFixture(t, own, check("by-its-cluster", nil))
-	f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+	f.policy()
 	f.patch(theCluster(), `{"labels":{%q:"east"}}`, clusterv1.WatchLabel)
 	f.r.WatchFilterValue = "east"
 	f.reconcile()
-	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByCluster})
-	f.label(&clusterv1.Cluster{})
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByPolicy})
+	f.silent()
 	f.r.WatchFilterValue = "west"
 	f.reconcile()
-	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByCluster})
+	f.wants(all{"by-its-own-label": none, "by-its-cluster": claimedByPolicy})
 	f.r.WatchFilterValue = "east"
 	f.reconcile()
 	f.wants(all{"by-its-own-label": none, "by-its-cluster": none})
@@ -297,75 +350,31 @@ func TestEachWriteMayFail(t *testing.T) {
 	conflict := apierrors.NewConflict(clusterv1.GroupVersion.WithResource("machinehealthchecks").GroupResource(), "a", errors.New("somebody was faster"))
 	for name, err := range map[string]error{"with an error": errors.New("no"), "with a conflict": conflict} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, check("a", nil), check("b", nil))
-			f.label(&clusterv1.Cluster{}, mendv1.ClaimLabelAct)
+			f := newFixture(t, check("a", nil))
+			f.policy()
 			f.fails = err
-			if result, got := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())}); got == nil &&
+			if result, got := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(check("a", nil))}); got == nil &&
 				result.RequeueAfter == 0 {
 				t.Error("nothing says that it is to be tried again")
 			}
-			f.wants(all{"a": none, "b": claimedByCluster})
+			f.wants(all{"a": none})
 			f.reconcile()
-			f.wants(all{"a": claimedByCluster, "b": claimedByCluster})
+			f.wants(all{"a": claimedByPolicy})
 
-			f.label(&clusterv1.Cluster{})
+			f.silent()
 			f.fails = err
 			f.reconcile()
-			f.wants(all{"a": none, "b": none})
+			f.wants(all{"a": none})
 		})
-	}
-}
-
-// What cannot be read of a Namespace claims nothing, and releases nothing that its label claimed.
-func TestAManagerOfOneNamespaceReadsItsOwn(t *testing.T) {
-	f := newFixture(t, check("a", nil))
-	var fails error
-	f.r.Namespaces = interceptor.NewClient(f.c, interceptor.Funcs{
-		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
-			if fails != nil {
-				return fails
-			}
-			return c.Get(ctx, key, o, opts...)
-		},
-	})
-	f.r.RereadEvery = time.Minute
-	reconcile := func() error {
-		t.Helper()
-		result, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())})
-		if err == nil && result.RequeueAfter != time.Minute {
-			t.Errorf("it is read again after %s", result.RequeueAfter)
-		}
-		return err
-	}
-	forbidden := apierrors.NewForbidden(corev1.Resource("namespaces"), "fleet", errors.New("no"))
-	for i, step := range []struct {
-		fails    error
-		labelled bool
-		want     all
-	}{
-		{forbidden, true, all{"a": none}},
-		{nil, true, all{"a": claimedByNamespace}},
-		{errors.New("no"), false, all{"a": claimedByNamespace}},
-		{forbidden, false, all{"a": claimedByNamespace}},
-		{nil, false, all{"a": none}},
-	} {
-		if f.label(&corev1.Namespace{}); step.labelled {
-			f.label(&corev1.Namespace{}, mendv1.ClaimLabelAct)
-		}
-		fails = step.fails
-		if err := reconcile(); (err == nil) != (fails == nil || apierrors.IsForbidden(fails)) {
-			t.Errorf("step %d: %v", i, err)
-		}
-		f.wants(step.want)
 	}
 }
 
 // A tool that applies a check from a file in which it is not claimed.
 func TestAClaimThatIsRemovedAgainAndAgainIsMadeEverMoreRarely(t *testing.T) {
 	f := newFixture(t, check("mhc", nil))
-	f.label(theCluster(), mendv1.ClaimLabelAct)
+	f.policy()
 	for range 600 { // ten minutes
-		if _, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(theCluster())}); err != nil {
+		if _, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(check("mhc", nil))}); err != nil {
 			t.Fatal(err)
 		}
 		f.patch(check("mhc", nil), `{"annotations":{%q:null,"applied":"%d"}}`, clusterv1.PausedAnnotation, f.claims)

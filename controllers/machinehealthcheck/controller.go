@@ -141,6 +141,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // decide decides on state, and reads what a plan needs that was not read.
 func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
+	state.SpareWait = r.Ledger.SpareWaits(state.Check, state.Cluster)
 	for {
 		plan := state.decide()
 		switch {
@@ -151,10 +152,12 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 			state.tryTemplate(plan)
 		case plan.Needs.Hosts:
 			r.observeHosts(ctx, state, plan)
-		case state.placed == nil && !plan.Needs.Spares && !state.Explains && r.Ledger.Active(ctx):
-			r.takePlaces(ctx, state, plan)
-		case plan.Needs.Spares, !state.Explains && !r.spares.claim(state, plan): // of two checks that want the same host one reads the hosts again
+		case plan.Needs.Spares:
 			r.observeSpares(ctx, state, plan)
+		case state.placed == nil && !state.Explains && r.Ledger.Active(ctx):
+			if !r.takePlaces(ctx, state, plan) { // of two checks that want the same host one reads the hosts again
+				r.observeSpares(ctx, state, plan)
+			}
 		default:
 			return plan
 		}

@@ -21,7 +21,7 @@ import (
 // machines.
 func waitsFor(d time.Duration, fits ...[]string) func(*Facts) {
 	return func(f *Facts) {
-		f.SpareWait, f.Read.Spares, f.Spares.Fits = &d, true, map[types.UID][]string{}
+		f.SpareWait, f.Read.Spares, f.Spares.Fits = func(*clusterv1.Machine) time.Duration { return d }, true, map[types.UID][]string{}
 		for i, hosts := range fits {
 			f.Spares.Fits[f.Targets[i].UID] = hosts
 		}

@@ -270,7 +270,7 @@ func TestHowAMachineIsAsTheManagerWroteIt(t *testing.T) {
 			w.Check.Spec.Selector.MatchLabels = map[string]string{"pool": "workers"}
 			machine := *w.Targets[0].Machine
 			machine.Labels, machine.Spec.ClusterName = map[string]string{"pool": "workers"}, "c1"
-			explained := Written(w.Check, w.Cluster, []clusterv1.Machine{machine}, noon, w.ClockAhead)
+			explained := (&Reconciler{}).Written(w.Check, w.Cluster, []clusterv1.Machine{machine}, noon, w.ClockAhead)
 			target := &explained.Targets[0]
 			got := string(target.State)
 			if target.InFlight {
@@ -325,7 +325,7 @@ func TestBlockersAreDocumented(t *testing.T) {
 // examplePlaceless are the words of each rule of policies.
 func examplePlaceless() (blockers []rule.Blocker) {
 	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
-	key, sick := policy.Check{NamespacedName: types.NamespacedName{Name: "*check*"}}, &place.Target{UID: "sick", Unavailable: true}
+	key, sick := placesOf(types.NamespacedName{Name: "*check*"}), &place.Target{UID: "sick", Kind: policy.MachineHealthCheck, Unavailable: true}
 	ask := func() {
 		ledger.Report(key, []*place.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
 		blockers = append(blockers, ledger.Ask(key, []types.UID{sick.UID})[sick.UID]...)
@@ -333,7 +333,7 @@ func examplePlaceless() (blockers []rule.Blocker) {
 	ask()
 	none := intstr.FromInt32(0)
 	object := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "*namespace*", Name: "*policy*"}}
-	object.Spec.Limits = []mendv1.PolicyLimit{
+	object.Spec.Mode, object.Spec.Limits = mendv1.PolicyObserves, []mendv1.PolicyLimit{
 		{Name: "*limit*", MaxUnavailable: &none}, {Name: "*flying*", MaxInFlight: &none}, {Name: "*rate*", MaxPerHour: new(int32)},
 		{Name: "*slow*", SlowStart: mendv1.SlowStartEnabled},
 	}

@@ -59,8 +59,10 @@ type Facts struct {
 	Allowed *place.Allowance
 	// Placeless are what RemediationPolicies hold against remediations that would begin, by the UIDs of the machines.
 	Placeless map[types.UID][]rule.Blocker
-	// Spares are the hosts that replacements could take.
-	Spares Spares
+	// Spares are the hosts that replacements could take. SpareWait is for how long after a machine became unhealthy its owner is not asked
+	// to replace it while no spare host fits; zero if that does not wait.
+	Spares    Spares
+	SpareWait func(machine *clusterv1.Machine) time.Duration
 
 	// Targets are the machines that the check selects and judges, in the order of their names. Verdicts are those on them.
 	Targets  []*Target

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -88,23 +87,19 @@ var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
 const (
 	// unreadAgain is how soon hosts are tried to be read again that could not be. Nothing tells when they can.
 	unreadAgain = time.Minute
+	// begunAgain is how soon hosts are read again that were counted for remediations of other checks which may fail to begin.
+	begunAgain = time.Second
 	// readers is how many Metal3Machines are read at the same time.
 	readers = 8
-	// askedShown is how long the caches may not show that an owner was asked.
-	askedShown = 30 * time.Second
 )
 
 // errNoHosts is what a reader says that was not given any way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares is what the checks of this process know of each other that wait for spare hosts. A process that knows nothing finds the same in
-// what is stored, but for the moment between a write and the event of it.
+// spares are the checks a remediation of which waits for a spare host.
 type spares struct {
-	mu sync.Mutex
-	// waiting are the checks a remediation of which waits for a spare host.
+	mu      sync.Mutex // held too while places are taken
 	waiting map[types.NamespacedName]bool
-	// asked is when owners were asked to replace machines a moment ago, by the UIDs of these.
-	asked map[types.UID]time.Time
 }
 
 // wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
@@ -112,7 +107,7 @@ func (s *spares) wait(check types.NamespacedName, waits bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.waiting == nil {
-		s.waiting, s.asked = map[types.NamespacedName]bool{}, map[types.UID]time.Time{}
+		s.waiting = map[types.NamespacedName]bool{}
 	}
 	delete(s.waiting, check)
 	if waits {
@@ -132,49 +127,15 @@ func (s *spares) waitingIn(namespace string) []reconcile.Request {
 	return checks
 }
 
-// claim notes the remediations of plan that begin and take a spare host. It returns false, and notes nothing, if another check has begun
-// one since the hosts were read for state: then they have to be read again.
-func (s *spares) claim(state *observed, plan *Plan) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	begins := func(decision *Decision) bool { return decision.Starts() && decision.Spare != nil }
-	if !slices.ContainsFunc(plan.Open, begins) {
-		return true
-	}
-	if !maps.Equal(s.askedByOthers(state), state.sparesAsked) {
-		return false
-	}
-	for _, decision := range plan.Open {
-		if begins(decision) {
-			s.asked[decision.Target.UID] = state.Now
-		}
-	}
-	return true
-}
-
-// askedByOthers is when owners were asked a moment ago to replace machines that are not targets of state. Of its own targets the check
-// knows what it wrote, and that it failed.
-func (s *spares) askedByOthers(state *observed) map[types.UID]time.Time {
-	maps.DeleteFunc(s.asked, func(_ types.UID, at time.Time) bool { return !state.Now.Before(at.Add(askedShown)) })
-	asked := maps.Clone(s.asked)
-	for _, target := range state.Targets {
-		delete(asked, target.UID)
-	}
-	return asked
-}
-
-// read is what askedByOthers returns when the hosts are read for state, whose check waits for one.
-func (s *spares) read(state *observed) map[types.UID]time.Time {
-	s.wait(client.ObjectKeyFromObject(state.Check), !state.Explains)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.askedByOthers(state)
-}
-
 // observeSpares reads which hosts the replacements of the machines that wait could take, and which of those others will take.
 func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *Plan) {
 	state.Spares, state.Read.Spares = Spares{Fits: map[types.UID][]string{}, Failed: map[types.UID]string{}}, true
-	state.sparesAsked = r.spares.read(state)
+	key := client.ObjectKeyFromObject(state.Check)
+	r.spares.wait(key, !state.Explains)
+	places, begun := r.Ledger.Given(placesOf(key))
+	if state.given = places; len(begun) > 0 {
+		state.lookAgainIn(begunAgain)
+	}
 	inNamespace, hosts, err := r.machinesAndHosts(ctx, state.Check.Namespace)
 	if err != nil {
 		state.Spares.Unread = err.Error()
@@ -196,7 +157,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 			own = append(own, decision.Target.Machine)
 		}
 	}
-	others := expected(inNamespace, hosts, state.sparesAsked)
+	others := expected(inNamespace, hosts, begun)
 	wants, errs := r.readWants(ctx, slices.Concat(own, others))
 	for i, machine := range own {
 		if errs[i] == nil {

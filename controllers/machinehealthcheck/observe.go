@@ -41,8 +41,8 @@ type observed struct {
 	requestKind schema.GroupVersionKind
 	template    *unstructured.Unstructured
 	templateErr error
-	sparesAsked map[types.UID]time.Time // what spares had when the hosts were read
-	placed      *placed                 // what the ledger of policies was told; nil before
+	given       int     // how many places the ledger of policies had given when the hosts were read
+	placed      *placed // what it was told; nil before
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
 	// requests are those of the check's namespace, by kind and name, as far as they were listed.

@@ -43,7 +43,8 @@ func placesOf(check types.NamespacedName) policy.Check {
 }
 
 // takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
-func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) {
+// It returns false if it is to be called once more when the hosts were read again.
+func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) bool {
 	key := placesOf(client.ObjectKeyFromObject(state.Check))
 	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
 	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
@@ -57,7 +58,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 			state.Placeless[decision.Target.UID] = []rule.Blocker{place.Unread(time.Time{})}
 		}
 		state.lookAgainIn(time.Second)
-		return
+		return true
 	}
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
@@ -76,20 +77,29 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		targets[i] = target.place
 	}
 	r.Ledger.Report(key, targets)
-	state.askPlaces(r.Ledger, plan)
+	return r.askPlaces(key, state, plan)
 }
 
-// askPlaces asks for a place for each remediation that would begin.
-func (state *observed) askPlaces(ledger *policy.Ledger, plan *Plan) {
+// askPlaces asks for a place for each remediation that would begin. It asks for none, and returns false, if others were given since the hosts
+// were read: of two checks that want the same host one reads them again.
+func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bool {
 	var waiting []types.UID
 	for _, decision := range plan.Open {
 		if decision.Starts() {
 			waiting = append(waiting, decision.Target.UID)
 		}
 	}
-	if len(waiting) > 0 {
-		state.Placeless = ledger.Ask(placesOf(client.ObjectKeyFromObject(state.Check)), waiting)
+	if len(waiting) == 0 {
+		return true
 	}
+	r.spares.mu.Lock() // from now until the places are taken no check takes others
+	defer r.spares.mu.Unlock()
+	if places, _ := r.Ledger.Given(key); state.Read.Spares && places != state.given {
+		state.placed = nil
+		return false
+	}
+	state.Placeless = r.Ledger.Ask(key, waiting)
+	return true
 }
 
 // placeOf is what policies see of the target of decision. Of a check on which kubemend does not act only what others have begun counts.

@@ -351,6 +351,7 @@ var rules = []Rule{
 	placeless(place.HeldByOverride),
 	placeless(place.PolicyInvalid),
 	placeless(place.ClosedWindow),
+	placeless(place.ObservedByPolicy),
 	placeless(place.GroupUnavailable),
 	placeless(place.GroupInFlight),
 	placeless(place.GroupRate),

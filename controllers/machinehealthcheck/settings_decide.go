@@ -1,11 +1,9 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -131,23 +129,17 @@ func OwnerAnswer(machine *clusterv1.Machine) string {
 
 // Settings are what the spec and the annotations of a check limit.
 type Settings struct {
-	// Limits are absolute numbers. Invalid is what is wrong with the limits or the wait for a spare host; nil if they can be read.
+	// Limits are absolute numbers. Invalid is what is wrong with them; nil if they can be read.
 	Limits  budget.Limits
 	Invalid *InvalidField
 	// Limited says that more unhealthy machines could forbid to remediate any.
 	Limited bool
-	// SpareWait is for how long after a machine became unhealthy its owner is not asked to replace it while no spare host fits; nil if the
-	// check does not wait for one.
-	SpareWait *time.Duration
 }
 
 // SettingsOf are the settings of check, which has so many targets.
 func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
 	var settings Settings
-	var invalidLimits, invalidWait *InvalidField
-	settings.Limits, invalidLimits = limitsOf(check, total)
-	settings.SpareWait, invalidWait = SpareWaitOf(check)
-	settings.Invalid = cmp.Or(invalidLimits, invalidWait)
+	settings.Limits, settings.Invalid = limitsOf(check, total)
 	trigger := check.Spec.Remediation.TriggerIf
 	most := trigger.UnhealthyLessThanOrEqualTo
 	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
@@ -188,36 +180,6 @@ func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *I
 	return limits, nil
 }
 
-// durationOf is the duration that an annotation of check has; nil if it is not there. The error names the field, and says what is wanted.
-func durationOf(
-	check *clusterv1.MachineHealthCheck, key string, valid func(time.Duration) bool, wanted string,
-) (*time.Duration, *InvalidField) {
-	value, set := check.Annotations[key]
-	if !set {
-		return nil, nil
-	}
-	d, err := time.ParseDuration(value)
-	if err != nil || !valid(d) {
-		return nil, &InvalidField{annotation(key), fmt.Errorf("%q is no duration of %s", value, wanted)}
-	}
-	return &d, nil
-}
-
-// SpareWaitOf is for how long remediations by the owner wait for a spare host; nil if the check does not ask for that. The error names the
-// field.
-func SpareWaitOf(check *clusterv1.MachineHealthCheck) (*time.Duration, *InvalidField) {
-	wait, invalid := durationOf(check, mendv1.WaitForSpareTimeoutAnnotation,
-		func(d time.Duration) bool { return d > 0 && d <= LongestSpareWait }, "more than zero and at most 24h, such as 30m or 1h30m")
-	value, set := check.Annotations[mendv1.WaitForSpareAnnotation]
-	switch {
-	case invalid != nil || !set || value == "false":
-		return nil, invalid
-	case value == "true":
-		return cmp.Or(wait, new(SpareWait)), nil
-	}
-	return nil, &InvalidField{annotation(mendv1.WaitForSpareAnnotation), fmt.Errorf("%q is neither true nor false", value)}
-}
-
 // MostUnhealthy is the limit of a check without a range, as it is written.
 func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
@@ -231,9 +193,6 @@ func LimitText(check *clusterv1.MachineHealthCheck) string {
 	text := "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
 		text = "unhealthyInRange " + written
-	}
-	if wait, _ := SpareWaitOf(check); wait != nil && !check.Spec.Remediation.TemplateRef.IsDefined() {
-		text += ", waits up to " + cmp.Or(check.Annotations[mendv1.WaitForSpareTimeoutAnnotation], "1h") + " for a spare host"
 	}
 	return text
 }

@@ -14,12 +14,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// How long a remediation waits for a spare host: if the check does not say, and at most.
-const (
-	SpareWait        = time.Hour
-	LongestSpareWait = 24 * time.Hour
-)
-
 // Spares are the hosts that the replacements of machines on bare metal could take. Which host fits which machine is found out by the reader
 // of the facts; how many machines may count on the same host is decided here.
 type Spares struct {
@@ -53,7 +47,8 @@ func (s *Spare) blocks() bool { return s != nil && s.Lacks != "" && !s.Late }
 
 // NeedsSpare reports whether the remediation of target waits for a spare host where none fits.
 func (facts *Facts) NeedsSpare(target *Target) bool {
-	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine)
+	return facts.SpareWait != nil && !facts.Template.External && facts.Mode == Active && OnHost(target.Machine) && owned(target.Machine) &&
+		facts.SpareWait(target.Machine) > 0
 }
 
 // spareUntil is until when the remediation of the machine of decision waits for a spare host; zero if it needs none: only an owner that
@@ -71,7 +66,7 @@ func (facts *Facts) spareUntil(decision *Decision) time.Time {
 	if since.IsZero() {
 		since = facts.Now.Truncate(time.Second) // as it is about to be stored
 	}
-	return since.Add(*facts.SpareWait)
+	return since.Add(facts.SpareWait(target.Machine))
 }
 
 // spareFor is what the machine of decision finds while those who expect a host have not taken it; nil if it needs none. CAPM3 picks any
@@ -131,7 +126,7 @@ func spareCondition(facts *Facts, decision *Decision) {
 
 // deadline is until when the remediation waits, as a sentence that follows why.
 func (s *Spare) deadline() string {
-	return fmt.Sprintf(". Its remediation waits until %s at most (%s)", stamp(s.Until), mendv1.WaitForSpareAnnotation)
+	return fmt.Sprintf(". Its remediation waits until %s at most (waitForSpare of a RemediationPolicy)", stamp(s.Until))
 }
 
 // InVain is that a remediation which begins has waited for a spare host in vain, as it follows what begins; empty if it has not.

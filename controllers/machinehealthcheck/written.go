@@ -32,12 +32,13 @@ func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) b
 // Written explains check by what the manager wrote: its status, which is Reported, and the conditions of those of its machines that were
 // read. What the manager does not write is taken from the objects themselves: that a machine has no node yet, or cannot be judged.
 // ClockAhead is how far the clock of the manager is ahead.
-func Written(
+func (r *Reconciler) Written(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machines []clusterv1.Machine, now time.Time, clockAhead time.Duration,
 ) *explain.Check {
 	facts := &Facts{
 		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up, ClockAhead: clockAhead,
 		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
+		SpareWait: r.Ledger.SpareWaits(check, cluster),
 	}
 	plan := &Plan{Allowed: writtenOr(check, RemediationAllowed), Reach: writtenOr(check, mendv1.WorkloadClusterReachable)}
 	facts.Reach = plan.Reach

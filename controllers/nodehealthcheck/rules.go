@@ -247,6 +247,7 @@ var rules = []Rule{
 	placeless(place.HeldByOverride, "It is held by alice: switch swap (RemediationOverride fleet/hold-b07-x7k2p)"),
 	placeless(place.PolicyInvalid, "RemediationPolicy fleet/racks, spec.windows[0].timeZone: why: nothing that it selects is remediated"),
 	placeless(place.ClosedWindow, "By its windows RemediationPolicy fleet/racks lets nothing begin now"),
+	placeless(place.ObservedByPolicy, "RemediationPolicy fleet/racks has mode Observe: no remediation of what it selects begins"),
 	placeless(place.GroupUnavailable, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 12 of 40 are unavailable"),
 	placeless(place.GroupInFlight, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 2 of at most 2 are under way"),
 	placeless(place.GroupRate, "The limit rack of RemediationPolicy fleet/racks in b07 is reached: 6 have begun within an hour"),

@@ -2,7 +2,9 @@ package policy
 
 import (
 	"fmt"
+	"time"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
@@ -17,25 +19,15 @@ var ends = map[string]string{
 
 // blockers is what keeps e from beginning, after those to whom p has given a place: none if it may begin.
 func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
-	var blockers []rule.Blocker
-	if !l.read || !p.awaits.IsZero() {
+	if !p.awaits.IsZero() {
 		return []rule.Blocker{place.Unread(p.awaits)}
 	}
+	blockers := l.holds(e, p.now)
 	for _, policy := range e.by {
-		if hold, holds := policy.held(); holds {
-			blockers = append(blockers, hold)
-		}
-		if policy.invalid != "" {
+		if policy.mode == mendv1.PolicyObserves && isCheck(e.Kind) { // a power cycle that Cluster API core asks for is none of a check
 			blockers = append(blockers, rule.Blocker{
-				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
-				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
-			})
-		}
-		if until := policy.closed(e.Live, p.now); !until.IsZero() {
-			blockers = append(blockers, rule.Blocker{
-				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
-				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
+				Reason: place.ObservedByPolicy, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
+				Text: fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref), EndsWhen: "it has another mode",
 			})
 		}
 	}
@@ -59,6 +51,33 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
 		}
 		blockers = append(blockers, b)
+	}
+	return blockers
+}
+
+// holds is what keeps also the next step of e from being taken, if it has begun. Limits do not, nor does a mode.
+func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
+	if !l.read {
+		return []rule.Blocker{place.Unread(time.Time{})}
+	}
+	var blockers []rule.Blocker
+	for _, policy := range e.by {
+		if hold, holds := policy.held(); holds {
+			blockers = append(blockers, hold)
+		}
+		if policy.invalid != "" {
+			blockers = append(blockers, rule.Blocker{
+				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
+				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
+				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
+			})
+		}
+		if until := policy.closed(e.Live, now); !until.IsZero() {
+			blockers = append(blockers, rule.Blocker{
+				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
+				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
+			})
+		}
 	}
 	return blockers
 }

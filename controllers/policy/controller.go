@@ -283,7 +283,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 			if !count(e) {
 				continue
 			}
-			selects, targets[e.UID] = strings.HasSuffix(check.Kind, "HealthCheck"), true
+			selects, targets[e.UID] = isCheck(check.Kind), true
 			waiting[e.UID] = waiting[e.UID] || e.waits
 			in := 0
 			for _, g := range e.groups {
@@ -295,7 +295,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 				ungrouped[strings.TrimPrefix(e.Namespace+"/"+e.Name, "/")] = true
 			}
 		}
-		if selects { // no power cycle
+		if selects {
 			status.Selected.Checks++
 		}
 	}

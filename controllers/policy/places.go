@@ -53,7 +53,7 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 			continue
 		}
 		if e.InFlight {
-			if holds := l.holds(e); len(holds) > 0 {
+			if holds := l.holds(e, l.Clock.Now()); len(holds) > 0 {
 				blocked[uid] = holds
 			}
 			continue
@@ -73,6 +73,7 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 			continue
 		}
 		e.claimed, e.waits = p.now, false
+		l.given++
 		delete(l.queue, e)
 	}
 	if len(blocked) > 0 && p.others {
@@ -81,18 +82,30 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	return blocked
 }
 
+// Given is how many places were given since the start, and since when targets of other checks of the kind and namespace have one that are
+// not seen to be remediated.
+func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	begun = map[types.UID]time.Time{}
+	for other, entries := range l.checks {
+		for uid, e := range entries {
+			if other.Kind == check.Kind && other.Namespace == check.Namespace && !e.claimed.IsZero() && l.checks[check][uid] == nil {
+				begun[uid] = e.claimed
+			}
+		}
+	}
+	return l.given, begun
+}
+
 // Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
 func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if e := l.checks[check][target]; e != nil {
-		return l.holds(e)
+		return l.holds(e, l.Clock.Now())
 	}
 	return nil
-}
-
-func (l *Ledger) holds(e *entry) []rule.Blocker {
-	return l.blockers(&entry{Target: e.Target, by: e.by}, &pass{now: l.Clock.Now()})
 }
 
 // Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;

@@ -34,6 +34,8 @@ type Policy struct {
 	namespaces map[string]bool    // those that the first selector selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
+	mode       mendv1.PolicyMode
+	spareWait  time.Duration // zero if remediations do not wait for a spare host
 	// invalid is the field that cannot be read, and why; empty if all can.
 	invalid        string
 	selectsNothing bool      // since a selector cannot be read
@@ -54,7 +56,10 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds, mode: spec.Mode,
+	}
+	if spec.WaitForSpare != nil {
+		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // a manifest lacks the default
 	}
 	if spec.Selector.Namespaces != nil && !p.everywhere {
 		p.invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
@@ -111,7 +116,7 @@ func (p *Policy) Selects(target *Target) bool {
 		return p.override.matches(target)
 	}
 	ofKind := len(p.kinds) == 0 || slices.Contains(p.kinds, target.Kind)
-	if !ofKind || p.selectsNothing || !p.everywhere && p.Namespace != target.Namespace {
+	if !ofKind || p.selectsNothing || !p.reaches(target.Namespace) {
 		return false
 	}
 	if p.selects[0] != nil && !p.namespaces[target.Namespace] || p.selects[1] != nil && target.Cluster == "" {
@@ -124,6 +129,8 @@ func (p *Policy) Selects(target *Target) bool {
 	}
 	return true
 }
+
+func (p *Policy) reaches(namespace string) bool { return p.everywhere || p.Namespace == namespace }
 
 // groupOf are the values by which target belongs to a group of limit; false if it lacks one.
 func groupOf(limit *mendv1.PolicyLimit, target *Target) (group string, grouped bool) {

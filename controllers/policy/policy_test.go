@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/test/must"
 )
@@ -264,4 +266,36 @@ func TestNamespacesThatCannotBeListedKeepNoHoldFromItsEffect(t *testing.T) {
 func condition(policy *mendv1.RemediationPolicy) string {
 	valid := meta.FindStatusCondition(policy.Status.Conditions, mendv1.PolicyValid)
 	return string(valid.Status) + " " + valid.Reason + " " + valid.Message
+}
+
+func TestOfSeveralPoliciesTheLongestWaitForASpareCounts(t *testing.T) {
+	waits := func(name string, seconds int32, pool string) *mendv1.RemediationPolicy {
+		policy := policyWith()
+		policy.Name, policy.Spec.WaitForSpare = name, &mendv1.PolicyWaitForSpare{TimeoutSeconds: seconds}
+		policy.Spec.Selector.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": pool}}
+		return policy
+	}
+	f := newFleet(t, policyWith(), waits("short", 60, "a"), waits("long", 600, "a"), waits("other", 3600, "b"), waits("default", 0, "c"))
+	of := f.ledger.SpareWaits(&clusterv1.MachineHealthCheck{}, &clusterv1.Cluster{})
+	for pool, want := range map[string]time.Duration{"a": 10 * time.Minute, "b": time.Hour, "c": time.Hour, "d": 0} {
+		must.Is(t, want, of(&clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"pool": pool}}}), "in pool "+pool)
+	}
+}
+
+func TestChecksBeginNothingOfWhatAPolicyObserves(t *testing.T) {
+	observes := policyWith()
+	observes.Spec.Mode = mendv1.PolicyObserves
+	f := newFleet(t, observes)
+	f.machines("a", "r1", 2)
+	f.edit("a", 0, sick)
+	f.edit("a", 1, flying)
+	_, blocked := f.ask("a")
+	must.Is(t, place.ObservedByPolicy, blocked["a-r1-0"][0].Reason)
+	must.Is(t, 0, len(f.ledger.Ask(check("a"), []types.UID{"a-r1-1"})), "what has begun is blocked:")
+	cycle := Check{"HostRemediation", types.NamespacedName{Namespace: "ns", Name: "of-core"}}
+	f.ledger.Report(cycle, []*Target{{UID: "a-r1-0", Namespace: "ns", Name: "a-r1-0", Kind: cycle.Kind, Unavailable: true}})
+	must.Is(t, 0, len(f.ledger.Ask(cycle, []types.UID{"a-r1-0"})), "a power cycle of Cluster API core's check is blocked:")
+	observes.Spec.Mode = mendv1.PolicyActs
+	f.set(observes)
+	f.wants("a", 0)
 }

@@ -217,17 +217,15 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
-	It("reads the label of the one Namespace that it works in, and claims the checks there", func(ctx SpecContext) {
+	It("claims the checks that a policy of the one Namespace selects that it works in", func(ctx SpecContext) {
 		manager.Kill()
-		label := func(value string) {
-			patch := []byte(`{"metadata":{"labels":{"` + mendv1.ClaimLabel + `":` + value + `}}}`)
-			Expect(here.Patch(ctx, builders.Namespace(namespace), client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		}
-		label(`"act"`)
-		check := checked(ctx, "by-label", func(check *clusterv1.MachineHealthCheck) { check.Annotations = nil })
+		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "act"}}
+		policy.Spec.Mode, policy.Spec.Selector.Checks = mendv1.PolicyActs, &metav1.LabelSelector{}
+		Expect(here.Create(ctx, policy)).To(Succeed())
+		check := checked(ctx, "by-policy", func(check *clusterv1.MachineHealthCheck) { check.Annotations = nil })
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
-		Eventually(as(ctx, check)).Should(HaveField("Annotations", HaveKeyWithValue(mendv1.ClaimedByAnnotation, "Namespace")))
-		label("null")
+		Eventually(as(ctx, check)).Should(HaveField("Annotations", HaveKeyWithValue(mendv1.ClaimedByAnnotation, mendv1.ClaimedByPolicy)))
+		Expect(here.Delete(ctx, policy)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
 	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {

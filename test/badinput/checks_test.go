@@ -54,23 +54,7 @@ const (
 	template = mendv1.RemediationTemplateAvailable
 )
 
-var checks = append(append(append(
-	annotated(mendv1.WaitForSpareAnnotation, "is neither true nor false", "", "yes", "True"),
-	annotated(mendv1.WaitForSpareTimeoutAnnotation, "is no duration of more than zero and at most 24h, such as 30m or 1h30m", "", "soon",
-		"10", "0s", "-5m", "25h")...),
-	limited()...),
-	naming()...)
-
-func annotated(key, says string, values ...string) []saidOf {
-	rows := make([]saidOf, 0, len(values))
-	for _, value := range values {
-		rows = append(rows, saidOf{"metadata.annotations[" + key + "]", value, allowed, mendv1.InvalidLimitReason,
-			says, func(c *clusterv1.MachineHealthCheck) {
-				c.Annotations = map[string]string{key: value}
-			}})
-	}
-	return rows
-}
+var checks = append(limited(), naming()...)
 
 func limited() []saidOf {
 	var rows []saidOf

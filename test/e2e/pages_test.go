@@ -29,24 +29,6 @@ var _ = Describe("The commands of the page", fencing, func() {
 		fixture.AllWell(ctx)
 	})
 
-	It("docs/claim-by-policy.md claim the checks by a label, and release them", func(ctx SpecContext) {
-		check := checked(ctx, "labelled")
-		reader := aUser(ctx, nil)
-		claimed := false
-		reader.after = func(fences.Block) { // a later block removes the labels
-			if !claimed {
-				Eventually(func(g Gomega) { g.Expect(stored(ctx, g, check).Annotations).To(HaveKey(clusterv1.PausedAnnotation)) }).
-					Should(Succeed())
-			}
-			claimed = true
-		}
-		Expect(reader.follows(ctx, "docs/claim-by-policy.md")).To(And(ContainSubstring(" labeled"), ContainSubstring(" unlabeled")))
-		Eventually(func(g Gomega) {
-			g.Expect(reasons(ctx, check, check.Name)()).To(ContainElements("CheckClaimed", "CheckReleased"))
-			g.Expect(stored(ctx, g, check).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
-		}).Should(Succeed())
-	}, SpecTimeout(specPatience))
-
 	DescribeTable("about one check claim it and release it", func(ctx SpecContext, page string) {
 		check := checked(ctx, "my-check")
 		out := aUser(ctx, map[string]string{"NAME": nodesChecked(ctx)}).follows(ctx, page)

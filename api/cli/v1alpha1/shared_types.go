@@ -275,7 +275,7 @@ type Check struct {
 	NodesUnknown    *NodesUnknown `json:"nodesUnknown,omitempty"`
 	// Conditions are those that the check has after a reconcile at this moment.
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// ClaimedBy is the label that claimed the check, and what has it, for people.
+	// ClaimedBy is what claimed the check, if that was no person, for people.
 	ClaimedBy string `json:"claimedBy,omitempty"`
 	// CapacityMissing is that of remediations which the check asked for; absent outside of a Status, and if RemediationRecords are not
 	// installed or none could be read.

@@ -26,8 +26,7 @@ func (o *Options) claim() *cobra.Command {
 			"Cluster API core does not act on a check with that annotation, and kubemend does. " +
 			"Remediations that core has started go on.\n\n" +
 			"A check is only claimed if a manager of kubemend runs that acts on it.\n\n" +
-			"To have all checks of a Cluster or a Namespace claimed, also new ones, give it the label " +
-			mendv1.ClaimLabel + ": " + mendv1.ClaimLabelAct + ".",
+			"To have all checks of a Cluster claimed, also new ones, select it in a RemediationPolicy with mode Act.",
 		Example: fmt.Sprintf("  %[1]s claim mhc/workers\n  %[1]s claim mhc workers -n metal --dry-run=server", o.Name),
 	}, b.claimNamed, machineCheckKind)
 }
@@ -182,9 +181,8 @@ func refuseClaim(facts *claimFacts) string {
 
 // refuseRelease refuses to release a check that two controllers would act on then, or none, or that the manager would claim again.
 func refuseRelease(facts *claimFacts) string {
-	if labelled := facts.check.Annotations[mendv1.ClaimedByAnnotation]; labelled != "" {
-		return fmt.Sprintf("the label %s of its %s claims it: remove the label, in Git too, and kubemend releases the check",
-			mendv1.ClaimLabel, labelled)
+	if facts.check.Annotations[mendv1.ClaimedByAnnotation] != "" {
+		return "a RemediationPolicy with mode Act claims it: have none do, in Git too, and kubemend releases the check"
 	}
 	acting, _, doubt := facts.standing()
 	for _, manager := range acting {

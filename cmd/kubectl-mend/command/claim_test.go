@@ -162,7 +162,9 @@ func announcing(edit func(*managerlease.Announcement)) func(*claimFacts) {
 func unlisted(f *claimFacts) { f.managers, f.unlisted = nil, errors.New("forbidden") }
 func unread(f *claimFacts)   { f.managers[0].Unverified = "no rights" }
 func coreGone(f *claimFacts) { f.coreEnded = noon }
-func labelled(f *claimFacts) { f.check.Annotations[mendv1.ClaimedByAnnotation] = "Cluster" }
+func byPolicy(f *claimFacts) {
+	f.check.Annotations[mendv1.ClaimedByAnnotation] = mendv1.ClaimedByPolicy
+}
 func coreUnread(f *claimFacts) {
 	f.coreUnread = errors.New("core is not seen")
 }
@@ -217,8 +219,8 @@ func TestChecksAreReleasedIfCoreAndNobodyElseWouldActOnThem(t *testing.T) {
 		"managers that may not be looked for":          {claimFactsOf("kubemend", unlisted), others + "forbidden"},
 		"one that is seen needs no other":              {claimFactsOf("kubemend", func(f *claimFacts) { f.unlisted = errors.New("forbidden") }), releases},
 		"one that may be none may act on all":          {claimFactsOf("kubemend", unread), others + "whether the lease in kubemend-system is"},
-		"one that a label would claim again at once": {claimFactsOf("kubemend", labelled),
-			"refused: the label kubemend.io/machine-health-checks of its Cluster claims it: remove the label"},
+		"one that a policy would claim again at once": {claimFactsOf("kubemend", byPolicy),
+			"refused: a RemediationPolicy with mode Act claims it"},
 		"only another namespace's manager acts on all": {claimFactsOf("kubemend", actsOnAll, announcing(func(a *managerlease.Announcement) { a.Namespace = "other" })), releases},
 		"one that may act on all, beside one of its own": {claimFactsOf("kubemend", func(f *claimFacts) {
 			f.managers = append(f.managers, managerlease.Manager{Namespace: "b", Alive: true, Unverified: "no rights"})

@@ -27,7 +27,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -44,6 +46,7 @@ type Asker struct {
 	written  func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
+	policies []*policy.Policy
 }
 
 // New returns an Asker for w at now.
@@ -51,6 +54,14 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
 	a.written = w.WrittenBy(a.Managers.All)
+	list, everywhere := &mendv1.RemediationPolicyList{}, managerlease.UsualNamespace
+	for _, manager := range a.Managers.All {
+		everywhere = cmp.Or(manager.Namespace, everywhere)
+	}
+	_ = a.reader.List(ctx, list) // there are none where the kind is not installed
+	for i := range list.Items {
+		a.policies = append(a.policies, policy.Read(&list.Items[i], everywhere))
+	}
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a
 }
@@ -69,8 +80,9 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
 		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()),
-		Hosts:    snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()),
+		Hosts:    snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()), Ledger: &policy.Ledger{Clock: now},
 	}
+	machines.Ledger.Set(a.policies)
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
@@ -101,8 +113,8 @@ func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.Machin
 			ref := explain.Ref{Kind: "MachineHealthCheck", Namespace: list.Items[i].Namespace, Name: list.Items[i].Name}
 			checks = append(checks, explain.Unexplained(ref, err))
 		case check != nil:
-			if labelled := list.Items[i].Annotations[mendv1.ClaimedByAnnotation]; labelled != "" && machinehealthcheck.Claimed(&list.Items[i]) {
-				check.ClaimedBy = "the label " + mendv1.ClaimLabel + " of its " + labelled
+			if list.Items[i].Annotations[mendv1.ClaimedByAnnotation] != "" && machinehealthcheck.Claimed(&list.Items[i]) {
+				check.ClaimedBy = "a RemediationPolicy with mode Act"
 			}
 			checks = append(checks, *check)
 		}
@@ -125,7 +137,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		if err := a.reader.List(ctx, list, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list Machines in %s: %w", check.Namespace, err)
 		}
-		return machinehealthcheck.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
+		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
 	}
 	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)

@@ -371,7 +371,7 @@ func moreHosts() map[string]story {
 		"a host of no machine that is held off":            {aScene(powerCycled(powercycle.PoweringOff, free)), host("rack-w1")},
 		"a check of which a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), check("workers")},
 		"the status while a host is power-cycled":          {aScene(silent(6*time.Minute, "w1"), powerCycled(powercycle.PoweringOff)), nil},
-		"a check that the label of its Cluster claimed":    {aScene(claimedBy("Cluster")), check("workers")},
+		"a check that a policy claimed":                    {aScene(claimedByPolicy), check("workers")},
 		"a check whose remediations the user may not read": {aScene(silent(6*time.Minute, "w1"), askedOwner("w1", "WaitingForRemediation", ""), barred(mendv1.GroupVersion.WithKind("HostRemediation"))), check("workers")},
 	}
 }
@@ -379,10 +379,12 @@ func moreHosts() map[string]story {
 // moreChecks are stories of checks as a whole.
 func moreChecks() map[string]story {
 	tooMany := []func(*scene){silent(6*time.Minute, "w1", "w2", "w3")}
-	leftOver := func(s *scene) { s.check.Annotations["kubemend.io/max-in-flight"] = "1" }
+	leftOver := func(s *scene) {
+		s.check.Annotations["kubemend.io/max-in-flight"] = "1"
+		metav1.SetMetaDataLabel(&s.cluster.ObjectMeta, "kubemend.io/machine-health-checks", "act")
+	}
 	badLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "some" }
 	smallLimit := func(s *scene) { s.check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo.StrVal = "10%" }
-	badWait := func(s *scene) { s.check.Annotations[mendv1.WaitForSpareTimeoutAnnotation] = "a while" }
 	barredNodes := barred(nhcv1.GroupVersion.WithKind("NodeHealthCheck"))
 	return map[string]story{
 		"a check of which two are pending":                            {aScene(silent(time.Minute, "w1"), silent(2*time.Minute, "w2")), check("workers")},
@@ -397,7 +399,6 @@ func moreChecks() map[string]story {
 			h.Status.Provisioning.State = bmov1alpha1.StateExternallyProvisioned
 		})), machine("w1")},
 		"a check of which one machine has a spare host":      {aScene(silent(6*time.Minute, "w1", "w2"), waitsForSpare(1)), check("workers")},
-		"a check whose wait for a spare host cannot be read": {aScene(silent(6*time.Minute, "w1"), waitsForSpare(0), badWait), check("workers")},
 		"a check that selects nothing":                       {aScene(selectsNothing), check("workers")},
 		"a check whose limit allows none":                    {aScene(smallLimit), check("workers")},
 		"a check of which a rule is never met":               {aScene(neverMet), check("workers")},
@@ -547,9 +548,9 @@ func fenced(name string) func(*scene) {
 	}
 }
 
-// claimedBy marks the claim of the check as one by the label of an object of that kind.
-func claimedBy(kind string) func(*scene) {
-	return func(s *scene) { s.check.Annotations[mendv1.ClaimedByAnnotation] = kind }
+// claimedByPolicy marks the claim of the check as one by the mode of a policy.
+func claimedByPolicy(s *scene) {
+	s.check.Annotations[mendv1.ClaimedByAnnotation] = mendv1.ClaimedByPolicy
 }
 
 func host(name string) func(context.Context, *inspect.Asker) (*Explanation, error) {

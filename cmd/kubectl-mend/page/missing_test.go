@@ -182,10 +182,12 @@ func tooManySaid(s *scene) {
 	}}
 }
 
-// waitsForSpare puts all workers on hosts, has the check wait for spare hosts, and adds so many that are free.
+// waitsForSpare puts all workers on hosts, has a policy let the check wait for spare hosts, and adds so many that are free.
 func waitsForSpare(free int) func(*scene) {
 	return func(s *scene) {
-		s.check.Annotations[mendv1.WaitForSpareAnnotation] = "true"
+		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spares"}}
+		policy.Spec.WaitForSpare = &mendv1.PolicyWaitForSpare{}
+		s.others = append(s.others, policy)
 		for _, m := range s.machines {
 			s.onHost(m)
 		}

@@ -23,6 +23,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/test/golden"
@@ -220,8 +221,11 @@ func (s *fixture) whole() *fixture {
 	return s
 }
 
-// spares adds hosts of a pool that no machine has.
+// spares adds hosts of a pool that no machine has, and a policy by which remediations wait for one.
 func (s *fixture) spares(n int, pool string) *fixture {
+	policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "spares"}}
+	policy.Spec.WaitForSpare = &mendv1.PolicyWaitForSpare{TimeoutSeconds: 900}
+	s.objs = append(s.objs, policy)
 	for i := range n {
 		name := fmt.Sprintf("spare-%d", i+1)
 		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, UID: types.UID(name)}}
@@ -252,10 +256,10 @@ spec:
 const claimed = "cluster.x-k8s.io/paused: kubemend"
 
 var (
-	workersCheck  = workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 40%}\n")
-	waitsForSpare = workersAs(claimed+`, kubemend.io/wait-for-spare: "true", kubemend.io/wait-for-spare-timeout: 15m`, "")
-	pausedCheck   = workersAs(`cluster.x-k8s.io/paused: "true"`, "")
-	powerCycle    = rebootTemplate + workersAs(claimed,
+	workersCheck = workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 40%}\n")
+	freely       = workersAs(claimed, "")
+	pausedCheck  = workersAs(`cluster.x-k8s.io/paused: "true"`, "")
+	powerCycle   = rebootTemplate + workersAs(claimed,
 		"  remediation:\n    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n")
 )
 
@@ -389,10 +393,10 @@ var stories = map[string]story{
 	"a control plane is remediated one machine at a time": {planes, "", fails("machine/cp1,machine/cp2")},
 	"two fail while one spare host is free": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(1, "md-0")
-	}, waitsForSpare, fails("machine/w1,machine/w2")},
+	}, freely, fails("machine/w1,machine/w2")},
 	"one fails while no spare host fits": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(2, "storage")
-	}, waitsForSpare, fails("machine/w1")},
+	}, freely, fails("machine/w1")},
 }
 
 func TestStories(t *testing.T) {

@@ -20,6 +20,7 @@ const (
 	HeldByOverride   = "HeldByOverride"
 	PolicyInvalid    = "PolicyInvalid"
 	ClosedWindow     = "ClosedWindow"
+	ObservedByPolicy = "ObservedByPolicy"
 	GroupUnavailable = "GroupUnavailable"
 	GroupInFlight    = "GroupInFlight"
 	GroupRate        = "GroupRate"
@@ -28,7 +29,7 @@ const (
 
 // Reasons are all of them.
 var Reasons = []string{
-	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
+	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, ObservedByPolicy, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
 }
 
 // Unread blocks what would begin before it is known what policies say, and what they count; until then at most, if that is not zero.

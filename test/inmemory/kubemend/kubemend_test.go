@@ -168,42 +168,44 @@ func TestASteadyWorldCausesNoWrites(t *testing.T) {
 // writes are calls that change what users see.
 func writes(call apiserver.Call) bool { return call.Writes() && call.Resource != "leases" }
 
-// Which checks a label claims is tested beside the controller. This is what it hears of.
-func TestALabelOfAClusterOrANamespaceClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T) {
+// Which checks a policy claims is tested beside the controller. This is what it hears of.
+func TestAPolicyClaimsChecksThatAreThereOrMadeLaterAndReleasesThem(t *testing.T) {
 	world(t, func(ctx context.Context, e *environment) {
-		label := func(o client.Object, value string) {
-			patch := fmt.Appendf(nil, `{"metadata":{"labels":{%q:%s}}}`, mendv1.ClaimLabel, value)
-			Expect(e.here.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch))).To(Succeed())
-		}
+		e.servePolicies(ctx)
+		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "kubemend-system", Name: "production"}}
+		policy.Spec.Mode, policy.Spec.Selector.Clusters = mendv1.PolicyActs, &metav1.LabelSelector{MatchLabels: map[string]string{"tier": "prod"}}
 		claimed := func(name string) func() map[string]string {
 			return func() map[string]string { return e.check(ctx, name).Annotations }
 		}
-		by := func(kind string) map[string]string {
-			return map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: kind}
-		}
+		by := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mendv1.ClaimedByPolicy}
 		const observing = "--unclaimed-machine-health-checks=observe"
 		manager := e.start(t, observing)
 		defer func() { manager.Kill() }()
 		e.furnish(ctx)
+		Expect(e.here.Create(ctx, policy)).To(Succeed())
 		time.Sleep(time.Minute)
 		Expect(claimed("check")()).To(BeEmpty())
-		label(e.cluster, `"act"`)
-		Eventually(claimed("check")).Should(Equal(by("Cluster")))
+		label := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":{"tier":"prod"}}}`))
+		Expect(e.here.Patch(ctx, e.cluster, label)).To(Succeed())
+		Eventually(claimed("check")).Should(Equal(by))
 		Expect(e.here.Delete(ctx, e.check(ctx, "check"))).To(Succeed())
 		time.Sleep(time.Minute)
 		for _, name := range []string{"check", "later"} {
 			Expect(e.here.Create(ctx, builders.MachineHealthCheck(e.cluster, name))).To(Succeed())
-			Eventually(claimed(name)).Should(Equal(by("Cluster")))
+			Eventually(claimed(name)).Should(Equal(by))
 		}
 
 		manager.Kill()
-		label(e.cluster, "null")
+		Expect(e.here.Delete(ctx, policy)).To(Succeed())
 		manager = e.start(t, observing)
 		Eventually(claimed("check")).Should(BeEmpty())
-		label(builders.Namespace("ns"), `"act"`)
-		time.Sleep(time.Second) // no event of a Cluster comes to help
-		Expect(claimed("check")()).To(Equal(by("Namespace")))
-		Expect(claimed("later")()).To(Equal(by("Namespace")))
+		policy.ResourceVersion, policy.Spec.Selector = "", mendv1.PolicySelector{Namespaces: policy.Spec.Selector.Clusters}
+		Expect(e.here.Create(ctx, policy)).To(Succeed())
+		time.Sleep(time.Hour)
+		Expect(claimed("check")()).To(BeEmpty())
+		Expect(e.here.Patch(ctx, builders.Namespace("ns"), label)).To(Succeed())
+		Eventually(claimed("check")).Should(Equal(by))
+		Eventually(claimed("later")).Should(Equal(by))
 
 		manager.Kill()
 		manager = e.start(t, "--teardown")

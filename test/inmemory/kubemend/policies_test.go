@@ -23,16 +23,9 @@ import (
 func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx context.Context, f *fleetOf)) {
 	t.Helper()
 	world(t, func(ctx context.Context, e *environment) {
-		for name, kind := range map[string]string{"remediationpolicies": "RemediationPolicy", "remediationoverrides": "RemediationOverride"} {
-			served := kubemend.Kind(mendv1.GroupVersion.Group, mendv1.GroupVersion.Version, kind)
-			e.management.Serve(served)
-			crd := kubemend.CRD(served)
-			crd.SetName(name + ".kubemend.io")
-			Expect(e.here.Create(ctx, crd)).To(Succeed())
-		}
+		e.servePolicies(ctx)
 		policy.Namespace, policy.Name = "kubemend-system", "racks"
 		f := &fleetOf{environment: e, t: t, policy: policy}
-		Expect(e.here.Create(ctx, builders.Namespace("kubemend-system"))).To(Succeed())
 		Expect(e.here.Create(ctx, policy)).To(Succeed())
 		f.start()
 		defer func() { f.manager.Kill() }()
@@ -52,6 +45,18 @@ func fleet(t *testing.T, policy *mendv1.RemediationPolicy, story func(ctx contex
 		}
 		story(ctx, f)
 	})
+}
+
+// servePolicies installs the kinds of policies.
+func (e *environment) servePolicies(ctx context.Context) {
+	for name, kind := range map[string]string{"remediationpolicies": "RemediationPolicy", "remediationoverrides": "RemediationOverride"} {
+		served := kubemend.Kind(mendv1.GroupVersion.Group, mendv1.GroupVersion.Version, kind)
+		e.management.Serve(served)
+		crd := kubemend.CRD(served)
+		crd.SetName(name + ".kubemend.io")
+		Expect(e.here.Create(ctx, crd)).To(Succeed())
+	}
+	Expect(e.here.Create(ctx, builders.Namespace("kubemend-system"))).To(Succeed())
 }
 
 type fleetOf struct {
