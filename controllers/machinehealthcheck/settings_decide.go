@@ -127,7 +127,7 @@ func OwnerAnswer(machine *clusterv1.Machine) string {
 	return asked.Reason
 }
 
-// Settings are what the spec and the annotations of a check limit.
+// Settings are what the spec of a check limits.
 type Settings struct {
 	// Limits are absolute numbers. Invalid is what is wrong with them; nil if they can be read.
 	Limits  budget.Limits
@@ -154,8 +154,6 @@ type InvalidField struct {
 
 // Error names the field.
 func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
-
-func annotation(key string) string { return "metadata.annotations[" + key + "]" }
 
 // limitsOf turns the spec's limits into numbers.
 //

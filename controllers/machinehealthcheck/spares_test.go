@@ -137,8 +137,13 @@ func TestOneHostIsNotCountedOnByTwoChecks(t *testing.T) {
 			r.then = func() { r.pass(0, "c2"); r.pass(0, "c2") }
 			r.pass(0, "c1")
 		},
-		"after a restart in between":  func(r *pool) { r.pass(0, "c1"); r.start(); r.pass(0, "c2") },
-		"before a cache shows it":     func(r *pool) { r.behind("a", func() { r.pass(0, "c1"); r.pass(time.Second, "c2") }) },
+		"after a restart in between": func(r *pool) { r.pass(0, "c1"); r.start(); r.pass(0, "c2") },
+		"before a cache shows it": func(r *pool) {
+			r.behind("a", func() {
+				r.pass(0, "c1")
+				must.Is(r.t, begunAgain, r.pass(time.Second, "c2"))
+			})
+		},
 		"while a replacement is made": func(r *pool) { r.pass(0, "c1"); r.replaced("c1", "a"); r.pass(time.Minute, "c2") },
 		"while it waits for its host": func(r *pool) {
 			r.pass(0, "c1")

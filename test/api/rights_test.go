@@ -220,11 +220,12 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("claims the checks that a policy of the one Namespace selects that it works in", func(ctx SpecContext) {
 		manager.Kill()
 		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "act"}}
-		policy.Spec.Mode, policy.Spec.Selector.Checks = mendv1.PolicyActs, &metav1.LabelSelector{}
+		policy.Spec.Mode, policy.Spec.Selector.Namespaces = mendv1.PolicyActs, &metav1.LabelSelector{}
 		Expect(here.Create(ctx, policy)).To(Succeed())
 		check := checked(ctx, "by-policy", func(check *clusterv1.MachineHealthCheck) { check.Annotations = nil })
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off")
 		Eventually(as(ctx, check)).Should(HaveField("Annotations", HaveKeyWithValue(mendv1.ClaimedByAnnotation, mendv1.ClaimedByPolicy)))
+		Eventually(as(ctx, policy)).Should(HaveField("Status.Conditions", Not(BeEmpty())))
 		Expect(here.Delete(ctx, policy)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
@@ -278,10 +279,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",
-				// There is no policy and no override in this suite: test/inmemory/kubemend.
+				// There is no override in this suite: test/inmemory/kubemend.
 				"delete kubemend.io/remediationoverrides (kubemend-manager-role)",
-				"patch kubemend.io/remediationoverrides/status (kubemend-manager-role)",
-				"patch kubemend.io/remediationpolicies/status (kubemend-manager-role)"),
+				"patch kubemend.io/remediationoverrides/status (kubemend-manager-role)"),
 				"granted in the management cluster, and never used")
 		// No volume of this suite stays attached to a fenced node whose pods have gone: test/faults/hosts and baremetal/fence.
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(ConsistOf(
