@@ -9,7 +9,6 @@ import (
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -97,34 +96,6 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	s.noteUnread(a, counted)
 	s.noteGone(a, namespace, cluster)
 	return s, nil
-}
-
-// gone are the annotations of MachineHealthChecks, and the label of Clusters, that RemediationPolicies have replaced.
-var gone = []string{
-	"kubemend.io/max-in-flight", "kubemend.io/storm-cooldown", "kubemend.io/wait-for-spare", "kubemend.io/wait-for-spare-timeout",
-	"kubemend.io/machine-health-checks",
-}
-
-// noteGone notes what still has one.
-func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
-	var still []string
-	has := func(marks map[string]string) bool {
-		return slices.ContainsFunc(gone, labels.Set(marks).Has)
-	}
-	for _, c := range snapshot.All[clusterv1.Cluster](a.Snapshot, namespace) {
-		if has(c.Labels) && (cluster == "" || c.Name == cluster) {
-			still = append(still, "Cluster "+c.Namespace+"/"+c.Name)
-		}
-	}
-	for _, c := range snapshot.All[clusterv1.MachineHealthCheck](a.Snapshot, namespace) {
-		if has(c.Annotations) && (cluster == "" || c.Spec.ClusterName == cluster) {
-			still = append(still, c.Namespace+"/"+c.Name)
-		}
-	}
-	if len(still) > 0 {
-		s.Notes = append(s.Notes, "Annotations and labels without effect, in place of which there are RemediationPolicies ("+
-			strings.Join(gone, ", ")+"): "+text.FirstOf(still, mostNames))
-	}
 }
 
 // noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.

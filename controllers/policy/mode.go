@@ -1,0 +1,68 @@
+package policy
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+// OnSet has do called whenever there are other policies.
+func (l *Ledger) OnSet(do func()) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.replaced = do
+}
+
+// ofCheck is what policies see of any Machine of check, but for what is its own.
+func ofCheck(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) Target {
+	return Target{
+		Kind: MachineHealthCheck, Check: check.Name, CheckLabels: check.Labels,
+		Namespace: check.Namespace, Cluster: check.Spec.ClusterName, ClusterLabels: cluster.Labels,
+	}
+}
+
+// ModeOf is the mode that check has by the policies that select it, Observe before Act, and the policy that says so; empty if none does.
+// It is not known before policies were read, nor if one has a mode that cannot be read and may be for the check.
+func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) (mode mendv1.PolicyMode, by rule.Ref, known bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	target := ofCheck(check, cluster)
+	known = l.read
+	for _, p := range slices.SortedFunc(maps.Values(l.policies), byName) {
+		switch {
+		case p.mode == "":
+		case p.invalid != "":
+			known = known && !p.reaches(check.Namespace)
+		case mode == mendv1.PolicyObserves, mode == p.mode, !p.Selects(&target):
+		default:
+			mode, by = p.mode, p.Ref
+		}
+	}
+	return mode, by, known
+}
+
+// SpareWaits tells, by the policies as they are now, how long the remediation of a Machine of check waits for a spare host at most; zero if
+// it does not.
+func (l *Ledger) SpareWaits(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) func(*clusterv1.Machine) time.Duration {
+	var policies []*Policy
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		policies = slices.Collect(maps.Values(l.policies))
+	}
+	return func(machine *clusterv1.Machine) (longest time.Duration) {
+		target := ofCheck(check, cluster)
+		target.Labels = machine.Labels
+		for _, p := range policies {
+			if p.spareWait > longest && p.Selects(&target) {
+				longest = p.spareWait
+			}
+		}
+		return longest
+	}
+}
