@@ -135,6 +135,20 @@ type PolicyWindow struct {
 	Scope WindowScope `json:"scope,omitempty"`
 }
 
+// Signal is what others say of a node or its Cluster.
+type Signal string
+
+const (
+	// SignalNodeMaintenance is that the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
+	SignalNodeMaintenance Signal = "NodeMaintenance"
+	// SignalNodeShutdown is that the node has the condition GracefulNodeShutdownInProgress, for ten minutes since it turned.
+	SignalNodeShutdown Signal = "NodeShutdown"
+	// SignalAutoscalerScaleDown is that the node has the taint ToBeDeletedByClusterAutoscaler, for half an hour after the time in it.
+	SignalAutoscalerScaleDown Signal = "AutoscalerScaleDown"
+	// SignalClusterRollout is that the Cluster has the condition RollingOut.
+	SignalClusterRollout Signal = "ClusterRollout"
+)
+
 // PolicySelector selects targets. Those are selected that match all parts that are given.
 type PolicySelector struct {
 	// kinds are those of the checks. A power cycle is of the kind of its request if no check of kubemend asked for it.
@@ -180,7 +194,7 @@ const (
 
 // RemediationPolicySpec is whether and when remediations may begin.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.waitForSpare) || has(self.mode)",message="set limits, windows, waitForSpare or mode"
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.blockWhile) || has(self.waitForSpare) || has(self.mode)",message="set limits, windows, blockWhile, waitForSpare or mode"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="a check is claimed whole: a policy with mode selects no targets",fieldPath=".selector.targets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="would claim everything: with mode Act select namespaces, clusters or checks",fieldPath=".selector"
 type RemediationPolicySpec struct {
@@ -200,6 +214,14 @@ type RemediationPolicySpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=16
 	Windows []PolicyWindow `json:"windows,omitempty"`
+	// blockWhile are the signals of others while which no remediation begins. Where no policy of the manager's own namespace has it, that
+	// is NodeMaintenance, NodeShutdown and AutoscalerScaleDown; with it, what these policies list together. A policy in another namespace
+	// adds to that.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=4
+	// +kubebuilder:validation:items:Enum=NodeMaintenance;NodeShutdown;AutoscalerScaleDown;ClusterRollout
+	BlockWhile []Signal `json:"blockWhile,omitempty"`
 	// waitForSpare makes the remediation of a machine on bare metal by its owner, where the check has no template, wait while no free host
 	// fits its replacement. Of several policies the longest wait counts.
 	// +optional

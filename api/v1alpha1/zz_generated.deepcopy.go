@@ -744,6 +744,11 @@ func (in *RemediationPolicySpec) DeepCopyInto(out *RemediationPolicySpec) {
 		*out = make([]PolicyWindow, len(*in))
 		copy(*out, *in)
 	}
+	if in.BlockWhile != nil {
+		in, out := &in.BlockWhile, &out.BlockWhile
+		*out = make([]Signal, len(*in))
+		copy(*out, *in)
+	}
 	if in.WaitForSpare != nil {
 		in, out := &in.WaitForSpare, &out.WaitForSpare
 		*out = new(PolicyWaitForSpare)

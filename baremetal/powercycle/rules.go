@@ -51,7 +51,7 @@ var (
 		Blocks: true, OnMachine: true,
 	})
 	WaitingForPolicyReason = says(Rule{
-		Reason: "WaitingForPolicy", Message: "RemediationPolicies do not let it begin now", detail: (*Cycle).queue,
+		Reason: "WaitingForPolicy", Message: "It may not begin now", detail: (*Cycle).queue,
 		Blocks: true, Passes: true,
 	})
 	RemediationLoopReason = says(Rule{

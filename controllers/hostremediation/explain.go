@@ -87,7 +87,7 @@ func nextOf(explained *explain.Remediation, memory powercycle.Memory, policy pow
 		return explain.Step{At: explained.Blockers[0].Until, Reason: explained.Reason, Text: "kubemend begins the power cycle if nothing else blocks it"}
 	}
 	if explained.Reason == string(powercycle.WaitingForPolicyReason) {
-		return explain.Step{Reason: explained.Reason, Text: "kubemend begins the power cycle when the policies allow it"}
+		return explain.Step{Reason: explained.Reason, Text: "kubemend begins the power cycle when that is over"}
 	}
 	begins := memory.State == powercycle.Pending || memory.State == powercycle.Preparing
 	fixed := len(explained.Blockers) > 0 && explained.Blockers[0].Fix != ""

@@ -53,19 +53,21 @@ func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs 
 	if obs.found.Host != nil {
 		host, labels = obs.found.Host.Name, obs.found.Host.Labels
 	}
-	seen.On(obs.lastNode, host, labels)
+	seen.On(obs.lastNode, obs.cluster, host, labels)
 	r.Ledger.Report(r.placeOf(key), []*place.Target{seen})
 }
 
 // placeless is what RemediationPolicies have against what obs is about to begin, when nothing else has. What a check of kubemend made has
 // its place, as has what began before: an attempt of these waits where not even what has begun goes on.
 func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.Ahead {
-	if !obs.confirms || obs.byPerson() || !r.Ledger.Active(ctx) {
+	if !obs.confirms || obs.byPerson() {
 		return nil
 	}
 	check, id := r.placeOf(client.ObjectKeyFromObject(obs.rem)), obs.machine.UID
 	var blockers []rule.Blocker
 	switch made := checkOf(obs); {
+	case !r.Ledger.Active(ctx):
+		blockers = place.WithoutLedger(obs.lastNode, obs.now)
 	case made != nil:
 		check = policy.Check{Kind: made.Kind, NamespacedName: types.NamespacedName{Namespace: made.Namespace, Name: made.Name}}
 		if made.Kind == policy.NodeHealthCheck {

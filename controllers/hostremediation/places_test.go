@@ -7,6 +7,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -57,12 +58,12 @@ func TestWhatCoreAskedForWaitsForALimitBeforeItsHostIsTouched(t *testing.T) {
 	}})
 	k.theOther(true)
 	status := k.pass()
-	const says = "RemediationPolicies do not let it begin now (The limit all of RemediationPolicy ns/p is reached: 1 of at most 1 are under way"
+	const says = "It may not begin now (The limit all of RemediationPolicy ns/p is reached: 1 of at most 1 are under way"
 	if status.Step != "Pending" || !strings.HasPrefix(status.Message, says) || status.Deadline != nil {
 		t.Errorf("it is %+v", status)
 	}
 	must.Equal(t, "WaitingForPolicy", k.remediation().Annotations[mendv1.WaitsForAnnotation])
-	if next := k.explained().Next; next.Manual || next.Text != "kubemend begins the power cycle when the policies allow it" {
+	if next := k.explained().Next; next.Manual || next.Text != "kubemend begins the power cycle when that is over" {
 		t.Errorf("a page says that next is %+v", next)
 	}
 	woken := 0
@@ -92,6 +93,25 @@ func TestWhatAPersonAskedForIsNotBoundAndCounts(t *testing.T) {
 	k.reconciles()
 	if !k.theOther(false) {
 		t.Error("it keeps its place after its end")
+	}
+}
+
+// What others say of the node keeps its host on, with or without policies, until they say so no more. (KEP-5683)
+func TestWhatCoreAskedForWaitsUntilTheMaintenanceOfItsNodeIsOver(t *testing.T) {
+	for name, bind := range map[string]func(*fixture){
+		"without policies": func(*fixture) {}, "with one that allows it": func(k *fixture) { k.bound(atMostOne) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			k := fixtureOf(t, byCore)
+			bind(k)
+			k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
+			k.seen.Node.Status.Conditions = []corev1.NodeCondition{{Type: "MaintenanceInProgress", Status: "True"}}
+			status := k.pass()
+			must.Equal(t, "It may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", status.Message)
+			k.seen.Node.Status.Conditions = nil
+			k.expects(powersOff)
+			must.Equal(t, "PoweringOff", k.wait(queueRecheck).Step)
+		})
 	}
 }
 

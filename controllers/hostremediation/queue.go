@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
@@ -151,7 +152,7 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 			return nil, err
 		}
 		if api == controlplane.Answers && !member.Joining {
-			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(m.node), controlplane.InMaintenance(m.node)
+			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(m.node), place.InMaintenance(m.node)
 			if m.node != nil && readyOf(m.node) == corev1.ConditionTrue {
 				member.Node = controlplane.Alive
 			}

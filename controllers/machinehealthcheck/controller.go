@@ -154,7 +154,7 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 			r.observeHosts(ctx, state, plan)
 		case plan.Needs.Spares:
 			r.observeSpares(ctx, state, plan)
-		case state.placed == nil && !state.Explains && r.Ledger.Active(ctx):
+		case state.Placeless == nil && !state.Explains:
 			if !r.takePlaces(ctx, state, plan) { // of two checks that want the same host one reads the hosts again
 				r.observeSpares(ctx, state, plan)
 			}

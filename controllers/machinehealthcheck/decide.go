@@ -261,7 +261,7 @@ func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 			case MachineUpdating, RemediationLoop, PowerCycleInProgress:
 				verdicts = health.Earliest(verdicts, blocker.Until)
 			case NoSpareHost, SpareHostsUnread, Reason(place.ClosedWindow), Reason(place.PoliciesUnread), Reason(place.HeldByOverride),
-				Reason(place.GroupRate), Reason(place.SlowStart):
+				Reason(place.NodeShuttingDown), Reason(place.ScaleDownPlanned), Reason(place.GroupRate), Reason(place.SlowStart):
 				starts = health.Earliest(starts, blocker.Until)
 			}
 		}

@@ -6,10 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
@@ -326,6 +328,13 @@ func TestBlockersAreDocumented(t *testing.T) {
 func examplePlaceless() (blockers []rule.Blocker) {
 	ledger := &policy.Ledger{Clock: clocktesting.NewFakePassiveClock(noon), Installed: func(context.Context) bool { return true }}
 	key, sick := placesOf(types.NamespacedName{Name: "*check*"}), &place.Target{UID: "sick", Kind: policy.MachineHealthCheck, Unavailable: true}
+	at, said := metav1.NewTime(noon), &corev1.Node{}
+	for _, kind := range []corev1.NodeConditionType{"MaintenanceInProgress", "GracefulNodeShutdownInProgress"} {
+		said.Status.Conditions = append(said.Status.Conditions, corev1.NodeCondition{Type: kind, Status: "True", LastTransitionTime: at})
+	}
+	said.Spec.Taints = []corev1.Taint{{Key: "ToBeDeletedByClusterAutoscaler", Value: strconv.FormatInt(noon.Unix(), 10)}}
+	rolls := []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: "True", LastTransitionTime: at}}
+	sick.On(said, &clusterv1.Cluster{Status: clusterv1.ClusterStatus{Conditions: rolls}}, "", nil)
 	ask := func() {
 		ledger.Report(key, []*place.Target{sick, {UID: "flies", Unavailable: true, InFlight: true}})
 		blockers = append(blockers, ledger.Ask(key, []types.UID{sick.UID})[sick.UID]...)
@@ -337,6 +346,7 @@ func examplePlaceless() (blockers []rule.Blocker) {
 		{Name: "*limit*", MaxUnavailable: &none}, {Name: "*flying*", MaxInFlight: &none}, {Name: "*rate*", MaxPerHour: new(int32)},
 		{Name: "*slow*", SlowStart: mendv1.SlowStartEnabled},
 	}
+	object.Spec.BlockWhile = append([]mendv1.Signal{mendv1.SignalClusterRollout}, place.WithoutPolicy...)
 	object.Spec.Windows = []mendv1.PolicyWindow{
 		{Action: mendv1.WindowDeny, Schedule: "* * * * *", DurationSeconds: 3600}, {Schedule: "*schedule*"},
 	}

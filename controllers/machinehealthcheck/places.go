@@ -43,8 +43,17 @@ func placesOf(check types.NamespacedName) policy.Check {
 }
 
 // takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
-// It returns false if it is to be called once more when the hosts were read again.
+// It returns false if it is to be called once more when the hosts were read again. Without policies only the signals of others keep it from beginning.
 func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) bool {
+	state.Placeless = map[types.UID][]rule.Blocker{}
+	if !r.Ledger.Active(ctx) {
+		for _, decision := range plan.Open {
+			if signals := place.WithoutLedger(decision.Target.Node, state.Now); decision.Starts() && len(signals) > 0 {
+				state.Placeless[decision.Target.UID] = signals
+			}
+		}
+		return true
+	}
 	key := placesOf(client.ObjectKeyFromObject(state.Check))
 	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
 	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
@@ -53,7 +62,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	}
 	state.placed = &now
 	if now.hosts && r.hostLabels.awaited(ctx, r.Hosts, plan) {
-		state.placed, state.Placeless = &before, map[types.UID][]rule.Blocker{}
+		state.placed = &before
 		for _, decision := range plan.Open {
 			state.Placeless[decision.Target.UID] = []rule.Blocker{place.Unread(time.Time{})}
 		}
@@ -95,7 +104,7 @@ func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bo
 	r.spares.mu.Lock() // from now until the places are taken no check takes others
 	defer r.spares.mu.Unlock()
 	if places, _ := r.Ledger.Given(key); state.Read.Spares && places != state.given {
-		state.placed = nil
+		state.placed, state.Placeless = nil, nil
 		return false
 	}
 	state.Placeless = r.Ledger.Ask(key, waiting)
@@ -119,7 +128,7 @@ func placeOf(state *observed, decision *Decision, labels *placed, host *hostLabe
 	if host == nil {
 		host = &hostLabels{}
 	}
-	reported.On(target.Node, host.name, host.labels)
+	reported.On(target.Node, state.Cluster, host.name, host.labels)
 	return reported
 }
 

@@ -22,6 +22,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -160,7 +161,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
-	member.Away = controlplane.InMaintenance(node) || state.facts.leaseOn(node, state.leases[leaseName(node.Name)]).held()
+	member.Away = place.InMaintenance(node) || state.facts.leaseOn(node, state.leases[leaseName(node.Name)]).held()
 	if Ready(node) {
 		member.Node = controlplane.Alive
 	}

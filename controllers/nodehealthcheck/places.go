@@ -20,16 +20,18 @@ import (
 )
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
-func placeless(reason, example string) Rule {
+func placeless(reason, example, ends string) Rule {
 	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
 	return Rule{
-		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: ends,
 		When:   func(c *Case) bool { return words(c).Reason != "" },
 		Object: func(c *Case) rule.Ref { return words(c).Object },
 		Why:    func(c *Case) string { return words(c).Text },
 		Until:  func(c *Case) time.Time { return words(c).Until },
 	}
 }
+
+const policiesAllow = "the policies allow it"
 
 func placesOf(check string) policy.Check {
 	return policy.Check{Kind: policy.NodeHealthCheck, NamespacedName: types.NamespacedName{Name: check}}
@@ -38,21 +40,29 @@ func placesOf(check string) policy.Check {
 // decide makes the plan, reports the nodes to the ledger of RemediationPolicies, and takes a place in it for each remediation that begins.
 // For what has no place another node of the control plane may go first, so that more may begin then.
 func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
-	plan := Decide(state.facts)
-	if !r.Ledger.Active(ctx) {
-		return plan
+	plan, active := Decide(state.facts), r.Ledger.Active(ctx)
+	if active {
+		r.reportPlaces(ctx, state, &plan)
 	}
-	r.reportPlaces(ctx, state, &plan)
 	check, asked := placesOf(state.check.Name), map[types.UID]bool{}
 	state.facts.Placeless = map[types.UID][]rule.Blocker{}
 	for {
 		var starts []types.UID
+		blocked := map[types.UID][]rule.Blocker{}
 		for i := range plan.Decisions {
-			if id := place.NodeID(state.facts.Nodes[i].Name); plan.Decisions[i].Starts() && !asked[id] {
-				starts, asked[id] = append(starts, id), true
+			n := &state.facts.Nodes[i]
+			id := place.NodeID(n.Name)
+			if !plan.Decisions[i].Starts() || asked[id] {
+				continue
+			}
+			starts, asked[id] = append(starts, id), true
+			if signals := place.WithoutLedger(n.Object, state.facts.Now); !active && len(signals) > 0 {
+				blocked[id] = signals
 			}
 		}
-		blocked := r.Ledger.Ask(check, starts)
+		if active {
+			blocked = r.Ledger.Ask(check, starts)
+		}
 		if len(blocked) == 0 {
 			return plan
 		}
@@ -75,10 +85,10 @@ func (r *Reconciler) reportPlaces(ctx context.Context, state *observed, plan *Pl
 
 // placeOf is what policies see of a node, of which they saw last before. One that is gone stays in its groups.
 func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *Decision, last *place.Target) *place.Target {
-	seen := &place.Target{}
+	seen, cluster := &place.Target{}, (*clusterv1.Cluster)(nil)
 	switch {
 	case n.Exists():
-		seen = r.placeOfMachine(ctx, n.Object)
+		seen, cluster = r.placeOfMachine(ctx, n.Object)
 	case last != nil:
 		*seen = *last
 	}
@@ -87,35 +97,32 @@ func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *D
 	seen.Unknown, seen.InFlight = n.Exists() && d.Verdict.State == health.Unknown, d.InFlight
 	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
 	seen.Due = d.Verdict.OverdueSince(state.facts.Now)
-	seen.On(n.Object, "", nil)
+	seen.On(n.Object, cluster, "", nil)
 	if last != nil && !seen.Unavailable && reflect.DeepEqual(last, seen) {
 		return last // the ledger sees that nothing has changed
 	}
 	return seen
 }
 
-// placeOfMachine is the Machine of a node as the manager's cache has it, else the node.
-func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) *place.Target {
+// placeOfMachine is the Machine of a node as the manager's cache has it, and its Cluster, else the node.
+func (r *Reconciler) placeOfMachine(ctx context.Context, node *corev1.Node) (*place.Target, *clusterv1.Cluster) {
 	seen, machine, cluster := &place.Target{Labels: node.Labels}, &clusterv1.Machine{}, &clusterv1.Cluster{}
 	key := client.ObjectKey{
 		Namespace: node.Annotations[clusterv1.ClusterNamespaceAnnotation], Name: node.Annotations[clusterv1.MachineAnnotation],
 	}
 	if key.Name == "" || r.Cached == nil || r.Cached.Get(ctx, key, machine, client.UnsafeDisableDeepCopy) != nil ||
 		machine.Status.NodeRef.Name != node.Name || !health.IsNodeOf(machine, node) {
-		return seen
+		return seen, nil
 	}
 	seen, key.Name = place.OfMachine(machine), machine.Spec.ClusterName
 	if r.Cached.Get(ctx, key, cluster, client.UnsafeDisableDeepCopy) == nil {
 		seen.ClusterLabels = cluster.Labels
 	}
-	return seen
+	return seen, cluster
 }
 
 // settlePlaces gives back the places of remediations that did not begin.
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
-	if state.facts.Placeless == nil {
-		return
-	}
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for i := range outcomes {
 		o, id := &outcomes[i], place.NodeID(outcomes[i].n.Name)

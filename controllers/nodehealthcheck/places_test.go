@@ -3,6 +3,7 @@ package nodehealthcheck
 import (
 	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -114,6 +115,21 @@ func TestAMemberWithoutAPlaceLetsAnotherOneGoFirst(t *testing.T) {
 	must.Equal(t, true, slices.ContainsFunc(k.events(), func(e string) bool {
 		return strings.HasPrefix(e, "Warning RemediationSkipped Remediation skipped on node m0: The limit zone of RemediationPolicy kubemend-system/p in x")
 	}))
+}
+
+// Neither the condition of KEP-5683 nor the taint of the autoscaler needs a policy.
+func TestANodeThatOthersTakeCareOfIsLeftToThem(t *testing.T) {
+	nodes := workers("a", "b", "c")
+	nodes[0].(*corev1.Node).Spec.Taints = []corev1.Taint{{
+		Key: "ToBeDeletedByClusterAutoscaler", Value: strconv.FormatInt(epoch.Unix(), 10),
+	}}
+	k := newFixture(t, append(nodes, template("Reboot", "reboot", false), one("one", "a"))...)
+	k.lose("a")
+	k.settle("one")
+	must.Equal(t, 0, len(k.requests()))
+	k.clock.SetTime(epoch.Add(30 * time.Minute))
+	k.settle("one")
+	must.Equal(t, []string{"Reboot/a"}, k.requests())
 }
 
 func TestTheNextStepWaitsForAWindow(t *testing.T) {

@@ -206,8 +206,7 @@ func nodeChanges() predicate.TypedPredicate[*corev1.Node] {
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 			before, after := e.ObjectOld, e.ObjectNew
 			return judged.Update(e) || !maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
-				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() ||
-				controlplane.InMaintenance(before) != controlplane.InMaintenance(after)
+				before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero()
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

@@ -79,5 +79,19 @@ func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
 			})
 		}
 	}
-	return blockers
+	return append(blockers, place.Signalled(e.Signals, e.blockWhile(), now)...)
+}
+
+// blockWhile are the signals of others that keep e from beginning. A tenant's policy cannot take away what blocks without it.
+func (e *entry) blockWhile() []mendv1.Signal {
+	var while []mendv1.Signal
+	said := false
+	for _, p := range e.by {
+		while = append(while, p.blockWhile...)
+		said = said || p.everywhere && p.blockWhile != nil
+	}
+	if said {
+		return while
+	}
+	return append(while, place.WithoutPolicy...)
 }

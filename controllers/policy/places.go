@@ -111,6 +111,9 @@ func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
 // Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
 // one whose answer was lost for as long as it may still be carried out.
 func (l *Ledger) Settle(check Check, begun, lost func(types.UID) bool) {
+	if l == nil {
+		return
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	freed := false

@@ -34,6 +34,7 @@ type Policy struct {
 	namespaces map[string]bool    // those that the first selector selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
+	blockWhile []mendv1.Signal // nil says nothing, empty that none blocks
 	mode       mendv1.PolicyMode
 	spareWait  time.Duration // zero if remediations do not wait for a spare host
 	// invalid is the field that cannot be read, and why; empty if all can.
@@ -56,7 +57,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds, mode: spec.Mode,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds, mode: spec.Mode, blockWhile: spec.BlockWhile,
 	}
 	if spec.WaitForSpare != nil {
 		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // a manifest lacks the default

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -298,4 +299,42 @@ func TestChecksBeginNothingOfWhatAPolicyObserves(t *testing.T) {
 	observes.Spec.Mode = mendv1.PolicyActs
 	f.set(observes)
 	f.wants("a", 0)
+}
+
+// Who may write policies in one namespace can make more signals block, and none fewer.
+func TestPoliciesSayWhichSignalsBlock(t *testing.T) {
+	says := func(namespace string, while ...mendv1.Signal) *mendv1.RemediationPolicy {
+		p := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: fmt.Sprint("p", while)}}
+		p.Spec.BlockWhile = append([]mendv1.Signal{}, while...)
+		return p
+	}
+	drained := &corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "medik8s.io/drain"}}}}
+	rolls := &clusterv1.Cluster{Status: clusterv1.ClusterStatus{Conditions: []metav1.Condition{{Type: "RollingOut", Status: "True"}}}}
+	for name, tc := range map[string]struct {
+		policies []*mendv1.RemediationPolicy
+		want     string
+	}{
+		"none says so":                      {[]*mendv1.RemediationPolicy{policyWith(rack("100%", ""))}, "NodeInMaintenance"},
+		"the manager's says that none does": {[]*mendv1.RemediationPolicy{says("kubemend-system")}, ""},
+		"several of the manager's": {
+			[]*mendv1.RemediationPolicy{says("kubemend-system"), says("kubemend-system", mendv1.SignalClusterRollout)}, "ClusterRollingOut",
+		},
+		"a tenant's says that none does": {[]*mendv1.RemediationPolicy{says("ns")}, "NodeInMaintenance"},
+		"a tenant's adds one": {
+			[]*mendv1.RemediationPolicy{says("ns", mendv1.SignalClusterRollout)}, "NodeInMaintenance ClusterRollingOut",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFleet(t, tc.policies...)
+			f.machines("a", "b07", 1)
+			f.edit("a", 0, sick)
+			f.edit("a", 0, func(target *Target) { target.On(drained, rolls, "", nil) })
+			_, blocked := f.ask("a")
+			got := ""
+			for _, b := range blocked["a-b07-0"] {
+				got += " " + b.Reason
+			}
+			must.Equal(t, tc.want, strings.TrimSpace(got))
+		})
+	}
 }

@@ -13,6 +13,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 )
 
 // SlimNode is the transform of node caches: it keeps what is judged, fenced or recorded (name, UID, zone, roles, provider ID, taints,
@@ -121,7 +122,8 @@ func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 		UpdateFunc: func(e event.TypedUpdateEvent[*corev1.Node]) bool {
 			before, after := e.ObjectOld, e.ObjectNew
 			return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
-				!sameConditions(before.Status.Conditions, after.Status.Conditions)
+				!sameConditions(before.Status.Conditions, after.Status.Conditions) ||
+				!slices.Equal(place.SignalTaints(before), place.SignalTaints(after))
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

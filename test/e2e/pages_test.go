@@ -76,6 +76,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckShortCircuited.md", "my-check"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineHealthCheckUnattended.md", "my-check"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMachineRemediationStuck.md", "True"),
+		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendMaintenanceOverdue.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNoLeader.md", "manager.kubemend.io"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeHealthCheckShortCircuited.md", "nodes"),
 		Entry(nil, SpecTimeout(specPatience), "docs/runbooks/KubemendNodeRemediationStuck.md"),

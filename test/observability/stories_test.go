@@ -11,8 +11,9 @@ var flaps = strings.Repeat("1x9 0x9 ", 12)
 
 // unfenced and awaited begin series of the remediations of a cluster.
 const (
-	unfenced = `kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", `
-	awaited  = `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", `
+	unfenced   = `kubemend_host_remediation_attempts_unfenced_total{namespace="ns", cluster="c1", kind="HostRemediation", `
+	maintained = `kubemend_machinehealthcheck_blocked{namespace="ns", name="workers", cluster="c1", reason="NodeInMaintenance"}`
+	awaited    = `kubemend_host_remediations_waiting_for_person{namespace="ns", cluster="c1", kind="HostRemediation", `
 )
 
 var stories = map[string][]story{
@@ -139,6 +140,11 @@ var stories = map[string][]story{
 			`kubemend_policy_group{namespace="ns", policy="racks", limit="rack", group="b07", count="waiting"} 0x9 7x89 stale`),
 		quiet("some that begin one after another",
 			`kubemend_policy_group{namespace="ns", policy="racks", limit="rack", group="b07", count="waiting"} 7x50 0x5 3x50 0x5`),
+	},
+	"KubemendMaintenanceOverdue": {
+		fires("one that was forgotten", []int{1450, 1496}, "1 unhealthy machines of cluster ns/c1 are not remediated",
+			maintained+` 0x9 1x1485 0x20`),
+		quiet("those of two nights", maintained+` 1x600 0x600 1x600`),
 	},
 	"KubemendNodeRemediationStuck": {
 		fires("one that never ends", []int{160, 190}, "NodeHealthCheck nhc has 2 nodes",

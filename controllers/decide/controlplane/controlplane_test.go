@@ -225,36 +225,6 @@ func TestWhoIsAMember(t *testing.T) {
 	}
 }
 
-func TestWhoIsInMaintenance(t *testing.T) {
-	says := func(kind string, status corev1.ConditionStatus) func(*corev1.Node) {
-		return func(n *corev1.Node) {
-			n.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeConditionType(kind), Status: status}}
-		}
-	}
-	tainted := func(key string) func(*corev1.Node) {
-		return func(n *corev1.Node) { n.Spec.Taints = []corev1.Taint{{Key: key, Effect: corev1.TaintEffectNoSchedule}} }
-	}
-	for name, tc := range map[string]struct {
-		change func(*corev1.Node)
-		want   bool
-	}{
-		"none":                       {func(*corev1.Node) {}, false},
-		"a cordon":                   {func(n *corev1.Node) { n.Spec.Unschedulable = true }, false},
-		"the taint of a cordon":      {tainted(corev1.TaintNodeUnschedulable), false},
-		"the drain taint of medik8s": {tainted("medik8s.io/drain"), true},
-		"a maintenance":              {says("MaintenanceInProgress", corev1.ConditionTrue), true},
-		"a drain":                    {says("DrainInProgress", corev1.ConditionTrue), true},
-		"one that is over":           {says("MaintenanceInProgress", corev1.ConditionFalse), false},
-		"one that is planned":        {says("MaintenancePlanned", corev1.ConditionTrue), false},
-	} {
-		t.Run(name, func(t *testing.T) {
-			node := labelled()
-			tc.change(node)
-			must.Is(t, tc.want, InMaintenance(node))
-		})
-	}
-}
-
 func TestALeaseOfAnotherHolderTakesItsNode(t *testing.T) {
 	lease := func(holder string, renewed time.Duration, owners ...string) *coordinationv1.Lease {
 		l := &coordinationv1.Lease{Spec: coordinationv1.LeaseSpec{

@@ -49,18 +49,6 @@ func EtcdOf(node *corev1.Node) Etcd {
 	return EtcdNotLabelled
 }
 
-// drainTaint is what the Node Maintenance Operator puts on a node before it drains it (medik8s/node-maintenance-operator, README).
-const drainTaint = "medik8s.io/drain"
-
-// InMaintenance reports whether somebody says that node may go down at any moment. A cordon says no such thing.
-// (kubernetes.io/docs/reference/node/node-lifecycle-conditions)
-func InMaintenance(node *corev1.Node) bool {
-	return node != nil && (slices.ContainsFunc(node.Spec.Taints, func(t corev1.Taint) bool { return t.Key == drainTaint }) ||
-		slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-			return (c.Type == "MaintenanceInProgress" || c.Type == "DrainInProgress") && c.Status == corev1.ConditionTrue
-		}))
-}
-
 // skew is by how much the clock of the holder of a lease may be ahead of ours.
 const skew = 30 * time.Second
 

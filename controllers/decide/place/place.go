@@ -21,6 +21,12 @@ const (
 	PolicyInvalid    = "PolicyInvalid"
 	ClosedWindow     = "ClosedWindow"
 	ObservedByPolicy = "ObservedByPolicy"
+	// The signals of others: see Signalled.
+	NodeInMaintenance = "NodeInMaintenance"
+	NodeShuttingDown  = "NodeShuttingDown"
+	ScaleDownPlanned  = "ScaleDownPlanned"
+	ClusterRollingOut = "ClusterRollingOut"
+
 	GroupUnavailable = "GroupUnavailable"
 	GroupInFlight    = "GroupInFlight"
 	GroupRate        = "GroupRate"
@@ -29,7 +35,8 @@ const (
 
 // Reasons are all of them.
 var Reasons = []string{
-	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, ObservedByPolicy, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
+	PoliciesUnread, HeldByOverride, PolicyInvalid, ClosedWindow, ObservedByPolicy,
+	NodeInMaintenance, NodeShuttingDown, ScaleDownPlanned, ClusterRollingOut, GroupUnavailable, GroupInFlight, GroupRate, SlowStart,
 }
 
 // Unread blocks what would begin before it is known what policies say, and what they count; until then at most, if that is not zero.
@@ -83,6 +90,7 @@ type Target struct {
 	// it was not.
 	Due, Refused time.Time
 	ByHand       bool
+	Signals      []Signal
 }
 
 // OfMachine is m as a target, but for the rest.
@@ -93,8 +101,9 @@ func OfMachine(m *clusterv1.Machine) *Target {
 	}
 }
 
-// On notes which node and host t is on, the host by its name and labels; empty if that is not known.
-func (t *Target) On(node *corev1.Node, host string, labels map[string]string) {
+// On notes which node, host and Cluster t is on, the host by its name and labels; empty if that is not known.
+func (t *Target) On(node *corev1.Node, cluster *clusterv1.Cluster, host string, labels map[string]string) {
+	t.Signals = SignalsOf(node, cluster)
 	if node != nil {
 		t.FailureDomain = cmp.Or(t.FailureDomain, node.Labels[corev1.LabelTopologyZone])
 		t.Live = slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {

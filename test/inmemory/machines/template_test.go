@@ -172,7 +172,8 @@ func (s *environment) printed(recipe string) *clusterv1.MachineHealthCheck {
 	return nil
 }
 
-func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMaintenanceOperatorPutsOnItsNode(t *testing.T) {
+// The Node Maintenance Operator puts its taint on a node before it drains it, and takes it away when the maintenance is over.
+func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsAndWhileItsNodeIsInMaintenance(t *testing.T) {
 	run(t, func(s *environment) {
 		s.workers("boots", "hangs", "a", "b", "c", "d")
 		s.nodeReports("hangs", corev1.NodeReady, corev1.ConditionUnknown, 0)
@@ -191,6 +192,12 @@ func TestTheCheckOfARecipeBesideRebootsWaitsAsLongAsAHostBootsWhateverTheNodeMai
 		check := s.printed("maintenance")
 		s.Expect(*check.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds).
 			To(BeNumerically(">=", 900), "a server takes ten minutes to boot")
+		s.Eventually(s.remediation("hangs")).Should(Equal("False/NodeInMaintenance"))
+		s.Consistently(s.owner("hangs")).Should(Equal(nothing))
+		node := &corev1.Node{}
+		s.Expect(s.there.Get(s.ctx, client.ObjectKey{Name: s.node("hangs")}, node)).To(Succeed())
+		node.Spec.Taints = nil
+		s.Expect(s.there.Update(s.ctx, node)).To(Succeed())
 		s.Eventually(s.owner("hangs")).Should(Equal(ownerRequested))
 		s.Consistently(s.health("boots")).Should(Equal(nothing))
 	})

@@ -1,0 +1,140 @@
+package place
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
+)
+
+const (
+	// drainTaint is what the Node Maintenance Operator puts on a node before it drains it (medik8s/node-maintenance-operator, README).
+	drainTaint = "medik8s.io/drain"
+	// scaleDownTaint is what the cluster autoscaler puts on a node that it is about to delete, with the time in seconds as its value
+	// (kubernetes/autoscaler, utils/taints).
+	scaleDownTaint = "ToBeDeletedByClusterAutoscaler"
+)
+
+// Signal is what somebody else says of a node or its Cluster: it blocks while a policy says so.
+type Signal struct {
+	rule.Blocker
+
+	Signal mendv1.Signal
+	Since  time.Time
+}
+
+// WithoutPolicy are the signals that count where no RemediationPolicy says which do.
+var WithoutPolicy = []mendv1.Signal{mendv1.SignalNodeMaintenance, mendv1.SignalNodeShutdown, mendv1.SignalAutoscalerScaleDown}
+
+// SignalsOf are those of a node and its Cluster, both nil if not known. A shutdown and a scale-down end by themselves: who has said so may
+// be gone, and a condition stays on a node that reports no more.
+func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
+	var signals []Signal
+	add := func(signal mendv1.Signal, said string, since time.Time, lasts time.Duration, b rule.Blocker) {
+		if said == "" {
+			return
+		}
+		if b.Text += ": " + said; !since.IsZero() {
+			b.Text += " since " + since.UTC().Format(time.RFC3339)
+		}
+		if lasts > 0 {
+			b.Until = since.Add(lasts)
+		}
+		signals = append(signals, Signal{b, signal, since})
+	}
+	if node != nil {
+		said, since := maintenance(node)
+		add(mendv1.SignalNodeMaintenance, said, since, 0, rule.Blocker{
+			Reason: NodeInMaintenance, Text: "Its node is in maintenance", EndsWhen: "the maintenance is over",
+		})
+		said, since = isTrue(node, "GracefulNodeShutdownInProgress")
+		add(mendv1.SignalNodeShutdown, said, since, 10*time.Minute, rule.Blocker{
+			Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again",
+		})
+		said, since = tainted(node, scaleDownTaint)
+		add(mendv1.SignalAutoscalerScaleDown, said, since, 30*time.Minute, rule.Blocker{
+			Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node", EndsWhen: "it does, or gives up",
+		})
+	}
+	if cluster == nil {
+		return signals
+	}
+	rollout := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
+	if rollout != nil && rollout.Status == metav1.ConditionTrue {
+		add(mendv1.SignalClusterRollout, "condition "+rollout.Type, rollout.LastTransitionTime.Time, 0, rule.Blocker{
+			Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over",
+		})
+	}
+	return signals
+}
+
+// Signalled is what blocks now, of signals, if those of while do. A signal that lasts for some time and is of a clock far ahead of this one
+// is not believed: it would block for as long as that clock is wrong.
+func Signalled(signals []Signal, while []mendv1.Signal, now time.Time) (blockers []rule.Blocker) {
+	for _, s := range signals {
+		lasts := s.Until.Sub(s.Since)
+		if slices.Contains(while, s.Signal) && (s.Until.IsZero() || now.Before(s.Until) && s.Since.Before(now.Add(lasts))) {
+			blockers = append(blockers, s.Blocker)
+		}
+	}
+	return blockers
+}
+
+// WithoutLedger is what blocks the remediation of a node while there are no RemediationPolicies.
+func WithoutLedger(node *corev1.Node, now time.Time) []rule.Blocker {
+	return Signalled(SignalsOf(node, nil), WithoutPolicy, now)
+}
+
+// maintenance is by what somebody says that node may go down at any moment, and since when; empty if nobody does. A cordon says no such
+// thing. (kubernetes.io/docs/reference/node/node-lifecycle-conditions)
+func maintenance(node *corev1.Node) (what string, since time.Time) {
+	for _, kind := range []corev1.NodeConditionType{"MaintenanceInProgress", "DrainInProgress"} {
+		if what, since = isTrue(node, kind); what != "" {
+			return what, since
+		}
+	}
+	return tainted(node, drainTaint)
+}
+
+// InMaintenance reports whether somebody says that node may go down at any moment.
+func InMaintenance(node *corev1.Node) bool {
+	if node == nil {
+		return false
+	}
+	what, _ := maintenance(node)
+	return what != ""
+}
+
+func isTrue(node *corev1.Node, kind corev1.NodeConditionType) (what string, since time.Time) {
+	for _, cond := range node.Status.Conditions {
+		if cond.Type == kind && cond.Status == corev1.ConditionTrue {
+			return "condition " + string(kind), cond.LastTransitionTime.Time
+		}
+	}
+	return "", time.Time{}
+}
+
+func tainted(node *corev1.Node, key string) (what string, since time.Time) {
+	i := slices.IndexFunc(node.Spec.Taints, func(taint corev1.Taint) bool { return taint.Key == key })
+	if i < 0 {
+		return "", time.Time{}
+	}
+	if seconds, err := strconv.ParseInt(node.Spec.Taints[i].Value, 10, 64); err == nil {
+		since = time.Unix(seconds, 0)
+	}
+	return "taint " + key, since
+}
+
+// SignalTaints are those of node that are signals.
+func SignalTaints(node *corev1.Node) []corev1.Taint {
+	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
+		return taint.Key != drainTaint && taint.Key != scaleDownTaint
+	})
+}
