@@ -256,7 +256,7 @@ var rules = []Rule{
 		"Its node is being shut down: condition GracefulNodeShutdownInProgress since 2026-11-28T12:00:00Z", "the node is up again"),
 	placeless(place.ScaleDownPlanned,
 		"The cluster autoscaler is about to delete its node: taint ToBeDeletedByClusterAutoscaler since 2026-11-28T12:00:00Z",
-		"it does, or gives up"),
+		"it has, or half an hour has passed"),
 	placeless(place.ClusterRollingOut,
 		"Its Cluster is rolling out: condition RollingOut since 2026-11-28T12:00:00Z", "the rollout is over"),
 	placeless(place.GroupUnavailable,

@@ -60,7 +60,8 @@ func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
 		})
 		said, since = tainted(node, scaleDownTaint)
 		add(mendv1.SignalAutoscalerScaleDown, said, since, 30*time.Minute, rule.Blocker{
-			Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node", EndsWhen: "it does, or gives up",
+			Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node",
+			EndsWhen: "it has, or half an hour has passed",
 		})
 	}
 	if cluster == nil {
