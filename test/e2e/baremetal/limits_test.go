@@ -76,7 +76,7 @@ var _ = Describe("A policy for racks that two clusters share", func() {
 // tenant makes a cluster that policies for tier: prod select, in a namespace of its own, until the spec ends.
 func tenant(ctx context.Context, name string) *environment {
 	GinkgoHelper()
-	env := &environment{suite.Site{Namespace: name, Name: name, Workers: 8, Plane: fixture.Plane}}
+	env := &environment{suite.Site{Namespace: name, Name: name, ControlPlanes: 1, Workers: 8, Plane: fixture.Plane}}
 	env.Build(ctx, here, provider, inPool)
 	DeferCleanup(env.nodesAreDeleted)
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, env.Cluster))).To(Succeed()) })
