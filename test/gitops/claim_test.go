@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/suite"
 )
 
@@ -73,6 +74,40 @@ var _ = Describe("A claim by kubectl mend", func() {
 		m.applied(ctx)
 		Expect(m.stored(ctx).Annotations).To(beUnclaimed)
 	})
+})
+
+// A policy and an override are objects of their own, of which nothing stands in the check.
+var _ = Describe("A policy that claims checks, a hold and an allowance", func() {
+	BeforeEach(func(ctx SpecContext) {
+		Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Cluster(namespace, "prod")))).To(Succeed())
+	})
+	for _, t := range fieldwise {
+		It("stay when "+t.name+" applies the check", func(ctx SpecContext) {
+			m := newManifest()
+			t.apply(ctx, m)
+			policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: m.name}}
+			policy.Spec.Mode = mendv1.PolicyActs
+			policy.Spec.Selector.Checks = &metav1.LabelSelector{MatchLabels: map[string]string{"gitops": m.name}}
+			Expect(here.Create(ctx, policy)).To(Succeed())
+			annotations := func() map[string]string { return m.stored(ctx).Annotations }
+			Eventually(annotations).Should(beClaimed)
+			mend(ctx, "hold", "mhc/"+m.name, "--for=1h", "--reason=switch swap", "--yes")
+			mend(ctx, "allow", "mhc/"+m.name, "--max-unhealthy=60%", "--max-in-flight=1", "--for=1h", "--reason=power is back", "--yes")
+
+			m = t.applyAgain(ctx, m)
+
+			Expect(annotations()).To(beClaimed)
+			overrides := &mendv1.RemediationOverrideList{}
+			Expect(here.List(ctx, overrides, client.InNamespace(namespace))).To(Succeed())
+			Expect(overrides.Items).To(ContainElements(
+				HaveField("Spec", And(HaveField("TargetRef.Name", m.name), HaveField("Action", mendv1.OverrideHold))),
+				HaveField("Spec", And(HaveField("TargetRef.Name", m.name), HaveField("Action", mendv1.OverrideAllow)))))
+			Expect(here.Delete(ctx, policy)).To(Succeed())
+			Eventually(annotations).Should(beUnclaimed)
+			t.applyAgain(ctx, m)
+			Expect(annotations()).To(beUnclaimed, "and no tool keeps it")
+		})
+	}
 })
 
 var _ = Describe("A claim under a name that begins with kubectl", func() {

@@ -20,6 +20,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/test/rig"
 	"github.com/kubemend/kubemend/test/suite"
 )
@@ -45,7 +46,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	var err error
 	management, err = suite.Rig(ctx).Management(ctx, rig.ManagementOptions{Own: true, Controllers: rig.RoleControllers()})
 	Expect(err).NotTo(HaveOccurred())
-	here = suite.Client(management.Config(), clusterv1.AddToScheme)
+	here = suite.Client(management.Config(), clusterv1.AddToScheme, mendv1.AddToScheme)
 	suite.LeadCore(ctx, here)
 	account, err := management.Install(ctx, "standalone")
 	Expect(err).NotTo(HaveOccurred())
@@ -97,6 +98,8 @@ kind: MachineHealthCheck
 metadata:
   name: ` + m.name + `
   namespace: ` + namespace + annotations + `
+  labels:
+    gitops: ` + m.name + `
 spec:
   clusterName: prod
   selector:
