@@ -33,7 +33,7 @@ var _ = Describe("A policy for racks that two clusters share", func() {
 		for _, site := range sites {
 			site.AllWell(ctx)
 			site.racked(ctx)
-			check := builders.MachineHealthCheck(site.Cluster, site.Name, builders.Claimed, builders.Patience(2*time.Second),
+			check := builders.MachineHealthCheck(site.Cluster, site.Name, builders.Patience(2*time.Second), // which the policy claims
 				builders.RemediatedBy(ours.apiVersion, ours.name+"Template", site.Name))
 			Expect(builders.Apply(ctx, here, ours.template(site.Namespace, site.Name, twoAttempts), check)).To(Succeed())
 		}
