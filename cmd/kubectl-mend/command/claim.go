@@ -89,11 +89,7 @@ func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealt
 	} else if err != nil {
 		facts.cluster = nil
 	}
-	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
-		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
-			facts.managers = []managerlease.Manager{*one}
-		}
-	}
+	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
 	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	return facts, nil
 }

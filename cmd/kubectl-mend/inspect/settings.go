@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,10 +28,7 @@ type Managers struct {
 
 // ManagersOf are those that w knows of at now, those that run first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
-	all, err := managerlease.Of(ctx, w.ReadOnly(), now)
-	if err != nil {
-		return Managers{Unknown: err.Error()}
-	}
+	all, unlisted := managerlease.Of(ctx, w.ReadOnly(), now)
 	slices.SortStableFunc(all, func(a, b managerlease.Manager) int {
 		switch a.Alive {
 		case b.Alive:
@@ -44,8 +40,8 @@ func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Manage
 	})
 	m := Managers{All: all}
 	var unknown []string
-	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
-		unknown = append(unknown, err.Error())
+	if unlisted != nil {
+		unknown = append(unknown, unlisted.Error())
 	}
 	for i := range all {
 		if is := &all[i]; is.Alive && is.Unverified != "" {

@@ -179,6 +179,8 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	}
 	for _, namespace := range s.leasesIn {
 		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, "", apierrors.NewForbidden(
+			schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", errors.New("you may not")))
 	}
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)

@@ -151,72 +151,45 @@ func (k *kind) remember(q question, err error) {
 	}
 }
 
-// answer is whether anything was asked of a namespace, or of all at once if that is empty, and why it was not read. What of it was read
-// once, stays read.
-func (k *kind) answer(namespace string) (asked bool, why error) {
-	for i := range k.Answers {
-		switch a := &k.Answers[i]; {
-		case a.Namespace != namespace:
-		case a.Why == nil:
-			return true, nil
-		case !asked:
-			asked, why = true, &apierrors.StatusError{ErrStatus: *a.Why}
-		}
-	}
-	return asked, why
-}
-
-// covered is the answer about a namespace, which was asked of by itself or with all others.
+// covered is whether anything was asked of a namespace, by itself or with all others, and why it was not read. What of it was read once,
+// stays read.
 func (k *kind) covered(namespace string) (asked bool, why error) {
-	if asked, why = k.answer(namespace); !asked {
-		asked, why = k.answer("")
-	}
-	return asked, why
-}
-
-// namespaces are those of which anything was asked, in order: those that were read, and those that were not. An empty name stands for all.
-func (k *kind) namespaces() (read, unread []string) {
-	for _, a := range k.Answers {
-		if _, why := k.answer(a.Namespace); why == nil {
-			read = append(read, a.Namespace)
-		} else {
-			unread = append(unread, a.Namespace)
+	for _, about := range []string{namespace, metav1.NamespaceAll} {
+		for i := range k.Answers {
+			switch a := &k.Answers[i]; {
+			case a.Namespace != about:
+			case a.Why == nil:
+				return true, nil
+			case !asked:
+				asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
+			}
+		}
+		if asked {
+			break
 		}
 	}
-	return slices.Compact(read), slices.Compact(unread)
+	return asked, why
 }
 
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	asked, why := k.covered(namespace)
-	read, unread := k.namespaces()
-	switch partly := namespace == "" && len(read) > 0; {
-	case partly && k.GroupKind == leaseGVK.GroupKind(): // Whole says that there may be others
-		return nil
-	case why != nil:
-		return unreadError{why}
-	case asked, len(k.Answers) == 0, partly:
-		return nil
-	case namespace == "":
-		_, why = k.answer(unread[0])
-		return unreadError{why}
+	if asked, why := k.covered(namespace); asked || len(k.Answers) == 0 {
+		return why
 	}
-	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
-}
-
-// Whole says that objects of a kind may be missing that are in namespaces which were not read; nil if all were.
-func (s *Snapshot) Whole(gvk schema.GroupVersionKind) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	k := s.kinds[gvk.GroupKind()]
-	if k == nil || len(k.Answers) == 0 {
+	var read []string
+	for i := range k.Answers {
+		if k.Answers[i].Why == nil {
+			read = append(read, k.Answers[i].Namespace)
+		}
+	}
+	switch {
+	case namespace != "":
+		return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
+	case len(read) > 0:
 		return nil
 	}
-	if asked, why := k.answer(""); asked && why == nil {
-		return nil
-	}
-	read, _ := k.namespaces()
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.Plural, cmp.Or(strings.Join(read, ", "), "none"))
+	_, why := k.covered(k.Answers[0].Namespace)
+	return why
 }
 
 // custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the

@@ -125,7 +125,7 @@ func (s *Snapshot) Add(objs ...client.Object) error {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
 		k := s.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
-		if asked, _ := k.answer(obj.GetNamespace()); !asked && s.source == nil {
+		if asked, _ := k.covered(obj.GetNamespace()); !asked && s.source == nil {
 			k.remember(question{}, nil)
 		}
 		if err := s.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
