@@ -39,18 +39,31 @@ type Explanation struct {
 	Owners []Owner
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
 	Capacity []Capacity
+
+	asker *inspect.Asker
+	// hidden is the cluster whose nodes the user may not read, if a check judges by them.
+	hidden client.ObjectKey
 }
 
-// explanation is one of subject with nothing in it but what could not be read so far.
+// explanation is one of subject with nothing in it.
 func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
-	return &Explanation{Explanation: cliv1.Explanation{
-		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now), Notes: notes(a),
+	return &Explanation{asker: a, Explanation: cliv1.Explanation{
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now),
 	}}
+}
+
+// notes are what could not be read, which is known when all of e was made.
+func (e *Explanation) notes() []string {
+	if e.hidden.Name == "" {
+		return notes(e.asker)
+	}
+	return nodesNoted(e.asker, e.hidden, notes(e.asker))
 }
 
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
+	d.Notes = e.notes()
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}

@@ -70,9 +70,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
-	e.Notes = notes(a)
 	if slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.NodesNotReadable() }) {
-		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
+		e.hidden = client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}
 	}
 	e.capacityOfMachine(ctx, a, m)
 	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the story of its capacity says it

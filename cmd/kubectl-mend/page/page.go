@@ -34,6 +34,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
+	unread := e.notes()
 	for i := range e.Checks {
 		p.check(&e.Checks[i], i == 0)
 	}
@@ -41,11 +42,11 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		p.remediation(&e.Remediations[i])
 	}
 	for i := range e.Owners {
-		p.owner(&e.Owners[i], e.Notes)
+		p.owner(&e.Owners[i], unread)
 	}
 	if len(e.Owners) == 0 {
 		for i := range e.Capacity {
-			p.capacity(&e.Capacity[i], e.Notes)
+			p.capacity(&e.Capacity[i], unread)
 		}
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
@@ -53,7 +54,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
-	p.list("Notes", e.Notes)
+	p.list("Notes", unread)
 	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)

@@ -59,7 +59,7 @@ func (s *Status) Document() *cliv1.Status {
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
 	s := &Status{Status: cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown,
 		Managers: make([]cliv1.Manager, 0, len(a.Managers.All)),
 	}}
 	for i := range a.Managers.All {
@@ -93,6 +93,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
+	s.Notes = notes(a)
 	s.noteUnread(a, counted)
 	s.noteGone(a, namespace, cluster)
 	return s, nil

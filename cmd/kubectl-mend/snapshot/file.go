@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -215,7 +216,7 @@ var keptFields = map[schema.GroupKind][]string{
 // kept at all. Of a template no more is kept than of what kind its requests are, and whether it can be used: what they would say is between
 // the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
-	if event, ok := obj.(*eventsv1.Event); ok && !ofInterest(event) {
+	if event, ok := obj.(*eventsv1.Event); ok && !history.Matters(event) {
 		return nil, nil
 	}
 	obj = obj.DeepCopyObject().(client.Object)
@@ -278,14 +279,4 @@ func slimAnnotations(obj client.Object) {
 		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
 	})
 	obj.SetAnnotations(annotations)
-}
-
-// ofInterest reports whether an event is about what this program speaks of. The notes of others are theirs.
-func ofInterest(event *eventsv1.Event) bool {
-	switch event.Regarding.Kind {
-	case "Machine", "MachineHealthCheck", "NodeHealthCheck", "Node", "BareMetalHost", "Metal3Remediation", "HostRemediation", "Cluster", "MachineSet",
-		"KubeadmControlPlane", "MachineDeployment":
-		return true
-	}
-	return strings.Contains(event.ReportingController, "kubemend")
 }

@@ -143,12 +143,8 @@ func (k *kind) remember(q question, err error) {
 	} else if err != nil {
 		found.Why = &metav1.Status{Message: err.Error()}
 	}
-	at, asked := slices.BinarySearchFunc(k.Answers, q, func(a answer, q question) int { return a.compare(q) })
-	if asked {
-		k.Answers[at] = found
-	} else {
-		k.Answers = slices.Insert(k.Answers, at, found)
-	}
+	k.Answers = append(slices.DeleteFunc(k.Answers, func(a answer) bool { return a.question == q }), found)
+	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 }
 
 // covered is whether anything was asked of a namespace, by itself or with all others, and why it was not read. What of it was read once,
@@ -262,13 +258,10 @@ func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
 // read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
-	snapshot  *Snapshot
-	namespace string
-}
+	*Snapshot
 
-// NewKinds returns the kinds of s, as they are read for MachineHealthChecks in a namespace, or for NodeHealthChecks in all, if it is empty.
-func NewKinds[T client.Object](s *Snapshot, namespace string) *Kinds[T] {
-	return &Kinds[T]{s, namespace}
+	// In is the namespace in which they are read, for MachineHealthChecks; all, for NodeHealthChecks, if it is empty.
+	In string
 }
 
 // Namespace is the one that is read; empty for all.
@@ -292,14 +285,14 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	if err := k.snapshot.load(ctx, gvk, question{Namespace: k.namespace}); err != nil {
+	if err := k.load(ctx, gvk, question{Namespace: k.In}); err != nil {
 		return false, err
 	}
-	k.snapshot.mu.RLock()
-	defer k.snapshot.mu.RUnlock()
-	found, err := k.snapshot.find(gvk)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	found, err := k.find(gvk)
 	if err == nil {
-		err = found.unread(k.namespace)
+		err = found.unread(k.In)
 	}
 	if err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
@@ -315,12 +308,12 @@ func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (b
 // InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, installed := range k.snapshot.installed() {
-		k.snapshot.mu.RLock()
-		asked, why := installed.covered(k.namespace)
-		k.snapshot.mu.RUnlock()
+	for _, installed := range k.installed() {
+		k.mu.RLock()
+		asked, why := installed.covered(k.In)
+		k.mu.RUnlock()
 		gvk := installed.WithVersion(installed.Versions[0])
-		if why == nil && (asked || !installed.live) && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
+		if why == nil && (asked || !installed.live) && k.templated(installed) && !slices.Contains(scoped, gvk) {
 			kinds = append(kinds, gvk)
 		}
 	}

@@ -200,13 +200,9 @@ func One[T any, P interface {
 	client.Object
 }](s *Snapshot, key client.ObjectKey) P {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if k := s.kinds[gvk.GroupKind()]; k != nil {
-		typed, _ := k.objects[key].(P)
-		return typed
-	}
-	return nil
+	obj, _ := s.stored(gvk, key)
+	typed, _ := obj.(P)
+	return typed
 }
 
 // Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.
