@@ -23,7 +23,7 @@ var (
 	request = Ref{Kind: "HostRemediation", Namespace: "ns", Name: "m"}
 	tooMany = Blocker{Reason: clusterv1.MachineHealthCheckTooManyUnhealthyReason, Text: "9 of 9"}
 	away    = &cliv1.NodesUnknown{Reason: mendv1.UnreachableReason, Since: cliv1.Moment(noon), Message: "It is away"}
-	limited = checkOf(Acting, "", 2, nil, 2, 3)
+	limited = checkOf(cliv1.ModeActing, "", 2, nil, 2, 3)
 )
 
 // checkOf is a check that allows so many to be unhealthy.
@@ -76,7 +76,7 @@ func TestTheFirstLineAndThePhaseAreOfOneAnswer(t *testing.T) {
 		"UNHEALTHY, NOT REMEDIATED: NodeExcluded": {
 			limited, blocked(Blocker{Reason: "RemediationSkipped", Cause: "NodeExcluded"}), cliv1.Blocked, "NodeExcluded",
 		},
-		"UNHEALTHY, ACTION UNKNOWN: NoManager": {Check{Check: cliv1.Check{Mode: Unknown}}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
+		"UNHEALTHY, ACTION UNKNOWN: NoManager": {Check{Check: cliv1.Check{Mode: cliv1.ModeUnknown}}, blocked(Blocker{Reason: NoManager}), cliv1.Blocked, NoManager},
 		"UNHEALTHY, REMEDIATION BLOCKED: HostRemediation ns/m (HostGone)": {
 			limited, cycled(powercycle.Failed, powercycle.HostGoneReason), cliv1.Blocked, "HostGone",
 		},
@@ -131,32 +131,32 @@ func TestTheWorstTargetOfACheckDecidesItsFirstLineAndItsPhase(t *testing.T) {
 		phase  cliv1.Phase
 		reason string
 	}{
-		"HEALTHY: 2 of 2":                      {checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy, skipped), cliv1.Healthy, ""},
-		"NOT CHECKED: NoRules; 2 of 2 healthy": {flawed(mendv1.NoRulesReason, checkOf(Acting, "", 1, nil, 2, 0, healthy, healthy)), cliv1.NotChecked, mendv1.NoRulesReason},
+		"HEALTHY: 2 of 2":                      {checkOf(cliv1.ModeActing, "", 1, nil, 2, 0, healthy, healthy, skipped), cliv1.Healthy, ""},
+		"NOT CHECKED: NoRules; 2 of 2 healthy": {flawed(mendv1.NoRulesReason, checkOf(cliv1.ModeActing, "", 1, nil, 2, 0, healthy, healthy)), cliv1.NotChecked, mendv1.NoRulesReason},
 		"HEALTHY, NOT REMEDIATED BY KUBEMEND: Cluster API core acts on it; 2 of 2 healthy": {
-			checkOf(Core, "", 0, nil, 2, 0, healthy, healthy), cliv1.Healthy, NotActing,
+			checkOf(cliv1.ModeCore, "", 0, nil, 2, 0, healthy, healthy), cliv1.Healthy, NotActing,
 		},
 		"UNHEALTHY, NOT REMEDIATED: TooManyUnhealthy (2 of 2, limit 1); 1 being remediated": {
-			checkOf(Acting, tooManyReason, 1, nil, 0, 2, moving, blocked(tooMany)), cliv1.Blocked, tooManyReason,
+			checkOf(cliv1.ModeActing, tooManyReason, 1, nil, 0, 2, moving, blocked(tooMany)), cliv1.Blocked, tooManyReason,
 		},
 		"UNHEALTHY, BEING REMEDIATED: a: HostRemediation ns/m (step fence, move); 2 of 2 not healthy": {
-			checkOf(Acting, tooManyReason, 0, nil, 0, 2, named("a", moving), pending(noon)), cliv1.Remediating, "WorkloadMoving",
+			checkOf(cliv1.ModeActing, tooManyReason, 0, nil, 0, 2, named("a", moving), pending(noon)), cliv1.Remediating, "WorkloadMoving",
 		},
 		"UNHEALTHY, NOT REMEDIATED: b: RemediationTemplateNotFound (RebootTemplate t); 3 of 4 not healthy, 1 being remediated, 1 remediated now": {
-			checkOf(Acting, "", 0, nil, 1, 3, starts, named("b", blocked(template)), moving, healthy),
+			checkOf(cliv1.ModeActing, "", 0, nil, 1, 3, starts, named("b", blocked(template)), moving, healthy),
 			cliv1.Blocked, mendv1.TemplateNotFoundReason,
 		},
 		"PENDING: b: unhealthy at 12:00:00 unless Ready; 2 of 3 not healthy": {
-			checkOf(Acting, "", 0, nil, 1, 2, named("a", pending(noon.Add(time.Minute))), named("b", pending(noon)), healthy), cliv1.Pending, "NodeCondition",
+			checkOf(cliv1.ModeActing, "", 0, nil, 1, 2, named("a", pending(noon.Add(time.Minute))), named("b", pending(noon)), healthy), cliv1.Pending, "NodeCondition",
 		},
 		"PENDING, NOT REMEDIATED: TooManyUnhealthy (2 of 3, limit 1)": {
-			checkOf(Acting, tooManyReason, 1, nil, 1, 2, pending(noon), pending(noon), healthy), cliv1.Pending, tooManyReason,
+			checkOf(cliv1.ModeActing, tooManyReason, 1, nil, 1, 2, pending(noon), pending(noon), healthy), cliv1.Pending, tooManyReason,
 		},
 		"UNHEALTHY, NOT REMEDIATED: a: RemediationTemplateNotFound (RebootTemplate t); 2 of 2 not healthy": {
-			checkOf(Acting, "", 0, away, 0, 2, named("a", blocked(template)), unread), cliv1.Blocked, mendv1.TemplateNotFoundReason,
+			checkOf(cliv1.ModeActing, "", 0, away, 0, 2, named("a", blocked(template)), unread), cliv1.Blocked, mendv1.TemplateNotFoundReason,
 		},
 		"UNKNOWN, NOT REMEDIATED: ClusterNotFound": {
-			Check{Check: cliv1.Check{Mode: None, ModeMessage: "There is none", Reason: mendv1.ClusterNotFoundReason}}, cliv1.Unknown, mendv1.ClusterNotFoundReason,
+			Check{Check: cliv1.Check{Mode: cliv1.ModeNone, ModeMessage: "There is none", Reason: mendv1.ClusterNotFoundReason}}, cliv1.Unknown, mendv1.ClusterNotFoundReason,
 		},
 		"UNKNOWN: CannotBeExplained": {Unexplained(Ref{}, ErrUnread), cliv1.Unknown, NotExplained},
 	} {

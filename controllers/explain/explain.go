@@ -34,17 +34,6 @@ type (
 	Mode = cliv1.Mode
 )
 
-// The modes of checks.
-const (
-	Acting    = cliv1.ModeActing
-	Observing = cliv1.ModeObserving
-	Core      = cliv1.ModeCore
-	Other     = cliv1.ModeOther
-	Paused    = cliv1.ModePaused
-	None      = cliv1.ModeNone
-	Unknown   = cliv1.ModeUnknown
-)
-
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
 // rights of the manager, and a controller that acts never gets it.
 var ErrUnread = errors.New("it was not read")
@@ -170,7 +159,7 @@ func (c *Check) Document() cliv1.Check {
 // population is nil if the targets could not be counted.
 func (c *Check) population() *cliv1.Population {
 	p := c.Counts
-	if c.NodesNotReadable() || c.Mode == Unknown || p.Total() == 0 && c.ModeMessage != "" {
+	if c.NodesNotReadable() || c.Mode == cliv1.ModeUnknown || p.Total() == 0 && c.ModeMessage != "" {
 		return nil
 	}
 	return &cliv1.Population{

@@ -105,9 +105,9 @@ type remediationFacts struct {
 	template string
 	// underway reports that a remediation of the machine has not ended, or begins now.
 	underway bool
-	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
-	request   *mendv1.HostRemediation
-	cyclePage *page.Explanation
+	// request is the HostRemediation that would be made, and cycle how it would stand; nil if the kind is not installed.
+	request *mendv1.HostRemediation
+	cycle   *explain.Remediation
 	// host is what the machine names as its host.
 	host host.Found
 }
@@ -215,7 +215,7 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	if f.host, err = a.Hosts().Of(ctx, f.machine); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("find the host of Machine %s: %w", f.machine.Name, err)
 	}
-	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
+	f.cycle, err = a.Remediation(ctx, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
 	return err
 }
 

@@ -29,15 +29,8 @@ type Managers struct {
 // ManagersOf are those that w knows of at now, those that run first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
 	all, unlisted := managerlease.Of(ctx, w.ReadOnly(), now)
-	slices.SortStableFunc(all, func(a, b managerlease.Manager) int {
-		switch a.Alive {
-		case b.Alive:
-			return 0
-		case true:
-			return -1
-		}
-		return 1
-	})
+	order := map[bool]int{true: -1}
+	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return order[a.Alive] - order[b.Alive] })
 	m := Managers{All: all}
 	var unknown []string
 	if unlisted != nil {
@@ -105,9 +98,9 @@ func (m Managers) leaseNamespace() string {
 // never was any.
 func (m Managers) unseen() explain.Mode {
 	if len(m.All) == 0 {
-		return explain.Unknown
+		return cliv1.ModeUnknown
 	}
-	return explain.None
+	return cliv1.ModeNone
 }
 
 // serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is
@@ -143,16 +136,16 @@ func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, 
 	}
 	because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(check, cluster) })
 	switch {
-	case c.Mode == explain.Acting && person == "":
+	case c.Mode == cliv1.ModeActing && person == "":
 		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
 			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-		unattended(c, explain.None, leaving, explain.Ended(&leaving))
-	case c.Mode == explain.Acting:
+		unattended(c, cliv1.ModeNone, leaving, explain.Ended(&leaving))
+	case c.Mode == cliv1.ModeActing:
 		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
-	case c.Mode == explain.Observing: // no manager observes it, or could be given it
-		c.Mode, c.ModeMessage = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+	case c.Mode == cliv1.ModeObserving: // no manager observes it, or could be given it
+		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }
@@ -176,7 +169,7 @@ func elsewhere(c *explain.Check) {
 func (m Managers) Serve(c *explain.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
-	case served || c.Mode != explain.Acting:
+	case served || c.Mode != cliv1.ModeActing:
 	case not == nil:
 		because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off {
 			if is.Announcement != nil && is.Announcement.Teardown {
@@ -208,12 +201,12 @@ func step(person, otherwise string) explain.Step {
 func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
+		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return explain.Other, explain.Step{Reason: explain.OtherControllerActs,
+		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs,
 			Text: "another controller acts on it, if one serves the kind"}
 	}
-	return explain.None, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
+	return cliv1.ModeNone, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }
 
 // unattended puts a blocker before all others of c.

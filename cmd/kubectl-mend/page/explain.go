@@ -182,7 +182,7 @@ func rank(c explain.Check) int {
 		return 3
 	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
-	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
+	case c.Mode != cliv1.ModeActing, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
 		return 1
 	}
 	return 0

@@ -137,7 +137,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		switch c := &e.Checks[i]; {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
-		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
+		case c.NodesUnknown == nil && c.Mode == cliv1.ModeActing && c.Counts.Total() > 0:
 			return // the manager sees the nodes, and says how they are
 		}
 	}

@@ -155,7 +155,7 @@ func (p *page) step(indent string, s explain.Step) {
 // check is one of the checks that select the subject, or the subject itself; first is the one that acts.
 func (p *page) check(c *explain.Check, first bool) {
 	mode := c.Mode.Sentence()
-	if c.Mode != explain.Acting {
+	if c.Mode != cliv1.ModeActing {
 		mode = p.Paint.Waits(mode)
 	}
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
@@ -211,7 +211,7 @@ func (p *page) restrictions(c *explain.Check) {
 // arithmetic is how many targets of c are healthy, and how many may be unhealthy. There is none of a check whose targets were not read.
 func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Counts.Total(); {
-	case n == 0 && (c.ModeMessage != "" || c.Mode == explain.Unknown):
+	case n == 0 && (c.ModeMessage != "" || c.Mode == cliv1.ModeUnknown):
 	case c.NodesNotReadable():
 		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Counts.Total(), c.Limits.Spec))
 	default:
