@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -44,9 +43,12 @@ type Missing string
 // Error says what does not exist.
 func (m Missing) Error() string { return string(m) }
 
-// NoSuch is the error that there is no object of a kind and a name in a namespace.
+// NoSuch is the error that there is no object of a kind and a name in a namespace, which is empty where the kind has none.
 func NoSuch(kind, namespace, name string) Missing {
-	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
+	if namespace != "" {
+		namespace = " in namespace " + namespace
+	}
+	return Missing("there is no " + kind + " " + name + namespace)
 }
 
 // Check is a check of the API, with what pages and answers need besides.

@@ -51,8 +51,8 @@ type Manager struct {
 	Announcement *Announcement
 }
 
-// Of returns the managers that have announced themselves, by namespace. To a reader who may not list the leases of all namespaces it returns
-// that of the usual one, beside the error: there may be others.
+// Of returns the managers that have announced themselves, by namespace. To who may not list the leases of all namespaces it returns that
+// of the usual one, beside the error: there may be others.
 //
 // Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease
 // counts only in a namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights.

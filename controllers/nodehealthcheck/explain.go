@@ -21,8 +21,8 @@ import (
 // Mode is Acting; Paused for pause requests; and None if the check is disabled. The caller knows whether kubemend serves it in a cluster.
 func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	c := &explain.Check{Check: cliv1.Check{
-		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: cliv1.ModeActing, Limits: cliv1.Limits{Spec: nodeLimit(f)},
-		Conditions: Conditions(f, p),
+		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: cliv1.ModeActing,
+		Limits: cliv1.Limits{Spec: nodeLimit(f)}, Conditions: Conditions(f, p),
 	}}
 	for _, cond := range c.Conditions {
 		if cond.Type == nhcv1.RemediationAllowedCondition && cond.Reason != nhcv1.AllowedReason {

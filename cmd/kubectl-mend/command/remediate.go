@@ -122,7 +122,7 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 	switch named.kind {
 	case hostKind:
 		bmh := &bmov1alpha1.BareMetalHost{}
-		if err := b.read(ctx, named.key(), bmh, hostKind); err != nil {
+		if err := page.Read(ctx, b.client, named.key(), bmh, string(hostKind)); err != nil {
 			return nil, err
 		}
 		return a.Hosts().MachineOf(ctx, bmh)
@@ -131,7 +131,7 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 		return machine, err
 	}
 	machine := &clusterv1.Machine{}
-	return machine, b.read(ctx, named.key(), machine, machineKind)
+	return machine, page.Read(ctx, b.client, named.key(), machine, string(machineKind))
 }
 
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is

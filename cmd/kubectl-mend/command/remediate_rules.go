@@ -72,7 +72,7 @@ func targetOf(e *page.Explanation) *explain.Target {
 func planByCheck(facts *remediationFacts) plan {
 	check := &facts.after.Checks[0]
 	switch {
-	case targetOf(facts.after) == nil || slices.Contains([]explain.Mode{cliv1.ModePaused, cliv1.ModeNone, cliv1.ModeUnknown, ""}, check.Mode):
+	case targetOf(facts.after) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere():
 		fix := ""
 		if facts.after.Next.Manual {
 			fix = facts.after.Next.Text

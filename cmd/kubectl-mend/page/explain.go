@@ -4,7 +4,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -221,7 +220,7 @@ func (e *Explanation) next() explain.Step {
 // MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
-	e, err := explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
+	e, err := explained(ctx, a, checks, err, explain.NoSuch("MachineHealthCheck", key.Namespace, key.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +231,7 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
 func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Explanation, error) {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
-	return explained(ctx, a, checks, err, fmt.Errorf("there is no NodeHealthCheck %s", name))
+	return explained(ctx, a, checks, err, explain.NoSuch("NodeHealthCheck", "", name))
 }
 
 // explained is the explanation of the one check that was read.

@@ -145,7 +145,7 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 // Host explains a BareMetalHost: its machine, and who acts on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	if err := read(ctx, a, key, h, "BareMetalHost"); err != nil {
+	if err := Read(ctx, a.Reader(), key, h, "BareMetalHost"); err != nil {
 		return nil, err
 	}
 	m, err := a.Hosts().MachineOf(ctx, h)
