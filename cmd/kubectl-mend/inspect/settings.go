@@ -131,6 +131,11 @@ func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.
 
 // Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
+	served, not := m.serves(crdgate.MachineCheckCRD)
+	if !served && not != nil && c.Mode == cliv1.ModeActing {
+		notServed(c, not)
+		return
+	}
 	if m.Unknown != "" || m.of(check, cluster) != nil {
 		return
 	}
@@ -180,13 +185,18 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
 			"the manager reverts what it has begun, and starts nothing"))
 	default:
-		mode, next := otherwise(not)
-		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
-		if next.Manual {
-			hold.Fix = next.Text
-		}
-		unattended(c, mode, hold, next)
+		notServed(c, not)
 	}
+}
+
+// notServed replaces the mode of c, of whose kind a manager that runs says that it does not serve it.
+func notServed(c *explain.Check, not *managerlease.Kind) {
+	mode, next := otherwise(not)
+	hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
+	if next.Manual {
+		hold.Fix = next.Text
+	}
+	unattended(c, mode, hold, next)
 }
 
 // step is what a person has to do, or what happens if that is nothing.
