@@ -40,8 +40,6 @@ type Explanation struct {
 	Capacity []Capacity
 
 	asker *inspect.Asker
-	// hidden is the cluster whose nodes the user may not read, if a check judges by them.
-	hidden client.ObjectKey
 }
 
 // explanation is one of subject with nothing in it.
@@ -51,18 +49,10 @@ func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
 	}}
 }
 
-// notes are what could not be read, which is known when all of e was made.
-func (e *Explanation) notes() []string {
-	if e.hidden.Name == "" {
-		return notes(e.asker)
-	}
-	return nodesNoted(e.asker, e.hidden, notes(e.asker))
-}
-
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
-	d.Notes = e.notes()
+	d.Notes = notes(e.asker) // now that all of it was read
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}

@@ -34,7 +34,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
-	unread := e.notes()
+	unread := notes(e.asker)
 	for i := range e.Checks {
 		p.check(&e.Checks[i], i == 0)
 	}

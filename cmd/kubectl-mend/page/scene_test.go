@@ -192,6 +192,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	w.SetNodes(inC1, nodes)
 	if s.unseen != "" {
 		w.SetUnseen(inC1, s.unseen, time.Time{})
+		w.Lacks(snapshot.NodesOf+inC1.String(), s.unseen)
 	}
 	for _, kind := range s.barred {
 		plural := strings.ToLower(kind.Kind) + "s"

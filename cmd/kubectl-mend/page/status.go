@@ -93,8 +93,10 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
-	s.Notes = notes(a)
-	s.noteUnread(a, counted)
+	if s.Notes = notes(a); counted > 0 {
+		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
+			"--full reads the machines and nodes")
+	}
 	s.noteGone(a, namespace, cluster)
 	return s, nil
 }
@@ -116,21 +118,6 @@ func (s *Status) noteGone(a *inspect.Asker, namespace, cluster string) {
 	if len(checks) > 0 {
 		s.Notes = append(s.Notes, "Annotations without effect, in place of which there are RemediationPolicies ("+strings.Join(gone, ", ")+
 			"): "+text.FirstOf(checks, mostNames))
-	}
-}
-
-// noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
-func (s *Status) noteUnread(a *inspect.Asker, counted int) {
-	if counted > 0 {
-		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
-			"--full reads the machines and nodes")
-	}
-	for _, key := range a.Snapshot.Workloads() {
-		if slices.ContainsFunc(s.Checks, func(c explain.Check) bool {
-			return c.Cluster == key.Name && c.Namespace == key.Namespace && c.NodesNotReadable()
-		}) {
-			s.Notes = nodesNoted(a, key, s.Notes)
-		}
 	}
 }
 
