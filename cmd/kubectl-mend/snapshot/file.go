@@ -220,7 +220,11 @@ func slim(obj client.Object) (map[string]any, error) {
 		return nil, nil
 	}
 	obj = obj.DeepCopyObject().(client.Object)
-	slimAnnotations(obj)
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
+	})
+	obj.SetAnnotations(annotations)
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk == namespaceGVK {
 		obj.SetLabels(nil)
@@ -272,11 +276,3 @@ var annotationsOf = []string{
 
 // conversionData holds a whole object in another version of its kind.
 const conversionData = "cluster.x-k8s.io/conversion-data"
-
-func slimAnnotations(obj client.Object) {
-	annotations := obj.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
-	})
-	obj.SetAnnotations(annotations)
-}
