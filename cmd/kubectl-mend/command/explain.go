@@ -50,7 +50,7 @@ func (o *Options) explain() *cobra.Command {
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {
 			found, err := o.explanations(c.Context(), args, cluster, selector)
-			if err = cmp.Or(err, c.Context().Err()); err != nil { // what was read halfway says nothing
+			if err := cmp.Or(err, c.Context().Err()); err != nil { // what was read halfway says nothing
 				return err
 			}
 			return o.printExplanations(found)

@@ -56,7 +56,7 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 		return err
 	}
 	s, err := page.Of(ctx, a, namespace, scope.Cluster)
-	if err = cmp.Or(err, ctx.Err()); err != nil { // what was read halfway says nothing
+	if err := cmp.Or(err, ctx.Err()); err != nil { // what was read halfway says nothing
 		return err
 	}
 	return o.print(s.Document(), func() error {
