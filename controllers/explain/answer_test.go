@@ -27,7 +27,7 @@ var (
 )
 
 // checkOf is a check that allows so many to be unhealthy.
-func checkOf(mode Mode, reason string, most int, away *cliv1.NodesUnknown, healthy, unhealthy int, targets ...Target) Check {
+func checkOf(mode cliv1.Mode, reason string, most int, away *cliv1.NodesUnknown, healthy, unhealthy int, targets ...Target) Check {
 	return Check{
 		Check:  cliv1.Check{Mode: mode, Reason: reason, NodesUnknown: away, Limits: cliv1.Limits{AtMost: &most}},
 		Counts: budget.Population{Healthy: healthy, Unhealthy: unhealthy}, Targets: targets,

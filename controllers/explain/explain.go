@@ -29,8 +29,6 @@ type (
 	Step = rule.Step
 	// Finding is a rule that a target matches.
 	Finding = cliv1.Finding
-	// Mode is who acts on a check.
-	Mode = cliv1.Mode
 )
 
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the

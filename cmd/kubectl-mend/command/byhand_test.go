@@ -312,7 +312,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 			}
 		}
 	}
-	mode := func(is explain.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
+	mode := func(is cliv1.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
 	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
 	healthy, ofNodes := judged(mhc, cliv1.StateHealthy), judged(nhc, cliv1.StateHealthy)

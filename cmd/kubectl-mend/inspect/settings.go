@@ -96,7 +96,7 @@ func (m Managers) leaseNamespace() string {
 
 // unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there
 // never was any.
-func (m Managers) unseen() explain.Mode {
+func (m Managers) unseen() cliv1.Mode {
 	if len(m.All) == 0 {
 		return cliv1.ModeUnknown
 	}
@@ -208,7 +208,7 @@ func step(person, otherwise string) explain.Step {
 }
 
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
-func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
+func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
 		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
@@ -220,7 +220,7 @@ func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
 }
 
 // unattended puts a blocker before all others of c.
-func unattended(c *explain.Check, mode explain.Mode, hold explain.Blocker, next explain.Step) {
+func unattended(c *explain.Check, mode cliv1.Mode, hold explain.Blocker, next explain.Step) {
 	c.Mode, c.ModeMessage, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]

@@ -200,7 +200,7 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 
 func (e *Explanation) fact(name, value string) {
 	if value != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: name, Value: value})
+		e.Facts = append(e.Facts, cliv1.Fact{Name: name, Value: value})
 	}
 }
 

@@ -82,11 +82,11 @@ func (p *page) facts(e *Explanation) {
 	if e.Subject.Namespace != "" {
 		name = e.Subject.Namespace + "/" + name
 	}
-	rows := []explain.Fact{{Name: e.Subject.Kind, Value: name}}
+	rows := []cliv1.Fact{{Name: e.Subject.Kind, Value: name}}
 	if len(e.Checks) > 0 && e.Checks[0].Reference == e.Subject {
-		rows = append(rows, explain.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
+		rows = append(rows, cliv1.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
 	}
-	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.Time.Format(time.DateTime + " MST")})
+	rows = append(append(rows, e.Facts...), cliv1.Fact{Name: "time", Value: e.Time.Format(time.DateTime + " MST")})
 	longest := 0
 	for _, f := range rows {
 		longest = max(longest, len(f.Name))
