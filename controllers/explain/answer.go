@@ -146,7 +146,7 @@ func (c *Check) AnswerOn(t *Target) Answer {
 	if c.Next.Reason != NoManager || a.Action != "" || a.Phase() != cliv1.Healthy && a.Phase() != cliv1.Pending {
 		return a
 	}
-	if a.Action = NotRemediated; c.Mode == Unknown {
+	if a.Action = NotRemediated; c.Mode == cliv1.ModeUnknown {
 		a.Action = ActionUnknown
 	}
 	if a.Reason == "" {
@@ -189,7 +189,7 @@ func (c *Check) unhealthy(t *Target) Answer {
 	switch {
 	case c.ActsElsewhere():
 		a.Action, a.Implied, a.Detail, a.ofCheck = NotInCharge, true, c.Mode.InCharge()+" acts on it", true
-	case c.Mode == Unknown && t.BlockedBy(NoManager):
+	case c.Mode == cliv1.ModeUnknown && t.BlockedBy(NoManager):
 		a = Answer{State: IsUnhealthy, Action: ActionUnknown, Reason: NoManager, ofCheck: true}
 	case len(t.Blockers) == 1 && t.BlockedBy(MissingPermission):
 		a.Action, a.Detail = ActionUnknown, ""
@@ -204,14 +204,14 @@ func (c *Check) remediated(t *Target) Answer {
 		a.Reason, a.Detail = t.OwnerReason, t.Owner
 	case t.Deferred:
 		a.Action, a.Reason, a.Detail = PutOffByOwner, t.OwnerReason, t.Owner
-	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != Unknown:
+	case t.InFlight && t.BlockedBy(NoManager) && c.Mode != cliv1.ModeUnknown:
 		a.Reason, a.Detail = NoManager, t.remediator()
 	case t.StartsNow && !t.InFlight:
 		a.Action, a.By, a.Reason, a.Implied = StartsNow, t.Remediator, RemediationStarts, true
 	default:
 		a.Action = BeingRemediated
 		t.remediatedBy(&a)
-		if t.Cycle == nil && t.Next.Manual && c.Mode != Unknown || t.Cycle != nil && t.Cycle.Answer().Phase() == cliv1.Blocked {
+		if t.Cycle == nil && t.Next.Manual && c.Mode != cliv1.ModeUnknown || t.Cycle != nil && t.Cycle.Answer().Phase() == cliv1.Blocked {
 			a.Action, a.Implied, a.Detail = RemediationBlocked, false, ""
 		}
 	}

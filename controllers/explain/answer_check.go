@@ -54,7 +54,7 @@ func (c *Check) worst() Answer {
 		return Answer{State: NotChecked, Reason: NotSelected, Implied: true}
 	case c.NodesUnknown != nil:
 		worst = Answer{State: IsUnknown, Reason: c.NodesUnknown.Reason, Since: c.unreachableSince()}
-	case c.NotCounted(), c.Mode == Unknown, c.Counts.Unread > 0:
+	case c.NotCounted(), c.Mode == cliv1.ModeUnknown, c.Counts.Unread > 0:
 		worst = Answer{State: IsUnknown}
 	}
 	judged := 0
@@ -79,7 +79,7 @@ func (c *Check) worst() Answer {
 func (c *Check) restrict(a *Answer) {
 	restricted := Answer{State: a.State}
 	switch {
-	case c.Mode != Acting:
+	case c.Mode != cliv1.ModeActing:
 		c.otherwise(&restricted)
 	case c.Reason == clusterv1.MachineHealthCheckTooManyUnhealthyReason && c.Counts.NotHealthy() > 0:
 		restricted.Action, restricted.Reason, restricted.Detail = NotRemediated, c.Reason, c.Numbers()
@@ -102,9 +102,9 @@ func (c *Check) otherwise(a *Answer) {
 	switch {
 	case c.ActsElsewhere():
 		a.Action, a.Reason, a.Implied, a.Detail = NotInCharge, NotActing, true, c.Mode.InCharge()+" acts on it"
-	case c.Mode == Unknown && c.Reason != NotExplained:
+	case c.Mode == cliv1.ModeUnknown && c.Reason != NotExplained:
 		a.Action, a.Reason = ActionUnknown, NoManager
-	case c.Mode == Unknown:
+	case c.Mode == cliv1.ModeUnknown:
 		c.notExplained(a)
 	default:
 		a.Action = NotRemediated
@@ -159,14 +159,14 @@ func (c *Check) NotCounted() bool {
 
 // SelectsNothing reports whether c judges nothing, since no target matches its selector.
 func (c *Check) SelectsNothing() bool {
-	return c.Counts.Total() == 0 && len(c.Targets) == 0 && c.Mode != Unknown && c.NodesUnknown == nil && !c.NotCounted()
+	return c.Counts.Total() == 0 && len(c.Targets) == 0 && c.Mode != cliv1.ModeUnknown && c.NodesUnknown == nil && !c.NotCounted()
 }
 
 // Useless is what a person has to change in c, which remediates nothing whatever happens to its targets; zero if it may remediate some.
 func (c *Check) Useless() Step {
 	total := c.Counts.Total()
 	switch {
-	case c.Mode == Paused || c.Mode == None || c.Limits.AtMost == nil:
+	case c.Mode == cliv1.ModePaused || c.Mode == cliv1.ModeNone || c.Limits.AtMost == nil:
 		return Step{}
 	case c.SelectsNothing():
 		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
@@ -219,7 +219,7 @@ func (c *Check) notActing(a *Answer) {
 		a.Reason, a.Detail = NotActing, c.ModeDetail
 	case c.Reason != "":
 		a.Reason = c.Reason
-	case c.Mode == Paused:
+	case c.Mode == cliv1.ModePaused:
 		a.Reason = clusterv1.PausedCondition
 	default:
 		a.Reason = NotActing

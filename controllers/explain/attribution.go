@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
@@ -53,13 +54,13 @@ func (a Attribution) Text() string {
 }
 
 // Attributions are the facts about who asked with `kubectl mend` for something about o.
-func Attributions(o metav1.Object) []Fact {
-	var facts []Fact
-	for _, annotated := range []Fact{
+func Attributions(o metav1.Object) []cliv1.Fact {
+	var facts []cliv1.Fact
+	for _, annotated := range []cliv1.Fact{
 		{Name: "remediation requested", Value: mendv1.RequestedAnnotation}, {Name: "reset", Value: mendv1.ResetAnnotation},
 	} {
 		if by, has := AttributionOf(o, annotated.Value); has {
-			facts = append(facts, Fact{Name: annotated.Name, Value: by.Text()})
+			facts = append(facts, cliv1.Fact{Name: annotated.Name, Value: by.Text()})
 		}
 	}
 	return facts

@@ -8,13 +8,14 @@ import (
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // ActsElsewhere reports whether another controller than kubemend acts on c.
 func (c *Check) ActsElsewhere() bool {
-	return c.Mode == Observing || c.Mode == Core || c.Mode == Other
+	return c.Mode == cliv1.ModeObserving || c.Mode == cliv1.ModeCore || c.Mode == cliv1.ModeOther
 }
 
 // BlockedBy reports whether t has a blocker of that reason.
@@ -117,7 +118,7 @@ func (c *Check) TextHasMode() bool {
 
 // FollowTargets completes the next step of c with those of its targets: the soonest, or else the one that is waited for.
 func (c *Check) FollowTargets() {
-	if (c.Mode == None || c.Mode == Unknown) && c.Next != (Step{}) {
+	if (c.Mode == cliv1.ModeNone || c.Mode == cliv1.ModeUnknown) && c.Next != (Step{}) {
 		return // without a controller nothing else happens
 	}
 	if soonest := Soonest(c.Targets); !soonest.At.IsZero() && (c.Next.At.IsZero() || soonest.At.Before(c.Next.At)) {
@@ -130,7 +131,7 @@ func (c *Check) FollowTargets() {
 
 // Todo is what a person has to do about a check that nobody acts on, while something else is next; zero if there is nothing.
 func (c *Check) Todo() Step {
-	if todo := c.waitedFor(); c.Mode == None && todo.Manual && !c.Next.Manual {
+	if todo := c.waitedFor(); c.Mode == cliv1.ModeNone && todo.Manual && !c.Next.Manual {
 		return todo
 	}
 	return Step{}

@@ -5,7 +5,6 @@ package explain
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
@@ -30,19 +29,6 @@ type (
 	Step = rule.Step
 	// Finding is a rule that a target matches.
 	Finding = cliv1.Finding
-	// Mode is who acts on a check.
-	Mode = cliv1.Mode
-)
-
-// The modes of checks.
-const (
-	Acting    = cliv1.ModeActing
-	Observing = cliv1.ModeObserving
-	Core      = cliv1.ModeCore
-	Other     = cliv1.ModeOther
-	Paused    = cliv1.ModePaused
-	None      = cliv1.ModeNone
-	Unknown   = cliv1.ModeUnknown
 )
 
 // ErrUnread wraps the error of a read that failed for the reader, for lack of rights or for any other reason. It says nothing about the
@@ -55,9 +41,12 @@ type Missing string
 // Error says what does not exist.
 func (m Missing) Error() string { return string(m) }
 
-// NoSuch is the error that there is no object of a kind and a name in a namespace.
+// NoSuch is the error that there is no object of a kind and a name in a namespace, which is empty where the kind has none.
 func NoSuch(kind, namespace, name string) Missing {
-	return Missing(fmt.Sprintf("there is no %s %s in namespace %s", kind, name, namespace))
+	if namespace != "" {
+		namespace = " in namespace " + namespace
+	}
+	return Missing("there is no " + kind + " " + name + namespace)
 }
 
 // Check is a check of the API, with what pages and answers need besides.
@@ -170,7 +159,7 @@ func (c *Check) Document() cliv1.Check {
 // population is nil if the targets could not be counted.
 func (c *Check) population() *cliv1.Population {
 	p := c.Counts
-	if c.NodesNotReadable() || c.Mode == Unknown || p.Total() == 0 && c.ModeMessage != "" {
+	if c.NodesNotReadable() || c.Mode == cliv1.ModeUnknown || p.Total() == 0 && c.ModeMessage != "" {
 		return nil
 	}
 	return &cliv1.Population{

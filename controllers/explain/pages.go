@@ -12,15 +12,11 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
-	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 )
 
 // Moment renders a moment, such as "11:47:00 (in 5m)".
 type Moment func(time.Time) string
-
-// Fact is one thing that is known of an object, such as its node.
-type Fact = cliv1.Fact
 
 // The next steps of what has none of its own.
 var (

@@ -98,8 +98,8 @@ const (
 // Unexplained describes a check that could not be explained.
 func Unexplained(check Ref, why error) Check {
 	c := Check{
-		Check: cliv1.Check{Reference: check, Mode: Unknown, Reason: NotExplained, Message: "It could not be explained: " + why.Error(),
-			Next: Step{Reason: NotExplained, Text: "Ask again", Manual: true}},
+		Check: cliv1.Check{Reference: check, Mode: cliv1.ModeUnknown, Next: Step{Reason: NotExplained, Text: "Ask again", Manual: true},
+			Reason: NotExplained, Message: "It could not be explained: " + why.Error()},
 	}
 	if status := apierrors.APIStatus(nil); apierrors.IsForbidden(why) && errors.As(why, &status) && status.Status().Details != nil {
 		details := status.Status().Details

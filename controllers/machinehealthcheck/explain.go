@@ -77,7 +77,7 @@ func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
 		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
-	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == explain.Acting {
+	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == cliv1.ModeActing {
 		check.ModeDetail = ""
 	}
 	if facts.Idle() {

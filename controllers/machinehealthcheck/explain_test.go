@@ -21,6 +21,7 @@ import (
 	"pgregory.net/rapid"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -282,7 +283,7 @@ func TestHowAMachineIsAsTheManagerWroteIt(t *testing.T) {
 				got += " blocked by " + target.Blockers[0].Reason
 			}
 			must.Is(t, tc.want, got)
-			if target.State != "Healthy" && explained.Mode != explain.Acting {
+			if target.State != "Healthy" && explained.Mode != cliv1.ModeActing {
 				t.Errorf("mode %s", explained.Mode)
 			}
 		})

@@ -11,7 +11,6 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
-	"github.com/google/go-cmp/cmp"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -79,13 +78,6 @@ func (s *fixture) manager() Manager {
 	found, err := Of(s.t.Context(), s.client, s.clock.Now())
 	if err != nil || len(found) != 1 {
 		s.t.Fatalf("found %v, %v; want one manager", found, err)
-	}
-	one, err := In(s.t.Context(), s.client, namespace, s.clock.Now())
-	if err != nil || one == nil {
-		s.t.Fatalf("found %v, %v; want a manager", one, err)
-	}
-	if diff := cmp.Diff(found[0], *one); diff != "" {
-		s.t.Errorf("who looks into one namespace sees something else (-all +one):\n%s", diff)
 	}
 	return found[0]
 }

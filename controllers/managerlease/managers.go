@@ -11,7 +11,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -52,34 +51,24 @@ type Manager struct {
 	Announcement *Announcement
 }
 
-// Of returns the managers that have announced themselves, by namespace.
+// Of returns the managers that have announced themselves, by namespace. To who may not list the leases of all namespaces it returns that
+// of the usual one, beside the error: there may be others.
 //
 // Kubernetes' role edit is enough to write a lease that claims to be a manager's, and nothing in a lease proves who wrote it. So a lease
 // counts only in a namespace in which a ServiceAccount of the manager has the manager's role: to bind a role one has to have its rights.
 // (docs/security.md)
 func Of(ctx context.Context, reader client.Reader, now time.Time) ([]Manager, error) {
 	list := &coordinationv1.LeaseList{}
-	if err := reader.List(ctx, list, client.MatchingFields{"metadata.name": LeaseName}); err != nil {
-		return nil, fmt.Errorf("list the leases %s: %w", LeaseName, err)
+	unlisted := reader.List(ctx, list, client.MatchingFields{"metadata.name": LeaseName})
+	if unlisted != nil {
+		unlisted = fmt.Errorf("list the leases %s: %w", LeaseName, unlisted)
+		usual := coordinationv1.Lease{}
+		if reader.Get(ctx, client.ObjectKey{Namespace: UsualNamespace, Name: LeaseName}, &usual) == nil {
+			list.Items = append(list.Items, usual)
+		}
 	}
 	slices.SortFunc(list.Items, func(a, b coordinationv1.Lease) int { return cmp.Compare(a.Namespace, b.Namespace) })
-	return verified(ctx, reader, list.Items, now), nil
-}
-
-// In returns the manager of one namespace, for those who may not list leases in all; nil if there never was one.
-func In(ctx context.Context, reader client.Reader, namespace string, now time.Time) (*Manager, error) {
-	lease := coordinationv1.Lease{}
-	err := reader.Get(ctx, client.ObjectKey{Namespace: namespace, Name: LeaseName}, &lease)
-	if apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read the lease %s/%s: %w", namespace, LeaseName, err)
-	}
-	if managers := verified(ctx, reader, []coordinationv1.Lease{lease}, now); len(managers) > 0 {
-		return &managers[0], nil
-	}
-	return nil, nil
+	return verified(ctx, reader, list.Items, now), unlisted
 }
 
 // verified returns the managers of the leases, without those in namespaces where no manager can run. In the usual namespace a manager

@@ -113,6 +113,22 @@ func believed(t *testing.T, objects []client.Object, unread bool) string {
 	return strings.Join(all, "; ")
 }
 
+func TestWhoMayNotListLeasesSeesTheUsualManagerAndThatThereMayBeOthers(t *testing.T) {
+	reader := fake.NewClientBuilder().WithScheme(clientgoscheme.Scheme).WithObjects(announced("kubemend-system"), bound("kubemend-system")).
+		WithInterceptorFuncs(interceptor.Funcs{
+			List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+				if _, leases := list.(*coordinationv1.LeaseList); leases {
+					return errors.New("no")
+				}
+				return c.List(ctx, list, opts...)
+			},
+		}).Build()
+	managers, err := Of(t.Context(), reader, noon)
+	if len(managers) != 1 || !managers[0].Alive || err == nil || err.Error() != "list the leases manager.kubemend.io: no" {
+		t.Errorf("there are %v, and %v", managers, err)
+	}
+}
+
 // modeOf is what a reader concludes about a manager, for a check in the namespace metal and for nodes, which have none.
 func modeOf(m Manager) string {
 	check, node := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal"}}, &clusterv1.MachineHealthCheck{}

@@ -21,8 +21,8 @@ import (
 // Mode is Acting; Paused for pause requests; and None if the check is disabled. The caller knows whether kubemend serves it in a cluster.
 func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	c := &explain.Check{Check: cliv1.Check{
-		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: explain.Acting, Limits: cliv1.Limits{Spec: nodeLimit(f)},
-		Conditions: Conditions(f, p),
+		Reference: explain.Ref{Kind: "NodeHealthCheck", Name: f.Check.Name}, Mode: cliv1.ModeActing,
+		Limits: cliv1.Limits{Spec: nodeLimit(f)}, Conditions: Conditions(f, p),
 	}}
 	for _, cond := range c.Conditions {
 		if cond.Type == nhcv1.RemediationAllowedCondition && cond.Reason != nhcv1.AllowedReason {
@@ -31,9 +31,9 @@ func NodeCheck(f *Facts, p *Plan) *explain.Check {
 	}
 	switch phase, why := Phase(c.Conditions, f.Check.Spec.PauseRequests, -1); phase {
 	case nhcv1.PhaseDisabled:
-		c.Mode, c.ModeMessage = explain.None, why
+		c.Mode, c.ModeMessage = cliv1.ModeNone, why
 	case nhcv1.PhasePaused:
-		c.Mode, c.ModeMessage = explain.Paused, why
+		c.Mode, c.ModeMessage = cliv1.ModePaused, why
 	}
 	for _, trouble := range f.Trouble {
 		if !slices.Contains(c.ReadErrors, trouble.Error()) {

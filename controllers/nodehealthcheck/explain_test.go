@@ -175,7 +175,7 @@ func TestAReconcilerWithoutAManagerExplainsAndReconciles(t *testing.T) {
 func TestWhoDoesNotServeTheKindSaysSo(t *testing.T) {
 	k := newFixture(t, append(workers("a", "b", "c"), template("Reboot", "reboot", false), check("nhc"))...)
 	k.r.Serve(false)
-	if is := k.look("nhc"); is.Mode != explain.None || is.ModeMessage == "" {
+	if is := k.look("nhc"); is.Mode != cliv1.ModeNone || is.ModeMessage == "" {
 		t.Errorf("mode %s, because %q", is.Mode, is.ModeMessage)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/escalation"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
@@ -173,7 +174,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	plan := Decide(state.facts)
 	c := NodeCheck(&state.facts, &plan)
 	if r.idle.Load() {
-		c.Mode, c.ModeMessage = explain.None, "another controller acts on NodeHealthChecks"
+		c.Mode, c.ModeMessage = cliv1.ModeNone, "another controller acts on NodeHealthChecks"
 	}
 	return c, nil
 }

@@ -214,11 +214,12 @@ func grant(ctx context.Context, folder string) {
 // unserved is why the manager says that it does not serve NodeHealthChecks; empty if it serves them.
 func unserved(ctx context.Context) func() (string, error) {
 	return func() (string, error) {
-		m, err := managerlease.In(ctx, here, rig.Namespace, time.Now())
-		if err != nil || m == nil || m.Unverified != "" || !m.Alive || m.Announcement == nil {
+		managers, err := managerlease.Of(ctx, here, time.Now())
+		at := slices.IndexFunc(managers, func(m managerlease.Manager) bool { return m.Namespace == rig.Namespace && m.Alive })
+		if err != nil || at < 0 || managers[at].Unverified != "" || managers[at].Announcement == nil {
 			return "no manager", err
 		}
-		kind := m.Unserved("nodehealthchecks.remediation.medik8s.io")
+		kind := managers[at].Unserved("nodehealthchecks.remediation.medik8s.io")
 		if kind == nil {
 			return "", nil
 		}

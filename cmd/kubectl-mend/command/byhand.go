@@ -217,16 +217,6 @@ func (b *byHand) event(c change, by explain.Attribution) *eventsv1.Event {
 	}
 }
 
-func (b *byHand) read(ctx context.Context, key client.ObjectKey, into client.Object, k kind) error {
-	err := b.client.Get(ctx, key, into)
-	if apierrors.IsNotFound(err) {
-		return fmt.Errorf("there is no %s %s in %s", k, key.Name, within(key.Namespace))
-	} else if err != nil {
-		return fmt.Errorf("read %s %s: %w", k, key, err)
-	}
-	return nil
-}
-
 func referenceTo(k kind, o metav1.Object) *corev1.ObjectReference {
 	gvk := k.gvk()
 	return &corev1.ObjectReference{

@@ -289,7 +289,7 @@ func TestWhichPodsAPowerCycleEndsIsSaidBefore(t *testing.T) {
 // judged is an explanation of a target that a check of that kind judges.
 func judged(kind string, state cliv1.State, edits ...func(*explain.Check)) *page.Explanation {
 	c := explain.Check{}
-	c.Kind, c.Name, c.Mode, c.Limits.Remaining = kind, "workers", explain.Acting, 1
+	c.Kind, c.Name, c.Mode, c.Limits.Remaining = kind, "workers", cliv1.ModeActing, 1
 	c.Targets = []explain.Target{{Target: cliv1.Target{State: state}}}
 	for _, edit := range edits {
 		edit(&c)
@@ -312,7 +312,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 			}
 		}
 	}
-	mode := func(is explain.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
+	mode := func(is cliv1.Mode) func(*explain.Check) { return func(c *explain.Check) { c.Mode = is } }
 	request, host := requestByHand(owned(), nil), subject{kind: hostKind, name: "h1"}
 	its := hosts.Found{Host: &hosts.Host{ObjectMeta: metav1.ObjectMeta{Name: "h1"}}}
 	healthy, ofNodes := judged(mhc, cliv1.StateHealthy), judged(nhc, cliv1.StateHealthy)
@@ -328,7 +328,7 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 			edit(&rem)
 		}
 		facts := ofMachine(before, after)
-		facts.named, facts.request, facts.cyclePage = host, request, &page.Explanation{Remediations: []explain.Remediation{rem}}
+		facts.named, facts.request, facts.cycle = host, request, &rem
 		return facts
 	}
 	otherTemplate := ofMachine(healthy, unhealthy())
@@ -342,16 +342,16 @@ func TestWhichWayIsThatOfTheCheckInCharge(t *testing.T) {
 	}{
 		"a node of no machine":                          {remediationFacts{named: subject{kind: nodeKind}}, plan{refuses, byNodeCheck}},
 		"a machine that a NodeHealthCheck judges alone": {ofMachine(ofNodes, ofNodes), plan{refuses, byNodeCheck}},
-		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(explain.Observing)),
-			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
+		"one whose check Cluster API core acts on": {ofMachine(judged(mhc, cliv1.StateHealthy, mode(cliv1.ModeObserving)),
+			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing))), plan{changes, "the annotation"}},
 		"one that waits for others": {ofMachine(healthy, unhealthy(blockedBy("GroupInFlight"))),
 			plan{changes, "it waits for what blocks it"}},
-		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(explain.None))), plan{refuses, ""}},
+		"one whose check has no controller":   {ofMachine(healthy, unhealthy(mode(cliv1.ModeNone))), plan{refuses, ""}},
 		"one whose checks may not be read":    {ofMachine(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
 		"a host whose checks may not be read": {ofHost(&page.Explanation{}, unreadChecks), plan{refuses, ""}},
 		"a host of a machine that would wait": {ofHost(healthy, unhealthy(blockedBy("GroupInFlight"))), noLimit},
 		"a host of an observed check at its limit": {ofHost(healthy,
-			unhealthy(mode(explain.Observing), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
+			unhealthy(mode(cliv1.ModeObserving), blockedBy(explain.NotActing, "TooManyUnhealthy"))), noLimit},
 		"a host whose nodes may not be read":       {ofHost(healthy, unhealthy(unseen)), plan{refuses, "is not known with your rights"}},
 		"a host whose NodeHealthCheck allows none": {ofHost(ofNodes, judged(nhc, cliv1.StateHealthy, noneRemain)), noLimit},
 		"a host whose NodeHealthCheck allows one":  {ofHost(ofNodes, ofNodes), plan{changes, "power-cycles its host"}},

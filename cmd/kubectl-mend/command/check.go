@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -144,10 +145,11 @@ func (o *Options) versions() *cobra.Command {
 			}
 			now := o.timeAt(c.Context(), reader)
 			managers, err := managerlease.Of(c.Context(), reader, now)
-			if err != nil {
+			if err != nil && len(managers) == 0 {
 				return err
 			}
-			return page.PrintManagers(o.Out, managers, text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)})
+			layout := text.Layout{Now: now, Width: o.width(), Paint: o.painter(o.Out)}
+			return errors.Join(page.PrintManagers(o.Out, managers, layout), err)
 		},
 	}
 	c.Flags().BoolVar(&clientOnly, "client", false, "Print the version of this program only, and ask no cluster.")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
@@ -44,7 +45,7 @@ func (o *Options) release() *cobra.Command {
 
 func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	check := &clusterv1.MachineHealthCheck{}
-	if err := b.read(ctx, named.key(), check, machineCheckKind); err != nil {
+	if err := page.Read(ctx, b.client, named.key(), check, string(machineCheckKind)); err != nil {
 		return err
 	}
 	facts, err := b.observeClaim(ctx, check)
@@ -88,11 +89,7 @@ func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealt
 	} else if err != nil {
 		facts.cluster = nil
 	}
-	if facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now); facts.unlisted != nil {
-		if one, err := managerlease.In(ctx, b.client, managerlease.UsualNamespace, b.now); err == nil && one != nil {
-			facts.managers = []managerlease.Manager{*one}
-		}
-	}
+	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
 	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	return facts, nil
 }

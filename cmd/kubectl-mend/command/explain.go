@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,7 +50,7 @@ func (o *Options) explain() *cobra.Command {
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {
 			found, err := o.explanations(c.Context(), args, cluster, selector)
-			if err != nil {
+			if err := cmp.Or(err, c.Context().Err()); err != nil { // what was read halfway says nothing
 				return err
 			}
 			return o.printExplanations(found)
@@ -107,17 +108,15 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 	if len(list.Items) == 0 {
 		return nil, fmt.Errorf("no %s has labels that match %s", k, selector)
 	}
-	return settled(ctx, a, func() ([]*page.Explanation, error) {
-		found := make([]*page.Explanation, 0, len(list.Items))
-		for _, item := range list.Items {
-			explanation, err := pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster)
-			if err != nil {
-				return nil, err
-			}
-			found = append(found, explanation)
+	found := make([]*page.Explanation, 0, len(list.Items))
+	for _, item := range list.Items {
+		explanation, err := pageOf(ctx, a, subject{kind: k, namespace: item.Namespace, name: item.Name}, cluster)
+		if err != nil {
+			return nil, err
 		}
-		return found, nil
-	})
+		found = append(found, explanation)
+	}
+	return found, nil
 }
 
 func (o *Options) printExplanations(found []*page.Explanation) error {
@@ -161,21 +160,7 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 	if err != nil {
 		return nil, err
 	}
-	return settled(ctx, a, func() (*page.Explanation, error) { return pageOf(ctx, a, named, cluster) })
-}
-
-// settled makes a page of what a reads, and again if more than before could not be read meanwhile: a page says all of that.
-func settled[T any](ctx context.Context, a *inspect.Asker, build func() (T, error)) (T, error) {
-	for {
-		missing := len(a.Snapshot.Missing())
-		made, err := build()
-		if err == nil {
-			err = ctx.Err()
-		}
-		if err != nil || len(a.Snapshot.Missing()) == missing {
-			return made, err
-		}
-	}
+	return pageOf(ctx, a, named, cluster)
 }
 
 func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string) (*page.Explanation, error) {

@@ -226,14 +226,14 @@ func TestTheClockOfTheServerCounts(t *testing.T) {
 			var errOut bytes.Buffer
 			c := &serverClock{PassiveClock: clocktesting.NewFakePassiveClock(here), warn: &errOut}
 			ask := func(date string) {
-				answered := roundTrip(func(*http.Request) (*http.Response, error) {
+				answered := snapshot.RoundTripper(func(*http.Request) (*http.Response, error) {
 					return &http.Response{Header: http.Header{"Date": {date}}, Body: http.NoBody}, nil
 				})
 				response, err := c.watch(answered).RoundTrip(nil)
 				must.Do(t, err)
 				_ = response.Body.Close()
 			}
-			broken := roundTrip(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })
+			broken := snapshot.RoundTripper(func(*http.Request) (*http.Response, error) { return nil, errors.New("the line is down") })
 			if response, err := c.watch(broken).RoundTrip(nil); err == nil {
 				_ = response.Body.Close()
 				t.Error("the error is lost")

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 )
 
 // override is one call of hold or allow.
@@ -83,7 +84,7 @@ func (b *override) create(ctx context.Context, named subject) error {
 	}
 	if named.kind != domainKind { // which is no object
 		read.SetGroupVersionKind(named.kind.gvk())
-		if err := b.read(ctx, key, read, named.kind); err != nil {
+		if err := page.Read(ctx, b.client, key, read, string(named.kind)); err != nil {
 			return err
 		}
 	}

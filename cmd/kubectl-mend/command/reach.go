@@ -167,7 +167,7 @@ func (c *serverClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
 // watch learns the time from the first answer: it was said after the question, and before the answer was here.
 func (c *serverClock) watch(next http.RoundTripper) http.RoundTripper {
-	return roundTrip(func(request *http.Request) (*http.Response, error) {
+	return snapshot.RoundTripper(func(request *http.Request) (*http.Response, error) {
 		asked := c.PassiveClock.Now()
 		response, err := next.RoundTrip(request)
 		if err == nil {
@@ -202,8 +202,3 @@ func (o *Options) timeAt(ctx context.Context, c client.Reader) time.Time {
 	_ = c.List(ctx, listOf(machineCheckKind), client.Limit(1)) // what is wrong is found out by who needs the answer
 	return o.Clock.Now()
 }
-
-type roundTrip func(*http.Request) (*http.Response, error)
-
-// RoundTrip implements http.RoundTripper.
-func (f roundTrip) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }

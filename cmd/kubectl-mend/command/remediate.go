@@ -105,9 +105,9 @@ type remediationFacts struct {
 	template string
 	// underway reports that a remediation of the machine has not ended, or begins now.
 	underway bool
-	// request is the HostRemediation that would be made, and cyclePage how it would stand; nil if the kind is not installed.
-	request   *mendv1.HostRemediation
-	cyclePage *page.Explanation
+	// request is the HostRemediation that would be made, and cycle how it would stand; nil if the kind is not installed.
+	request *mendv1.HostRemediation
+	cycle   *explain.Remediation
 	// host is what the machine names as its host.
 	host host.Found
 }
@@ -122,7 +122,7 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 	switch named.kind {
 	case hostKind:
 		bmh := &bmov1alpha1.BareMetalHost{}
-		if err := b.read(ctx, named.key(), bmh, hostKind); err != nil {
+		if err := page.Read(ctx, b.client, named.key(), bmh, string(hostKind)); err != nil {
 			return nil, err
 		}
 		return a.Hosts().MachineOf(ctx, bmh)
@@ -131,7 +131,7 @@ func (b *byHand) machineNamed(ctx context.Context, a *inspect.Asker, named subje
 		return machine, err
 	}
 	machine := &clusterv1.Machine{}
-	return machine, b.read(ctx, named.key(), machine, machineKind)
+	return machine, page.Read(ctx, b.client, named.key(), machine, string(machineKind))
 }
 
 // observeRemediation reads how a machine stands, and how it would with the mark and with the request. It changes the snapshot that a is
@@ -215,7 +215,7 @@ func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) e
 	if f.host, err = a.Hosts().Of(ctx, f.machine); err != nil && !meta.IsNoMatchError(err) {
 		return fmt.Errorf("find the host of Machine %s: %w", f.machine.Name, err)
 	}
-	f.cyclePage, err = page.Remediation(ctx, a, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
+	f.cycle, err = a.Remediation(ctx, remediation.Own.Kind, client.ObjectKeyFromObject(f.request))
 	return err
 }
 

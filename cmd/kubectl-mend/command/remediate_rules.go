@@ -72,7 +72,7 @@ func targetOf(e *page.Explanation) *explain.Target {
 func planByCheck(facts *remediationFacts) plan {
 	check := &facts.after.Checks[0]
 	switch {
-	case targetOf(facts.after) == nil || slices.Contains([]explain.Mode{explain.Paused, explain.None, explain.Unknown, ""}, check.Mode):
+	case targetOf(facts.after) == nil || check.Mode != cliv1.ModeActing && !check.ActsElsewhere():
 		fix := ""
 		if facts.after.Next.Manual {
 			fix = facts.after.Next.Text
@@ -119,7 +119,7 @@ func planCycle(facts *remediationFacts) plan {
 		return refuse("HostRemediations are not installed in the management cluster",
 			"Install their CRD, or delete the machine, so that its owner replaces it")
 	}
-	switch cycle := &facts.cyclePage.Remediations[0]; {
+	switch cycle := facts.cycle; {
 	case cycle.Reason == explain.NotServed, cycle.Reason == explain.NoManager:
 		fix := ""
 		if cycle.Next.Manual {

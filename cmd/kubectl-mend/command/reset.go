@@ -19,6 +19,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -43,7 +44,7 @@ func (b *byHand) resetNamed(ctx context.Context, named subject) error {
 	marks := map[string]any{}
 	if named.kind == machineKind {
 		machine := &clusterv1.Machine{}
-		if err := b.read(ctx, named.key(), machine, machineKind); err != nil {
+		if err := page.Read(ctx, b.client, named.key(), machine, string(machineKind)); err != nil {
 			return err
 		}
 		for _, key := range []string{clusterv1.RemediateMachineAnnotation, mendv1.RequestedAnnotation} {
@@ -89,7 +90,7 @@ type resetFacts struct {
 // not seen would be taken for one that does not exist.
 func (b *byHand) observeHost(ctx context.Context, key client.ObjectKey) (*resetFacts, error) {
 	facts := &resetFacts{host: &bmov1alpha1.BareMetalHost{}}
-	if err := b.read(ctx, key, facts.host, hostKind); err != nil {
+	if err := page.Read(ctx, b.client, key, facts.host, string(hostKind)); err != nil {
 		return nil, err
 	}
 	kinds, err := remediation.InstalledKinds(b.client.RESTMapper())
@@ -186,7 +187,7 @@ func (o *Options) confirm() *cobra.Command {
 // confirmNamed says which workload cluster is kept and which one answers, asks, and keeps that one.
 func (b *byHand) confirmNamed(ctx context.Context, named subject) error {
 	cluster := &clusterv1.Cluster{}
-	if err := b.read(ctx, named.key(), cluster, clusterKind); err != nil {
+	if err := page.Read(ctx, b.client, named.key(), cluster, string(clusterKind)); err != nil {
 		return err
 	}
 	reader, err := b.workload(ctx, named.key())

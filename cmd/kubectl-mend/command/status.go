@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -54,8 +55,8 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 	if err := clusterIsThere(ctx, a.Reader(), namespace, scope.Cluster); err != nil {
 		return err
 	}
-	s, err := settled(ctx, a, func() (*page.Status, error) { return page.Of(ctx, a, namespace, scope.Cluster) })
-	if err != nil {
+	s, err := page.Of(ctx, a, namespace, scope.Cluster)
+	if err := cmp.Or(err, ctx.Err()); err != nil { // what was read halfway says nothing
 		return err
 	}
 	return o.print(s.Document(), func() error {

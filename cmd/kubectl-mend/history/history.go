@@ -123,7 +123,7 @@ func eventsWithin(o *Objects, s Scope) []event {
 	in := s.members(o)
 	var events []event
 	for i := range o.Events {
-		if !matters(&o.Events[i]) {
+		if !Matters(&o.Events[i]) {
 			continue
 		}
 		if e := eventOf(&o.Events[i]); s.Kind == "" && s.in(e.Object.Namespace) || in.have(&e) {
@@ -133,7 +133,8 @@ func eventsWithin(o *Objects, s Scope) []event {
 	return once(events)
 }
 
-func matters(e *eventsv1.Event) bool {
+// Matters reports whether an event may be in a history. The notes of others are theirs.
+func Matters(e *eventsv1.Event) bool {
 	kind := e.Regarding.Kind
 	switch {
 	case slices.Contains(ours, reporterOf(e)):

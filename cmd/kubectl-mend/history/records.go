@@ -100,17 +100,14 @@ func decidedOf(r *mendv1.RemediationRecord) string {
 	return s
 }
 
-// isAbout reports whether an object has events about what a record tells: none in another namespace, where its writer may have no rights.
-func isAbout(r *mendv1.RemediationRecord, object cliv1.Reference) bool {
-	named := func(ref *mendv1.RecordRef) bool { return ref != nil && recordRef(ref, r) == object }
-	return (object.Namespace == "" || object.Namespace == r.Namespace) && (named(r.Spec.Target.Machine) || named(r.Spec.Target.Node) ||
-		slices.ContainsFunc(r.Status.Requests, func(ref mendv1.RecordRef) bool { return named(&ref) }))
-}
-
-// recordTells reports whether a record tells what an event does about one of its objects.
+// recordTells reports whether a record tells what an event does about one of its objects: none in another namespace, where its writer may
+// have no rights.
 func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 	over := r.Status.Ended != nil && e.Time.After(r.Status.Ended.Add(alike)) // as nearly all of thousands are
-	if over || !isAbout(r, e.Object) && !isAbout(r, e.related.Reference) {
+	tells := func(o *object) bool {
+		return !o.isCheck() && (o.Namespace == "" || o.Namespace == r.Namespace) && names(r, o, e.Time.Time)
+	}
+	if over || !tells(&e.about) && !tells(&e.related) {
 		return false
 	}
 	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {

@@ -79,13 +79,14 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 	machines := &machinehealthcheck.Reconciler{
 		Client: c, Requests: requests, Clock: now, Metal: &host.Hosts{Client: c, Live: c},
 		Clusters: snapshot.Clusters{Snapshot: w, ClockAhead: a.Managers.clockAhead()},
-		Kinds:    snapshot.NewKinds[*remediationrequest.Metadata](w, w.Namespace()),
-		Hosts:    snapshot.NewKinds[*bmov1alpha1.BareMetalHost](w, w.Namespace()), Ledger: &policy.Ledger{Clock: now},
+		Kinds:    &snapshot.Kinds[*remediationrequest.Metadata]{Snapshot: w, In: w.Namespace()},
+		Hosts:    &snapshot.Kinds[*bmov1alpha1.BareMetalHost]{Snapshot: w, In: w.Namespace()},
+		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
-		Kinds:          snapshot.NewKinds[*unstructured.Unstructured](w, ""),
+		Kinds:          &snapshot.Kinds[*unstructured.Unstructured]{Snapshot: w},
 		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
@@ -33,7 +34,7 @@ func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live:
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
 	existing, _ := a.existing(ctx, machine.Namespace)
-	return a.explained(ctx, existing.Of(machine))
+	return a.explained(existing.Of(machine))
 }
 
 // RemediationsHolding explains the remediations that act on the power of a host, and returns the UIDs of those that act on it and do not
@@ -44,15 +45,21 @@ func (a *Asker) RemediationsHolding(ctx context.Context, on *bmov1alpha1.BareMet
 	if !whole {
 		unknown = nil
 	}
-	return a.explained(ctx, known), unknown
+	return a.explained(known), unknown
 }
 
 // Remediation explains the one of that kind and name; nil if there is none, or if it is in a version of which no more is known than
 // metadata: it is CAPM3's.
 func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectKey) (*explain.Remediation, error) {
 	for _, k := range a.kinds() {
-		if k.Kind == kind && k.New != nil {
-			return a.remediation(ctx, k, key)
+		if k.Kind != kind || k.New == nil {
+			continue
+		}
+		rem := k.New()
+		if err := a.reader.Get(ctx, key, rem.Unwrapped()); err == nil {
+			return a.remediation(k, rem), nil
+		} else if !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("read %s %s: %w", kind, key, err)
 		}
 	}
 	return nil, nil
@@ -74,32 +81,25 @@ func (a *Asker) existing(ctx context.Context, namespace string) (existing remedi
 }
 
 // explained are those of remediations, which were read, that are known whole.
-func (a *Asker) explained(ctx context.Context, remediations []remediation.OfKind) []explain.Remediation {
+func (a *Asker) explained(remediations []remediation.OfKind) []explain.Remediation {
 	var explained []explain.Remediation
 	for _, rem := range remediations {
-		if explanation, _ := a.Remediation(ctx, rem.Kind.Kind, client.ObjectKeyFromObject(rem)); explanation != nil {
-			explained = append(explained, *explanation)
+		if rem.Kind.New != nil {
+			explained = append(explained, *a.remediation(rem.Kind, remediation.Wrap(rem.Object)))
 		}
 	}
 	return explained
 }
 
-// remediation explains one by what the manager that acts on it wrote, and says if none does; nil if it does not exist.
-func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key client.ObjectKey) (*explain.Remediation, error) {
-	rem := kind.New()
-	if err := a.reader.Get(ctx, key, rem.Unwrapped()); err != nil {
-		if err = client.IgnoreNotFound(err); err != nil {
-			err = fmt.Errorf("read %s %s: %w", kind.Kind, key, err)
-		}
-		return nil, err
-	}
+// remediation explains one by what the manager that acts on it wrote, and says if none does.
+func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *explain.Remediation {
 	explained, cluster, crd := hostremediation.Explain(kind, rem), a.clusterOf(rem), kind.ControllerName()+"s."+kind.Group
 	for _, manager := range a.Managers.All {
 		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // without one it may reconcile everything
-		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == key.Namespace)
+		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == rem.GetNamespace())
 		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
 			explained.Acts = true // what it has begun it ends, whatever it would begin
-			return explained, nil
+			return explained
 		}
 	}
 	switch served, unserved := a.Managers.serves(crd); {
@@ -107,15 +107,15 @@ func (a *Asker) remediation(ctx context.Context, kind remediation.Kind, key clie
 		_, explained.Next = otherwise(unserved)
 		explained.Reason, explained.Message = explain.NotServed, explain.KindNotServed(unserved.Because)
 		explained.Blockers, explained.Evidence = nil, nil
-		return explained, nil
+		return explained
 	case a.Managers.Unknown != "":
-		return explained, nil
+		return explained
 	}
 	object := rem.Unwrapped()
 	because, person := a.Managers.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(object, cluster) })
 	explained.Reason, explained.Message, explained.Deadline = explain.NoManager, because, nil
 	explained.Next = step(person, "nothing, as long as no manager reconciles it")
-	return explained, nil
+	return explained
 }
 
 // clusterOf is the Cluster of the Machine that owns a remediation, whose label counts as well as its own; an empty one if there is none.

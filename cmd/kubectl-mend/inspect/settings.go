@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	coordinationv1 "k8s.io/api/coordination/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -29,23 +28,13 @@ type Managers struct {
 
 // ManagersOf are those that w knows of at now, those that run first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
-	all, err := managerlease.Of(ctx, w.ReadOnly(), now)
-	if err != nil {
-		return Managers{Unknown: err.Error()}
-	}
-	slices.SortStableFunc(all, func(a, b managerlease.Manager) int {
-		switch a.Alive {
-		case b.Alive:
-			return 0
-		case true:
-			return -1
-		}
-		return 1
-	})
+	all, unlisted := managerlease.Of(ctx, w.ReadOnly(), now)
+	order := map[bool]int{true: -1}
+	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return order[a.Alive] - order[b.Alive] })
 	m := Managers{All: all}
 	var unknown []string
-	if err := w.Whole(coordinationv1.SchemeGroupVersion.WithKind("Lease")); err != nil {
-		unknown = append(unknown, err.Error())
+	if unlisted != nil {
+		unknown = append(unknown, unlisted.Error())
 	}
 	for i := range all {
 		if is := &all[i]; is.Alive && is.Unverified != "" {
@@ -107,11 +96,11 @@ func (m Managers) leaseNamespace() string {
 
 // unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there
 // never was any.
-func (m Managers) unseen() explain.Mode {
+func (m Managers) unseen() cliv1.Mode {
 	if len(m.All) == 0 {
-		return explain.Unknown
+		return cliv1.ModeUnknown
 	}
-	return explain.None
+	return cliv1.ModeNone
 }
 
 // serves reports whether a manager acts on a kind, and if those that run do not, what they announce about it; nil if none runs. Where it is
@@ -142,21 +131,26 @@ func (m Managers) nobodyActs(standsOff func(*managerlease.Manager) managerlease.
 
 // Attend replaces the mode of c, which is of check, if no manager reconciles it. The cluster is nil if there is none.
 func (m Managers) Attend(c *explain.Check, check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) {
+	served, not := m.serves(crdgate.MachineCheckCRD)
+	if !served && not != nil && c.Mode == cliv1.ModeActing {
+		notServed(c, not)
+		return
+	}
 	if m.Unknown != "" || m.of(check, cluster) != nil {
 		return
 	}
 	because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off { return is.StandsOff(check, cluster) })
 	switch {
-	case c.Mode == explain.Acting && person == "":
+	case c.Mode == cliv1.ModeActing && person == "":
 		leaving := explain.Blocker{Reason: explain.NoManager, Text: because,
 			EndsWhen: "the manager in teardown has released the check to Cluster API core"}
-		unattended(c, explain.None, leaving, explain.Ended(&leaving))
-	case c.Mode == explain.Acting:
+		unattended(c, cliv1.ModeNone, leaving, explain.Ended(&leaving))
+	case c.Mode == cliv1.ModeActing:
 		unmanaged := explain.Blocker{Reason: explain.NoManager, Text: because,
 			Fix: person + ", or release the check to Cluster API core: kubectl mend release mhc/" + check.Name + " -n " + check.Namespace}
 		unattended(c, m.unseen(), unmanaged, explain.Step{Reason: unmanaged.Reason, Text: unmanaged.Fix, Manual: true})
-	case c.Mode == explain.Observing: // no manager observes it, or could be given it
-		c.Mode, c.ModeMessage = explain.Core, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
+	case c.Mode == cliv1.ModeObserving: // no manager observes it, or could be given it
+		c.Mode, c.ModeMessage = cliv1.ModeCore, "The check is not claimed for kubemend: Cluster API core acts on it. "+because
 		elsewhere(c)
 	}
 }
@@ -180,7 +174,7 @@ func elsewhere(c *explain.Check) {
 func (m Managers) Serve(c *explain.Check, crd string) {
 	served, not := m.serves(crd)
 	switch {
-	case served || c.Mode != explain.Acting:
+	case served || c.Mode != cliv1.ModeActing:
 	case not == nil:
 		because, person := m.nobodyActs(func(is *managerlease.Manager) managerlease.Off {
 			if is.Announcement != nil && is.Announcement.Teardown {
@@ -191,13 +185,18 @@ func (m Managers) Serve(c *explain.Check, crd string) {
 		unattended(c, m.unseen(), explain.Blocker{Reason: explain.NoManager, Text: because, Fix: person}, step(person,
 			"the manager reverts what it has begun, and starts nothing"))
 	default:
-		mode, next := otherwise(not)
-		hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
-		if next.Manual {
-			hold.Fix = next.Text
-		}
-		unattended(c, mode, hold, next)
+		notServed(c, not)
 	}
+}
+
+// notServed replaces the mode of c, of whose kind a manager that runs says that it does not serve it.
+func notServed(c *explain.Check, not *managerlease.Kind) {
+	mode, next := otherwise(not)
+	hold := explain.Blocker{Reason: explain.NotServed, Text: explain.KindNotServed(not.Because)}
+	if next.Manual {
+		hold.Fix = next.Text
+	}
+	unattended(c, mode, hold, next)
 }
 
 // step is what a person has to do, or what happens if that is nothing.
@@ -209,19 +208,19 @@ func step(person, otherwise string) explain.Step {
 }
 
 // otherwise is who acts on a kind that kubemend does not serve, and what happens to its objects.
-func otherwise(kind *managerlease.Kind) (explain.Mode, explain.Step) {
+func otherwise(kind *managerlease.Kind) (cliv1.Mode, explain.Step) {
 	switch kind.Reason {
 	case crdgate.ForeignReason:
-		return explain.Other, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
+		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs, Text: "the controller that serves the kind acts on it"}
 	case crdgate.OffReason:
-		return explain.Other, explain.Step{Reason: explain.OtherControllerActs,
+		return cliv1.ModeOther, explain.Step{Reason: explain.OtherControllerActs,
 			Text: "another controller acts on it, if one serves the kind"}
 	}
-	return explain.None, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
+	return cliv1.ModeNone, explain.Step{Reason: explain.NotServed, Text: "See to what keeps kubemend from serving the kind", Manual: true}
 }
 
 // unattended puts a blocker before all others of c.
-func unattended(c *explain.Check, mode explain.Mode, hold explain.Blocker, next explain.Step) {
+func unattended(c *explain.Check, mode cliv1.Mode, hold explain.Blocker, next explain.Step) {
 	c.Mode, c.ModeMessage, c.Next = mode, hold.Text, next
 	for i := range c.Targets {
 		t := &c.Targets[i]

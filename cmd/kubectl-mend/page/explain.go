@@ -4,7 +4,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -39,18 +38,21 @@ type Explanation struct {
 	Owners []Owner
 	// Capacity is what the capacity of the machine waits for or, of an owner or a Cluster, of its machines that have lost theirs.
 	Capacity []Capacity
+
+	asker *inspect.Asker
 }
 
-// explanation is one of subject with nothing in it but what could not be read so far.
+// explanation is one of subject with nothing in it.
 func explanation(a *inspect.Asker, subject explain.Ref) *Explanation {
-	return &Explanation{Explanation: cliv1.Explanation{
-		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now), Notes: notes(a),
+	return &Explanation{asker: a, Explanation: cliv1.Explanation{
+		TypeMeta: cliv1.TypeOf("Explanation"), Subject: subject, Time: metav1.NewTime(a.Now),
 	}}
 }
 
 // Document is e for programs.
 func (e *Explanation) Document() *cliv1.Explanation {
 	d := e.Explanation
+	d.Notes = notes(e.asker) // now that all of it was read
 	for i := range e.Checks {
 		d.Checks = append(d.Checks, e.Checks[i].Document())
 	}
@@ -169,7 +171,7 @@ func rank(c explain.Check) int {
 		return 3
 	case c.Targets[0].BlockedBy(mendv1.OverlapReason):
 		return 2
-	case c.Mode != explain.Acting, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
+	case c.Mode != cliv1.ModeActing, c.Targets[0].BlockedBy(explain.OtherCheckRemediates):
 		return 1
 	}
 	return 0
@@ -208,7 +210,7 @@ func (e *Explanation) next() explain.Step {
 // MachineHealthCheck explains a MachineHealthCheck, and those of its targets of which there is something to say.
 func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	checks, err := a.MachineChecks(ctx, func(c *clusterv1.MachineHealthCheck) bool { return client.ObjectKeyFromObject(c) == key })
-	e, err := explained(ctx, a, checks, err, fmt.Errorf("there is no MachineHealthCheck %s in namespace %s", key.Name, key.Namespace))
+	e, err := explained(ctx, a, checks, err, explain.NoSuch("MachineHealthCheck", key.Namespace, key.Name))
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +221,7 @@ func MachineHealthCheck(ctx context.Context, a *inspect.Asker, key client.Object
 // NodeHealthCheck explains a NodeHealthCheck, and those of its targets of which there is something to say.
 func NodeHealthCheck(ctx context.Context, a *inspect.Asker, name string) (*Explanation, error) {
 	checks, err := a.NodeChecks(ctx, func(c *nhcv1.NodeHealthCheck) bool { return c.Name == name })
-	return explained(ctx, a, checks, err, fmt.Errorf("there is no NodeHealthCheck %s", name))
+	return explained(ctx, a, checks, err, explain.NoSuch("NodeHealthCheck", "", name))
 }
 
 // explained is the explanation of the one check that was read.

@@ -70,10 +70,6 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	}
 	slices.SortFunc(e.NotSelectedBy, func(a, b cliv1.NotSelected) int { return strings.Compare(a.String(), b.String()) })
 	e.Remediations = a.RemediationsOf(ctx, m)
-	e.Notes = notes(a)
-	if slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.NodesNotReadable() }) {
-		e.Notes = nodesNoted(a, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.ClusterName}, e.Notes)
-	}
 	e.capacityOfMachine(ctx, a, m)
 	if len(e.Capacity) != 1 || e.Capacity[0].Made == "" { // else the story of its capacity says it
 		e.fact("replaces", a.Predecessor(m).Predecessor())
@@ -118,16 +114,6 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 		}
 		return over
 	})
-}
-
-// nodesNoted are notes with one on why the nodes of a workload cluster could not be read, if there is none yet.
-func nodesNoted(a *inspect.Asker, cluster client.ObjectKey, notes []string) []string {
-	note := explain.CouldNotBeRead(snapshot.NodesOf + cluster.String() + ":")
-	why, _, unread := a.Snapshot.Unseen(cluster)
-	if unread && !slices.ContainsFunc(notes, func(noted string) bool { return strings.HasPrefix(noted, note) }) {
-		notes = append(notes, note+" "+why)
-	}
-	return notes
 }
 
 // notes are what could not be read, and with what the explanations do without.
@@ -214,7 +200,7 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 
 func (e *Explanation) fact(name, value string) {
 	if value != "" {
-		e.Facts = append(e.Facts, explain.Fact{Name: name, Value: value})
+		e.Facts = append(e.Facts, cliv1.Fact{Name: name, Value: value})
 	}
 }
 

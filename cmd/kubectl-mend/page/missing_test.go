@@ -305,7 +305,7 @@ func TestTheStatusOfSeveralClusters(t *testing.T) {
 	golden.Stories(t, "clusters", map[string]text.Layout{"of all namespaces": {Namespaces: true}}, func(t *testing.T, l text.Layout) string {
 		s := standing(t, aFleet())
 		s.Checks[1].Cluster, s.Checks[1].Name = "edge-7-in-the-north-of-the-country", "workers-with-graphics-cards-of-last-year"
-		nodes := cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: explain.Acting, Limits: cliv1.Limits{AtMost: new(0)}}
+		nodes := cliv1.Check{Reference: explain.Ref{Kind: "NodeHealthCheck", Name: "own-nodes"}, Mode: cliv1.ModeActing, Limits: cliv1.Limits{AtMost: new(0)}}
 		s.Checks = append(s.Checks, explain.Check{Check: nodes})
 		narrow, wide, whole := l, l, l
 		narrow.Width, wide.Width, whole.Width, whole.Wide = 80, 200, 40, true

@@ -35,8 +35,8 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
 		}
-		others := slices.DeleteFunc(e.Facts, func(f explain.Fact) bool { return f.Name == "node" })
-		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, others...)
+		others := slices.DeleteFunc(e.Facts, func(f cliv1.Fact) bool { return f.Name == "node" })
+		e.Facts = append([]cliv1.Fact{{Name: "machine", Value: m.Name}}, others...)
 	} else {
 		e = explanation(a, explain.Ref{})
 		if err := nodeChecks(ctx, a, here, e); err != nil {
@@ -145,7 +145,7 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 // Host explains a BareMetalHost: its machine, and who acts on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	if err := read(ctx, a, key, h, "BareMetalHost"); err != nil {
+	if err := Read(ctx, a.Reader(), key, h, "BareMetalHost"); err != nil {
 		return nil, err
 	}
 	m, err := a.Hosts().MachineOf(ctx, h)
@@ -158,7 +158,7 @@ func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explana
 		if e, err = Machine(ctx, a, client.ObjectKeyFromObject(m)); err != nil {
 			return nil, err
 		}
-		e.Facts = append([]explain.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
+		e.Facts = append([]cliv1.Fact{{Name: "machine", Value: m.Name}}, e.Facts...)
 	}
 	e.Subject = explain.Ref{Kind: "BareMetalHost", Namespace: h.Namespace, Name: h.Name}
 	holding, unknown := a.RemediationsHolding(ctx, h)

@@ -52,7 +52,7 @@ type Owner struct {
 // OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for; obj is an empty one of them.
 func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object) (*Explanation, error) {
 	kind := ownerOf(obj).Kind
-	if err := read(ctx, a, key, obj, kind); err != nil {
+	if err := Read(ctx, a.Reader(), key, obj, kind); err != nil {
 		return nil, err
 	}
 	o := ownerOf(obj)
@@ -71,7 +71,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 // OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
 func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	cluster := &clusterv1.Cluster{}
-	if err := read(ctx, a, key, cluster, "Cluster"); err != nil {
+	if err := Read(ctx, a.Reader(), key, cluster, "Cluster"); err != nil {
 		return nil, err
 	}
 	e := explanation(a, explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name})
@@ -137,7 +137,7 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 		switch c := &e.Checks[i]; {
 		case c.NodesUnknown != nil && !c.NodesNotReadable():
 			reason, since, unseen = c.NodesUnknown.Reason, c.NodesUnknown.Since.Time, true
-		case c.NodesUnknown == nil && c.Mode == explain.Acting && c.Counts.Total() > 0:
+		case c.NodesUnknown == nil && c.Mode == cliv1.ModeActing && c.Counts.Total() > 0:
 			return // the manager sees the nodes, and says how they are
 		}
 	}
@@ -152,8 +152,9 @@ func (e *Explanation) outOfReach(a *inspect.Asker, cluster client.ObjectKey) {
 	e.Next = explain.Step{Reason: reason, Manual: true, Text: todo + cluster.Name}
 }
 
-func read(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object, kind string) error {
-	switch err := a.Reader().Get(ctx, key, obj); {
+// Read reads an object that a user has named.
+func Read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj client.Object, kind string) error {
+	switch err := reader.Get(ctx, key, obj); {
 	case apierrors.IsNotFound(err):
 		return explain.NoSuch(kind, key.Namespace, key.Name)
 	case meta.IsNoMatchError(err):

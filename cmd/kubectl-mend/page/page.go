@@ -34,6 +34,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 	p.line("", p.answer(e.Answer))
 	p.Add("")
 	p.facts(e)
+	unread := notes(e.asker)
 	for i := range e.Checks {
 		p.check(&e.Checks[i], i == 0)
 	}
@@ -41,11 +42,11 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		p.remediation(&e.Remediations[i])
 	}
 	for i := range e.Owners {
-		p.owner(&e.Owners[i], e.Notes)
+		p.owner(&e.Owners[i], unread)
 	}
 	if len(e.Owners) == 0 {
 		for i := range e.Capacity {
-			p.capacity(&e.Capacity[i], e.Notes)
+			p.capacity(&e.Capacity[i], unread)
 		}
 	}
 	unselected := make([]string, 0, len(e.NotSelectedBy))
@@ -53,7 +54,7 @@ func (e *Explanation) Print(out io.Writer, l text.Layout) error {
 		unselected = append(unselected, u.String()+": "+u.Message)
 	}
 	p.list("Not selected by", unselected)
-	p.list("Notes", e.Notes)
+	p.list("Notes", unread)
 	p.Add("")
 	if e.Next != explain.NothingNext || e.Todo == (explain.Step{}) {
 		p.step("", e.Next)
@@ -81,11 +82,11 @@ func (p *page) facts(e *Explanation) {
 	if e.Subject.Namespace != "" {
 		name = e.Subject.Namespace + "/" + name
 	}
-	rows := []explain.Fact{{Name: e.Subject.Kind, Value: name}}
+	rows := []cliv1.Fact{{Name: e.Subject.Kind, Value: name}}
 	if len(e.Checks) > 0 && e.Checks[0].Reference == e.Subject {
-		rows = append(rows, explain.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
+		rows = append(rows, cliv1.Fact{Name: "controller", Value: e.Checks[0].Mode.Controller()})
 	}
-	rows = append(append(rows, e.Facts...), explain.Fact{Name: "time", Value: e.Time.Format(time.DateTime + " MST")})
+	rows = append(append(rows, e.Facts...), cliv1.Fact{Name: "time", Value: e.Time.Format(time.DateTime + " MST")})
 	longest := 0
 	for _, f := range rows {
 		longest = max(longest, len(f.Name))
@@ -154,7 +155,7 @@ func (p *page) step(indent string, s explain.Step) {
 // check is one of the checks that select the subject, or the subject itself; first is the one that acts.
 func (p *page) check(c *explain.Check, first bool) {
 	mode := c.Mode.Sentence()
-	if c.Mode != explain.Acting {
+	if c.Mode != cliv1.ModeActing {
 		mode = p.Paint.Waits(mode)
 	}
 	overlapped := !first && len(c.Targets) == 1 && c.Targets[0].BlockedBy(mendv1.OverlapReason)
@@ -210,7 +211,7 @@ func (p *page) restrictions(c *explain.Check) {
 // arithmetic is how many targets of c are healthy, and how many may be unhealthy. There is none of a check whose targets were not read.
 func (p *page) arithmetic(c *explain.Check) {
 	switch n := c.Counts.Total(); {
-	case n == 0 && (c.ModeMessage != "" || c.Mode == explain.Unknown):
+	case n == 0 && (c.ModeMessage != "" || c.Mode == cliv1.ModeUnknown):
 	case c.NodesNotReadable():
 		p.line("  ", fmt.Sprintf("It selects %d; %s. How many of them are healthy is not known.", c.Counts.Total(), c.Limits.Spec))
 	default:

@@ -179,6 +179,8 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	}
 	for _, namespace := range s.leasesIn {
 		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)
+		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, "", apierrors.NewForbidden(
+			schema.GroupResource{Group: coordinationv1.GroupName, Resource: "leases"}, "", errors.New("you may not")))
 	}
 	if err := w.Add(objs...); err != nil {
 		t.Fatal(err)
@@ -190,6 +192,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 	w.SetNodes(inC1, nodes)
 	if s.unseen != "" {
 		w.SetUnseen(inC1, s.unseen, time.Time{})
+		w.Lacks(snapshot.NodesOf+inC1.String(), s.unseen)
 	}
 	for _, kind := range s.barred {
 		plural := strings.ToLower(kind.Kind) + "s"
@@ -255,6 +258,7 @@ func TestExplanationsOfWhoActs(t *testing.T) {
 		"a node of another operator's check":                       {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Foreign", "its CustomResourceDefinition belongs to operator node-healthcheck-operator, whose controller serves it")), node("n1")},
 		"a check of nodes of a kind that is switched off":          {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Off", "it is switched off by a flag")), nodeCheck("own-nodes")},
 		"a check of nodes of a kind that cannot be served":         {aScene(ownNodes(due), unserved(crdgate.NodeCheckCRD, "Waiting", "these are not installed: leases.coordination.k8s.io")), nodeCheck("own-nodes")},
+		"a machine of a check of a kind that cannot be served":     {aScene(bad, unserved(crdgate.MachineCheckCRD, "Failed", "it was not started: no")), machine("w1")},
 		"a machine and a manager that may be elsewhere":            {aScene(bad, leasesHere, never), machine("w1")},
 		"a machine and a manager that is dead, or elsewhere":       {aScene(bad, leasesHere, dead), machine("w1")},
 		"a node and a manager beside which others may be":          {aScene(ownNodes(due), leasesHere), node("n1")},

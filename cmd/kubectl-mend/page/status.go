@@ -59,7 +59,7 @@ func (s *Status) Document() *cliv1.Status {
 // Of is how the checks of one cluster stand, or all of them if it is empty. NodeHealthChecks belong to none.
 func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Status, error) {
 	s := &Status{Status: cliv1.Status{
-		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown, Notes: notes(a),
+		TypeMeta: cliv1.TypeOf("Status"), Time: metav1.NewTime(a.Now), ManagersUnknown: a.Managers.Unknown,
 		Managers: make([]cliv1.Manager, 0, len(a.Managers.All)),
 	}}
 	for i := range a.Managers.All {
@@ -93,24 +93,12 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
-	s.noteUnread(a, counted)
-	s.noteGone(a, namespace, cluster)
-	return s, nil
-}
-
-// noteUnread notes how many checks were counted by their status alone, and which clusters the user cannot see.
-func (s *Status) noteUnread(a *inspect.Asker, counted int) {
-	if counted > 0 {
+	if s.Notes = notes(a); counted > 0 {
 		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
 			"--full reads the machines and nodes")
 	}
-	for _, key := range a.Snapshot.Workloads() {
-		if slices.ContainsFunc(s.Checks, func(c explain.Check) bool {
-			return c.Cluster == key.Name && c.Namespace == key.Namespace && c.NodesNotReadable()
-		}) {
-			s.Notes = nodesNoted(a, key, s.Notes)
-		}
-	}
+	s.noteGone(a, namespace, cluster)
+	return s, nil
 }
 
 // unreachable are the clusters of checks that the manager reports not to reach.

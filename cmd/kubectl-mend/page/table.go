@@ -22,7 +22,7 @@ import (
 // isOK reports whether there is no trouble with a check: a controller acts on it, all of its targets are healthy, nothing blocks
 // remediation, and the capacity of all that it has begun is back.
 func isOK(c *explain.Check) bool {
-	acted := c.Mode == explain.Acting || c.ActsElsewhere()
+	acted := c.Mode == cliv1.ModeActing || c.ActsElsewhere()
 	underWay, _ := c.Remediations()
 	return acted && !c.NotCounted() && c.NodesUnknown == nil && c.Counts.NotHealthy() == 0 &&
 		c.Blocked() == "" && !c.Next.Manual && underWay == 0 &&
@@ -185,7 +185,7 @@ func (p *page) rows(s *Status, rows []*explain.Check) {
 	p.Add(lines[0])
 	for i, c := range rows {
 		p.Add(lines[i+1])
-		if !p.Wide && c.Mode != explain.Acting {
+		if !p.Wide && c.Mode != cliv1.ModeActing {
 			p.line("  Controller: ", p.controller(c)+".")
 		}
 		if reason := p.reason(c); !p.Wide && reason != none {
@@ -248,7 +248,7 @@ func clusterName(c *explain.Check, namespaces bool) string {
 }
 
 func (p *page) controller(c *explain.Check) string {
-	if c.Mode == explain.Acting {
+	if c.Mode == cliv1.ModeActing {
 		return p.Paint.Good(c.Mode.Controller())
 	}
 	return p.Paint.Waits(c.Mode.Controller())

@@ -58,7 +58,7 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}
 	t.starting = nil
-	if t.ends.IsZero() && check.Mode == explain.Acting {
+	if t.ends.IsZero() && check.Mode == cliv1.ModeActing {
 		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
 	}
 	t.waiting = nil
@@ -68,7 +68,7 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 func (s *simulation) noteLimit(check *explain.Check) {
 	parts := []string{cmp.Or(check.Message, check.Allowance())}
 	changed := check.Blocked()
-	if check.Mode != explain.Acting {
+	if check.Mode != cliv1.ModeActing {
 		changed, parts = changed+string(check.Mode), append([]string{"kubemend does not act on it: " + check.ModeMessage}, parts...)
 	}
 	for _, name := range []string{mendv1.TargetsExclusive, mendv1.RemediationTemplateAvailable} {

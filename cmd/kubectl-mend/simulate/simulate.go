@@ -279,7 +279,7 @@ func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 // reconcile carries out what a check has decided, and notes when it is due again.
 func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 	delete(s.due, check.Reference)
-	if check.Mode != explain.Acting {
+	if check.Mode != cliv1.ModeActing {
 		return
 	}
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}

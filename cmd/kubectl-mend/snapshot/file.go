@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/cmd/kubectl-mend/history"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -215,11 +216,15 @@ var keptFields = map[schema.GroupKind][]string{
 // kept at all. Of a template no more is kept than of what kind its requests are, and whether it can be used: what they would say is between
 // the user and the remediator.
 func slim(obj client.Object) (map[string]any, error) {
-	if event, ok := obj.(*eventsv1.Event); ok && !ofInterest(event) {
+	if event, ok := obj.(*eventsv1.Event); ok && !history.Matters(event) {
 		return nil, nil
 	}
 	obj = obj.DeepCopyObject().(client.Object)
-	slimAnnotations(obj)
+	annotations := obj.GetAnnotations()
+	maps.DeleteFunc(annotations, func(key, _ string) bool {
+		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
+	})
+	obj.SetAnnotations(annotations)
 	gvk := obj.GetObjectKind().GroupVersionKind()
 	if gvk == namespaceGVK {
 		obj.SetLabels(nil)
@@ -271,21 +276,3 @@ var annotationsOf = []string{
 
 // conversionData holds a whole object in another version of its kind.
 const conversionData = "cluster.x-k8s.io/conversion-data"
-
-func slimAnnotations(obj client.Object) {
-	annotations := obj.GetAnnotations()
-	maps.DeleteFunc(annotations, func(key, _ string) bool {
-		return key == conversionData || !slices.ContainsFunc(annotationsOf, func(begin string) bool { return strings.HasPrefix(key, begin) })
-	})
-	obj.SetAnnotations(annotations)
-}
-
-// ofInterest reports whether an event is about what this program speaks of. The notes of others are theirs.
-func ofInterest(event *eventsv1.Event) bool {
-	switch event.Regarding.Kind {
-	case "Machine", "MachineHealthCheck", "NodeHealthCheck", "Node", "BareMetalHost", "Metal3Remediation", "HostRemediation", "Cluster", "MachineSet",
-		"KubeadmControlPlane", "MachineDeployment":
-		return true
-	}
-	return strings.Contains(event.ReportingController, "kubemend")
-}

@@ -143,80 +143,49 @@ func (k *kind) remember(q question, err error) {
 	} else if err != nil {
 		found.Why = &metav1.Status{Message: err.Error()}
 	}
-	at, asked := slices.BinarySearchFunc(k.Answers, q, func(a answer, q question) int { return a.compare(q) })
-	if asked {
-		k.Answers[at] = found
-	} else {
-		k.Answers = slices.Insert(k.Answers, at, found)
-	}
+	k.Answers = append(slices.DeleteFunc(k.Answers, func(a answer) bool { return a.question == q }), found)
+	slices.SortFunc(k.Answers, func(a, b answer) int { return a.compare(b.question) })
 }
 
-// answer is whether anything was asked of a namespace, or of all at once if that is empty, and why it was not read. What of it was read
-// once, stays read.
-func (k *kind) answer(namespace string) (asked bool, why error) {
-	for i := range k.Answers {
-		switch a := &k.Answers[i]; {
-		case a.Namespace != namespace:
-		case a.Why == nil:
-			return true, nil
-		case !asked:
-			asked, why = true, &apierrors.StatusError{ErrStatus: *a.Why}
-		}
-	}
-	return asked, why
-}
-
-// covered is the answer about a namespace, which was asked of by itself or with all others.
+// covered is whether anything was asked of a namespace, by itself or with all others, and why it was not read. What of it was read once,
+// stays read.
 func (k *kind) covered(namespace string) (asked bool, why error) {
-	if asked, why = k.answer(namespace); !asked {
-		asked, why = k.answer("")
-	}
-	return asked, why
-}
-
-// namespaces are those of which anything was asked, in order: those that were read, and those that were not. An empty name stands for all.
-func (k *kind) namespaces() (read, unread []string) {
-	for _, a := range k.Answers {
-		if _, why := k.answer(a.Namespace); why == nil {
-			read = append(read, a.Namespace)
-		} else {
-			unread = append(unread, a.Namespace)
+	for _, about := range []string{namespace, metav1.NamespaceAll} {
+		for i := range k.Answers {
+			switch a := &k.Answers[i]; {
+			case a.Namespace != about:
+			case a.Why == nil:
+				return true, nil
+			case !asked:
+				asked, why = true, unreadError{&apierrors.StatusError{ErrStatus: *a.Why}}
+			}
+		}
+		if asked {
+			break
 		}
 	}
-	return slices.Compact(read), slices.Compact(unread)
+	return asked, why
 }
 
 // unread is why a namespace of the kind was not read, or, if that is empty, why nothing was; nil if it was. It is explain.ErrUnread.
 func (k *kind) unread(namespace string) error {
-	asked, why := k.covered(namespace)
-	read, unread := k.namespaces()
-	switch partly := namespace == "" && len(read) > 0; {
-	case partly && k.GroupKind == leaseGVK.GroupKind(): // Whole says that there may be others
-		return nil
-	case why != nil:
-		return unreadError{why}
-	case asked, len(k.Answers) == 0, partly:
-		return nil
-	case namespace == "":
-		_, why = k.answer(unread[0])
-		return unreadError{why}
+	if asked, why := k.covered(namespace); asked || len(k.Answers) == 0 {
+		return why
 	}
-	return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
-}
-
-// Whole says that objects of a kind may be missing that are in namespaces which were not read; nil if all were.
-func (s *Snapshot) Whole(gvk schema.GroupVersionKind) error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	k := s.kinds[gvk.GroupKind()]
-	if k == nil || len(k.Answers) == 0 {
+	var read []string
+	for i := range k.Answers {
+		if k.Answers[i].Why == nil {
+			read = append(read, k.Answers[i].Namespace)
+		}
+	}
+	switch {
+	case namespace != "":
+		return unreadError{fmt.Errorf("%s in namespace %s were not read, only those in %s", k.Plural, namespace, strings.Join(read, ", "))}
+	case len(read) > 0:
 		return nil
 	}
-	if asked, why := k.answer(""); asked && why == nil {
-		return nil
-	}
-	read, _ := k.namespaces()
-	return fmt.Errorf("%s were not read in all namespaces, only in %s", k.Plural, cmp.Or(strings.Join(read, ", "), "none"))
+	_, why := k.covered(k.Answers[0].Namespace)
+	return why
 }
 
 // custom reports whether the kinds of a group come from CustomResourceDefinitions. Such a group has a dot in its name, and needs the
@@ -289,13 +258,10 @@ func (s *Snapshot) Installed(_ context.Context, crd string) (bool, error) {
 // Kinds are the kinds of templates and requests of a snapshot, with what the controllers ask of remediationrequest.Kinds. All of them are
 // read when they are asked for, or cannot be, so none is watched, polled or discovered later.
 type Kinds[T client.Object] struct {
-	snapshot  *Snapshot
-	namespace string
-}
+	*Snapshot
 
-// NewKinds returns the kinds of s, as they are read for MachineHealthChecks in a namespace, or for NodeHealthChecks in all, if it is empty.
-func NewKinds[T client.Object](s *Snapshot, namespace string) *Kinds[T] {
-	return &Kinds[T]{s, namespace}
+	// In is the namespace in which they are read, for MachineHealthChecks; all, for NodeHealthChecks, if it is empty.
+	In string
 }
 
 // Namespace is the one that is read; empty for all.
@@ -319,14 +285,14 @@ func (k *Kinds[T]) Polled(schema.GroupVersionKind) bool { return false }
 // Ready reports that a kind can be read. The error satisfies remediationrequest.Missing if the kind is not installed, and
 // apierrors.IsForbidden if the user may not list it.
 func (k *Kinds[T]) Ready(ctx context.Context, gvk schema.GroupVersionKind) (bool, error) {
-	if err := k.snapshot.load(ctx, gvk, question{Namespace: k.namespace}); err != nil {
+	if err := k.load(ctx, gvk, question{Namespace: k.In}); err != nil {
 		return false, err
 	}
-	k.snapshot.mu.RLock()
-	defer k.snapshot.mu.RUnlock()
-	found, err := k.snapshot.find(gvk)
+	k.mu.RLock()
+	defer k.mu.RUnlock()
+	found, err := k.find(gvk)
 	if err == nil {
-		err = found.unread(k.namespace)
+		err = found.unread(k.In)
 	}
 	if err != nil {
 		return false, fmt.Errorf("list %s: %w", gvk, err)
@@ -342,12 +308,12 @@ func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (b
 // InUse returns the kinds of requests that were read, or have nothing to read, each in its preferred version, in a stable order.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
-	for _, installed := range k.snapshot.installed() {
-		k.snapshot.mu.RLock()
-		asked, why := installed.covered(k.namespace)
-		k.snapshot.mu.RUnlock()
+	for _, installed := range k.installed() {
+		k.mu.RLock()
+		asked, why := installed.covered(k.In)
+		k.mu.RUnlock()
 		gvk := installed.WithVersion(installed.Versions[0])
-		if why == nil && (asked || !installed.live) && k.snapshot.templated(installed) && !slices.Contains(scoped, gvk) {
+		if why == nil && (asked || !installed.live) && k.templated(installed) && !slices.Contains(scoped, gvk) {
 			kinds = append(kinds, gvk)
 		}
 	}

@@ -150,10 +150,6 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	}
 	r.snapshot.remember(k, q, fmt.Errorf("list %s: %w", plural(k.Kind), err))
 	r.snapshot.Lacks(q.what(k), why(err))
-	if gvk == leaseGVK && q.Namespace == "" && apierrors.IsForbidden(err) { // a user may read those where managers usually run
-		q.Namespace = managerlease.UsualNamespace
-		return r.ask(ctx, gvk, k, q)
-	}
 	return err
 }
 

@@ -146,7 +146,7 @@ func TestAnAnswerMustBeginSoonAndMayTakeLong(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server := roundTripper(func(in *http.Request) (*http.Response, error) {
+				server := RoundTripper(func(in *http.Request) (*http.Response, error) {
 					select {
 					case <-time.After(tc.begins):
 					case <-in.Context().Done():

@@ -138,7 +138,7 @@ func begin(ctx context.Context, config *rest.Config, now clock.PassiveClock, sco
 
 func discover(ctx context.Context, config *rest.Config, httpClient *http.Client) ([]*restmapper.APIGroupResources, error) {
 	interruptible := *httpClient // the discovery client itself takes no context
-	interruptible.Transport = roundTripper(func(request *http.Request) (*http.Response, error) {
+	interruptible.Transport = RoundTripper(func(request *http.Request) (*http.Response, error) {
 		return httpClient.Transport.RoundTrip(request.WithContext(ctx))
 	})
 	api, err := discovery.NewDiscoveryClientForConfigAndClient(config, &interruptible)
@@ -148,11 +148,11 @@ func discover(ctx context.Context, config *rest.Config, httpClient *http.Client)
 	return restmapper.GetAPIGroupResources(api)
 }
 
-// roundTripper is a function that carries out requests.
-type roundTripper func(*http.Request) (*http.Response, error)
+// RoundTripper is a function that carries out requests.
+type RoundTripper func(*http.Request) (*http.Response, error)
 
 // RoundTrip implements http.RoundTripper.
-func (f roundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
+func (f RoundTripper) RoundTrip(request *http.Request) (*http.Response, error) { return f(request) }
 
 // inParallel does something with each of several things at the same time, which says itself what fails.
 func inParallel[T any](things []T, do func(T)) {

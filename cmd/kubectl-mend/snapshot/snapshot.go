@@ -125,7 +125,7 @@ func (s *Snapshot) Add(objs ...client.Object) error {
 			return fmt.Errorf("add %T %s: %w", obj, client.ObjectKeyFromObject(obj), err)
 		}
 		k := s.kindFor(gvk, guessPlural(gvk), obj.GetNamespace() != "")
-		if asked, _ := k.answer(obj.GetNamespace()); !asked && s.source == nil {
+		if asked, _ := k.covered(obj.GetNamespace()); !asked && s.source == nil {
 			k.remember(question{}, nil)
 		}
 		if err := s.keep(k, gvk, obj.DeepCopyObject().(client.Object)); err != nil {
@@ -200,13 +200,9 @@ func One[T any, P interface {
 	client.Object
 }](s *Snapshot, key client.ObjectKey) P {
 	gvk, _ := apiutil.GVKForObject(P(new(T)), Scheme) // an unknown type has no objects
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	if k := s.kinds[gvk.GroupKind()]; k != nil {
-		typed, _ := k.objects[key].(P)
-		return typed
-	}
-	return nil
+	obj, _ := s.stored(gvk, key)
+	typed, _ := obj.(P)
+	return typed
 }
 
 // Objects are all that are known of a kind, as they are kept, by name. They are shared: read only.

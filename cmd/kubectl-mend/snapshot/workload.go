@@ -229,7 +229,7 @@ func inWorkloads() meta.RESTMapper {
 // answering ends requests to which no answer has begun in time, however long the rest of it takes then.
 func answering(within time.Duration) func(http.RoundTripper) http.RoundTripper {
 	return func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(request *http.Request) (*http.Response, error) {
+		return RoundTripper(func(request *http.Request) (*http.Response, error) {
 			ctx, end := context.WithCancel(request.Context()) // while the answer is read, it lasts as long as the request
 			late := time.AfterFunc(within, end)
 			response, err := next.RoundTrip(request.WithContext(ctx))
