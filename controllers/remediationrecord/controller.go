@@ -53,6 +53,8 @@ type Reconciler struct {
 	Clusters Clusters
 	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
+	// StepLeft reports whether a NodeHealthCheck has a step left for an unhealthy node; true while that is not known.
+	StepLeft func(check, node string) bool
 	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
 	NodeCache client.Reader
 	// Namespace is the one that the caches have; empty for all.

@@ -147,6 +147,7 @@ func (m *management) restart() {
 		Records: &Records{Client: c, Live: live, Clock: m.clock, Installed: installed},
 		Recent:  recent, Mapper: m.mapper, Clusters: m, Nodes: true, ActsOnUnclaimed: true,
 		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
+		StepLeft: func(string, string) bool { return true },
 		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
