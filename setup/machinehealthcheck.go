@@ -63,5 +63,8 @@ func (p *program) addClaims(ctx context.Context) error {
 			r.Namespaces = nil
 		}
 	}
+	if r.RereadEvery == 0 {
+		p.namespaces = r.Namespaces
+	}
 	return r.SetupWithManager(p, controller.Options{MaxConcurrentReconciles: 10})
 }

@@ -75,6 +75,7 @@ type program struct {
 	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
 	checks      *machinehealthcheck.Reconciler
 	stepLeft    func(check, node string) bool // nil without NodeHealthChecks
+	namespaces  client.Reader                 // where a watch has Namespaces; nil if none has
 	// hosts are those that checks and records go by; hostsWatched reports that the controllers of power cycles watch them.
 	hosts        *host.Hosts
 	hostsWatched atomic.Bool

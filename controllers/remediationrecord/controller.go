@@ -49,8 +49,9 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
-	// Clusters are where nodes are read.
-	Clusters Clusters
+	// Clusters are where nodes are read, Namespaces where those are that a watch has; nil if none has them.
+	Clusters   Clusters
+	Namespaces client.Reader
 	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
 	// StepLeft reports whether a NodeHealthCheck has a step left for an unhealthy node; true while that is not known.
@@ -74,14 +75,19 @@ type Reconciler struct {
 	Retention Options
 
 	controller controller.Controller
-	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster
-	// were last listed. (retire)
-	memory, retired sync.Map
+	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of one
+	// was gone, retired when the closed records of a Cluster were last listed. (retire)
+	memory, went, retired sync.Map
 }
 
 // memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
 // nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen, idle time.Time }
+
+func (r *Reconciler) forget(record types.NamespacedName) {
+	r.memory.Delete(record)
+	r.went.Delete(record)
+}
 
 func (r *Reconciler) remembers(record types.NamespacedName) memory {
 	kept, _ := r.memory.Load(record)
@@ -96,7 +102,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.memory.Delete(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
@@ -163,7 +169,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.memory.Delete(client.ObjectKeyFromObject(o.record))
+	r.forget(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

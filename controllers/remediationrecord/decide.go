@@ -92,7 +92,7 @@ func (p *planning) noteTarget() {
 	}
 	switch {
 	case t.gone() && last(p.status, TargetGone) == nil:
-		p.Confirm = true // a cache may show later one that clusterctl has just moved here
+		p.Confirm = !t.Went // a cache may show later one that clusterctl has just moved here
 		p.step(t.GoneAt, TargetGone, mendv1.RecordRef{})
 	case t.leaving() && !t.gone() && last(p.status, TargetDeleting) == nil:
 		p.step(t.Deleting, TargetDeleting, mendv1.RecordRef{})

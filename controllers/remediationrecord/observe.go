@@ -166,6 +166,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t.Known = true
 	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
 		t.GoneAt = r.goneAt(o.record)
+		_, t.Went = r.went.Load(client.ObjectKeyFromObject(o.record))
 		return nil
 	}
 	t.Exists = true
@@ -196,12 +197,18 @@ func (o *observed) observeAsked() {
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
-// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
-// it was still there would be.
+// goneAt is when the Machine of a record went, as the record says it or, before it does, as the cache has shown it; else when the machine
+// was last known to be there. With a later moment what came in its place at once would be none that replaces it; with an earlier one, after
+// a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; !said && seen.After(at) {
+	if said {
+		return at
+	}
+	if went, shown := r.went.Load(client.ObjectKeyFromObject(record)); shown {
+		return went.(time.Time)
+	}
+	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; seen.After(at) {
 		return seen
 	}
 	return at

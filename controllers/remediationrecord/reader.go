@@ -10,6 +10,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
@@ -62,6 +63,10 @@ func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 		cacheHas = r.depth < countedLive
 	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
 		cacheHas = r.depth < live
+	case *metav1.PartialObjectMetadata: // a Namespace
+		if r.depth < live && r.Namespaces != nil {
+			return r.Namespaces
+		}
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
 		if r.depth < live && r.NodeCache != nil && r.actsOnNodes() {
 			return r.NodeCache

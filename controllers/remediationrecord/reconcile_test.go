@@ -15,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -105,6 +106,34 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	m.restart()
 	if got := m.reconcile(4 * time.Hour); !got.Open() || got.Status.Replacement.Machine.Name != "w10" {
 		t.Errorf("after a restart it is replaced by %+v, ended as %q", got.Status.Replacement, got.Status.Outcome)
+	}
+}
+
+// A drain may take an hour without anything new to say of the Machine. When that goes, the watch has shown it: nothing is asked for that.
+func TestARecordSaysWhenItsMachineWent(t *testing.T) {
+	w1 := unhealthy()
+	another := w1.DeepCopy()
+	another.UID = "another"
+	for name, tc := range map[string]struct {
+		shown *clusterv1.Machine
+		want  time.Duration
+		asked int
+	}{
+		"as the watch has shown it":                                       {w1, time.Hour, 0},
+		"not as it shows another one of its name, when it was last there": {another, time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+			m.ask(time.Second)
+			m.reconcile(time.Minute)
+			m.clock.SetTime(noon.Add(time.Hour))
+			m.remove(unhealthy())
+			m.onMachines().Delete(t.Context(), event.DeleteEvent{Object: tc.shown}, delayed{names: map[string]bool{}})
+			got := m.reconcile(time.Hour + time.Minute)
+			if step := last(&got.Status, TargetGone); step == nil || !step.Time.Time.Equal(noon.Add(tc.want)) || m.asked["Machine"] != tc.asked {
+				t.Errorf("it says %+v, and the API server was asked for %v", step, m.asked)
+			}
+		})
 	}
 }
 

@@ -207,7 +207,14 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			goes := e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 			changed(ctx, e.ObjectNew, goes, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { changed(ctx, e.Object, true, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
+				if target := record.Spec.Target.Machine; target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
+					r.went.Store(client.ObjectKeyFromObject(record), r.Clock.Now())
+				}
+			}
+			changed(ctx, e.Object, true, q)
+		},
 	}
 }
 
