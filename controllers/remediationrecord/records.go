@@ -110,8 +110,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it
-// says another thing than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
+// not begin, that is about something else, or that another client has made up, is not it: the next name is made of its UID. One that nothing
+// was begun by is deleted if it says another thing than this one, such as what was found a moment ago.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -135,7 +135,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
 		// One that is being deleted and has a finalizer would be deleted again and again.
-		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) {
+		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) || madeBy(there) != "" {
 			other = string(there.UID)
 			continue
 		}

@@ -139,7 +139,7 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 		case err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err):
 			return fmt.Errorf("read %s %s: %w", kind.Kind, client.ObjectKeyFromObject(obj), err)
 		}
-		req.By = requestedBy(whole)
+		req.By = madeBy(whole)
 	}
 	if own {
 		req.remember(cycle)
@@ -171,10 +171,10 @@ func (r *Request) report(whole *unstructured.Unstructured) {
 	r.Failed = !r.Succeeded && (succeeded == string(metav1.ConditionFalse) || phase == string(powercycle.Failed))
 }
 
-// requestedBy is what created a request, if kubemend did not.
-func requestedBy(req metav1.Object) string {
+// madeBy is what created a request, or a record, if kubemend did not.
+func madeBy(obj metav1.Object) string {
 	var first metav1.ManagedFieldsEntry
-	for _, entry := range req.GetManagedFields() {
+	for _, entry := range obj.GetManagedFields() {
 		if entry.Time != nil && (first.Time == nil || entry.Time.Before(first.Time)) {
 			first = entry
 		}
