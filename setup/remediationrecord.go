@@ -17,7 +17,7 @@ import (
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
 		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
-		Cached: p.caches, NodeCache: p.nodeCache, Namespace: p.o.namespace, Clusters: p.clusters, Namespaces: p.namespaces,
+		Cached: p.caches, NodeCache: p.nodeCache, Namespace: p.o.namespace, Namespaces: p.namespaces,
 		Finds: p.checks.Finds, StepLeft: p.stepLeft,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
 		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.nodeChecks != crdgate.Off,

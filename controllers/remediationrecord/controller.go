@@ -17,14 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster,
@@ -35,11 +32,6 @@ import (
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get
 
-// Clusters are the workload clusters. (package workload)
-type Clusters interface {
-	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
-}
-
 // Reconciler follows the open ones of Records, whose Client reads Machines and Clusters from caches, too.
 type Reconciler struct {
 	*Records
@@ -49,8 +41,7 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
-	// Clusters are where nodes are read, Namespaces where those are that a watch has; nil if none has them.
-	Clusters   Clusters
+	// Namespaces is where those are that a watch has; nil if none has them.
 	Namespaces client.Reader
 	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
@@ -74,7 +65,6 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	controller controller.Controller
 	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of one
 	// was gone, retired when the closed records of a Cluster were last listed. (retire)
 	memory, went, retired sync.Map

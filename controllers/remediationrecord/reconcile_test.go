@@ -7,7 +7,6 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -193,14 +192,23 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 // A record is closed by what is known of its target, and by the manager whose it is.
 func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 	for name, change := range map[string]func(*management){
-		"its node cannot be read": func(m *management) { m.reachable = false },
-		"another shard's":         func(m *management) { m.WatchFilterValue = "east" },
+		"its cluster cannot be reached": func(m *management) {
+			m.change("w1", func(w *clusterv1.Machine) {
+				mirrors(w, metav1.ConditionUnknown, clusterv1.MachineNodeConnectionDownReason)
+			})
+		},
+		"nothing is said of its node": func(m *management) {
+			m.change("w1", func(w *clusterv1.Machine) { w.Status.Conditions = nil })
+		},
+		"another shard's": func(m *management) { m.WatchFilterValue = "east" },
 	} {
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
 			r.Spec.Requester.Check = nil // of what a user has asked for, the node has to say that it is healthy
 		}))...)
-		m.change("w1", func(w *clusterv1.Machine) { w.Status.Conditions = nil })
-		m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+		m.change("w1", func(w *clusterv1.Machine) {
+			w.Status.Conditions = nil
+			mirrors(w, metav1.ConditionTrue, clusterv1.MachineNodeHealthyReason)
+		})
 		change(m)
 		if got := m.reconcile(10 * time.Minute); !got.Open() {
 			t.Errorf("%s: it ends as %q", name, got.Status.Outcome)

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -31,7 +29,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // The indexes of the cache of records, and of notable Machines by what makes them: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
@@ -131,7 +128,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	for _, kind := range kinds {
 		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
 	}
-	if r.controller, err = follower.Build(r); err != nil {
+	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
@@ -249,25 +246,6 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 // clusterGone drops what is exported of a Cluster that is gone. What is closed later counts as of none. (measure)
 func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
 	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
-}
-
-// nodeWatch enqueues the records of the nodes of a Cluster. It is begun by the first record that goes by its node.
-func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
-	return workload.NodeWatch{
-		ID: "remediationrecord-nodes", Controller: r.controller, Predicate: workload.NodeChanges(),
-		Hears: handler.TypedEnqueueRequestsFromMapFunc(r.recordsOfNode(cluster)),
-	}
-}
-
-func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
-	return func(ctx context.Context, node *corev1.Node) (requests []reconcile.Request) {
-		for _, record := range r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name) {
-			if record.Spec.Target.Node != nil && record.Spec.Target.Node.Name == node.Name {
-				requests = append(requests, requestOf(record))
-			}
-		}
-		return requests
-	}
 }
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
