@@ -65,8 +65,8 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of one
-	// was gone, retired when the closed records of a Cluster were last listed. (retire)
+	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of
+	// one was gone, retired when the closed records of a Cluster were last listed. (retire)
 	memory, went, retired sync.Map
 }
 

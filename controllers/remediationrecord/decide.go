@@ -229,8 +229,8 @@ func (p *planning) end() bool {
 	return false
 }
 
-// askedJustNow reports whether the owner was asked, or a request made, so lately that the cache of Machines, or of requests, may not show it:
-// neither is the target healthy that was found unhealthy a moment ago, nor was withdrawn what was asked for.
+// askedJustNow reports whether the owner was asked, or a request made, so lately that the cache of Machines, or of requests, may not show
+// it: neither is the target healthy that was found unhealthy a moment ago, nor was withdrawn what was asked for.
 func (p *planning) askedJustNow() bool {
 	asked := last(p.status, OwnerRequested, RequestCreated)
 	if asked == nil || asked.Time.After(p.Now) || !p.Now.Before(asked.Time.Add(Idles)) {

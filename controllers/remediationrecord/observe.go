@@ -265,8 +265,8 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by NodeHealthy,
-// which is about Ready and the pressures. A Machine has conditions of other types that checks judge.
+// saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by
+// NodeHealthy, which is about Ready and the pressures. A Machine has conditions of other types that checks judge.
 func (o *observed) saysOfNode(kind string) metav1.Condition {
 	if cond := conditionOf(o.node, kind); cond != nil {
 		return metav1.Condition{Status: Truth(cond.Status), LastTransitionTime: cond.LastTransitionTime}

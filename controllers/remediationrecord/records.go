@@ -110,8 +110,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, that is about something else, or that another client has made up, is not it: the next name is made of its UID. One that nothing
-// was begun by is deleted if it says another thing than this one, such as what was found a moment ago.
+// not begin, that is about something else, or that another client has made up, is not it: the next name is made of its UID. One that
+// nothing was begun by is deleted if it says another thing than this one, such as what was found a moment ago.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err

@@ -31,9 +31,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// The indexes of the cache of records, and of notable Machines by what makes them: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
+// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf).
+// a Machine, and of the one that replaces it; and by what makes that one (makerOf). Notable Machines have one by what makes them.
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
@@ -206,7 +206,8 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
 			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
-				if target := record.Spec.Target.Machine; target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
+				target := record.Spec.Target.Machine
+				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
 					r.went.Store(client.ObjectKeyFromObject(record), r.Clock.Now())
 				}
 			}
