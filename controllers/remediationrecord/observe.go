@@ -250,12 +250,11 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 			return fmt.Errorf("read Node %s: %w", target.Node.Name, err)
 		}
 	}
-	ready := o.saysOfNode(string(corev1.NodeReady))
-	said := ready.Status == Yes || ready.Status == No || ready.Reason == clusterv1.MachineNodeHealthUnknownReason
-	if o.node == nil && o.machine != nil && o.machine.Status.NodeRef.Name != "" && !said {
-		return nil // such as of a node whose cluster cannot be reached
+	if o.node == nil && o.machine != nil && nothingSaid(o.machine) {
+		return nil
 	}
 	t.NodeHealthy = No
+	ready := o.saysOfNode(string(corev1.NodeReady))
 	holds := func(found mendv1.RecordEvidence) bool {
 		return found.Status != "" && string(o.saysOfNode(found.Type).Status) == found.Status
 	}
@@ -263,6 +262,13 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 		t.NodeHealthy, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
 	}
 	return nil
+}
+
+// nothingSaid reports whether Cluster API knows nothing of the node of machine, such as of one whose cluster cannot be reached.
+func nothingSaid(machine *clusterv1.Machine) bool {
+	said := ptr.Deref(conditions.Get(machine, clusterv1.MachineNodeHealthyCondition), metav1.Condition{})
+	known := said.Status == Yes || said.Status == No || said.Reason == clusterv1.MachineNodeHealthUnknownReason
+	return machine.Status.NodeRef.Name != "" && !known
 }
 
 // saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by

@@ -134,8 +134,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		// One that is being deleted and has a finalizer would be deleted again and again.
-		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) || madeBy(there) != "" {
+		if !sameRemediation(there, fresh) {
 			other = string(there.UID)
 			continue
 		}
@@ -161,9 +160,11 @@ func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.Remedia
 	return fresh
 }
 
-// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
-func sameRemediation(a, b *mendv1.RemediationRecord) bool {
-	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
+// sameRemediation reports whether the record of that name that is there is of the same remediation. What was found may be another thing a
+// moment later. One that is being deleted and has a finalizer would be deleted again and again.
+func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
+	about := TargetOf(there) == TargetOf(fresh) && there.Spec.Remediator == fresh.Spec.Remediator
+	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
 }
 
 // sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision
