@@ -250,7 +250,7 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 			return fmt.Errorf("read Node %s: %w", target.Node.Name, err)
 		}
 	}
-	if o.node == nil && o.machine != nil && nothingSaid(o.machine) {
+	if o.nothingSaid() {
 		return nil
 	}
 	t.NodeHealthy = No
@@ -264,11 +264,14 @@ func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// nothingSaid reports whether Cluster API knows nothing of the node of machine, such as of one whose cluster cannot be reached.
-func nothingSaid(machine *clusterv1.Machine) bool {
-	said := ptr.Deref(conditions.Get(machine, clusterv1.MachineNodeHealthyCondition), metav1.Condition{})
-	known := said.Status == Yes || said.Status == No || said.Reason == clusterv1.MachineNodeHealthUnknownReason
-	return machine.Status.NodeRef.Name != "" && !known
+// nothingSaid reports whether Cluster API, by whose word a node of another cluster is known, says nothing of it, such as of one that cannot
+// be reached. A Machine that has no node is known.
+func (o *observed) nothingSaid() bool {
+	if o.node != nil || o.machine == nil || o.machine.Status.NodeRef.Name == "" {
+		return false
+	}
+	said := ptr.Deref(conditions.Get(o.machine, clusterv1.MachineNodeHealthyCondition), metav1.Condition{})
+	return said.Status != Yes && said.Status != No && said.Reason != clusterv1.MachineNodeHealthUnknownReason
 }
 
 // saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by
