@@ -74,6 +74,7 @@ type program struct {
 	caches      []records.RequestCache
 	nodeCache   client.Reader // of this cluster's nodes; nil without NodeHealthChecks
 	checks      *machinehealthcheck.Reconciler
+	stepLeft    func(check, node string) bool // nil without NodeHealthChecks
 	// hosts are those that checks and records go by; hostsWatched reports that the controllers of power cycles watch them.
 	hosts        *host.Hosts
 	hostsWatched atomic.Bool

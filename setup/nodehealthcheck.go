@@ -92,6 +92,7 @@ func (p *program) setUpNodeHealthChecks(service *crdgate.Service) error {
 		Contact: contact, Grace: p.o.nodeHealthChecks.Grace,
 		LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace, Resync: p.o.syncPeriod, Teardown: p.o.teardown,
 	}
+	p.stepLeft = r.StepLeft
 	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return err

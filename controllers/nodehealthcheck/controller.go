@@ -245,6 +245,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctr
 		}
 	}
 	next := statusAfter(state, plan, outcomes)
+	r.memory.keepExhausted(state, plan) // before whoever hears of the status asks for it
 	saved := r.record(ctx, state, next)
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, outcomes)
@@ -289,6 +290,25 @@ type memory struct {
 	stale   consistency.Waits         // by check, also of those that are gone
 	began   atomic.Pointer[time.Time] // when the first reconcile was made, or could have been; nil if none was
 	checks  sync.Map                  // by name, to *remembered
+	// exhausted has by the name of a check the nodes, by theirs, for which it has no step left.
+	exhausted sync.Map
+}
+
+// keepExhausted remembers for which nodes no step is left once what is planned has begun.
+func (m *memory) keepExhausted(state *observed, plan *Plan) {
+	exhausted := map[string]bool{}
+	for i := range plan.Decisions {
+		if plan.Decisions[i].Would < 0 {
+			exhausted[state.facts.Nodes[i].Name] = true
+		}
+	}
+	m.exhausted.Store(state.check.Name, exhausted)
+}
+
+// StepLeft reports whether a check has a step left for a node, whatever holds that up; true while that is not known, as after a start.
+func (r *Reconciler) StepLeft(check, node string) bool {
+	exhausted, known := r.memory.exhausted.Load(check)
+	return !known || !exhausted.(map[string]bool)[node]
 }
 
 // remembered is what the reconciles of one check remember. There is one of them at a time.

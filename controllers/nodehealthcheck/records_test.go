@@ -151,6 +151,27 @@ func TestAnEscalationInSeveralNamespacesHasOneRecord(t *testing.T) {
 	must.List(t, []string{records.Carried(&all[0], namespace), records.Carried(&all[0], "elsewhere")}, named, "the requests name")
 }
 
+// The record of a remediation waits for what its check says, and is not given up before the check has said anything.
+func TestACheckSaysWhetherItHasAStepLeftForANode(t *testing.T) {
+	steps := ladder(refTo("Reboot", "reboot"), refTo("Replace", "replace"))
+	k := newFixture(t, append(workers("w0", "w1", "w2"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc", steps))...)
+	k.bad("w0")
+	left := map[string]bool{"at the start": k.r.StepLeft("nhc", "w0")}
+	k.settle("nhc")
+	left["after the first step"] = k.r.StepLeft("nhc", "w0")
+	for range 3 {
+		k.after(5 * time.Minute)
+		k.settle("nhc")
+	}
+	left["after the last one"] = k.r.StepLeft("nhc", "w0")
+	left["of a healthy node"] = k.r.StepLeft("nhc", "w1")
+	k.restart()
+	left["after a restart"] = k.r.StepLeft("nhc", "w0")
+	must.Equal(t, map[string]bool{
+		"at the start": true, "after the first step": true, "after the last one": false, "of a healthy node": true, "after a restart": true,
+	}, left, "a step is left")
+}
+
 func TestARecordSaysWhatWasDecidedAboutANode(t *testing.T) {
 	yes := true
 	m := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{

@@ -11,7 +11,6 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -70,9 +69,8 @@ func TestWhereAnEndIsReported(t *testing.T) {
 			w1 := unhealthy()
 			w1.Status.Conditions = nil
 			m := newManagement(t, append(fleet(), w1, recordOf(append(tc.says, begun(OwnerRequested))...))...)
-			ready := corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: after(time.Minute)}
-			m.nodes["n1"] = node("n1", ready)
 			m.heal(time.Minute)
+			m.change("w1", func(w *clusterv1.Machine) { mirrors(w, metav1.ConditionTrue, clusterv1.MachineNodeHealthyReason) })
 			for i := range 4 {
 				m.reconcile(time.Duration(1+i) * time.Minute)
 			}

@@ -17,14 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // RBAC to follow what becomes of a machine. Rights on requests are those of package remediationrequest; on hosts and nodes of this cluster,
@@ -35,11 +32,6 @@ import (
 // +kubebuilder:rbac:groups=controlplane.cluster.x-k8s.io,resources=kubeadmcontrolplanes,verbs=get
 // +kubebuilder:rbac:groups=core,resources=namespaces,verbs=get
 
-// Clusters are the workload clusters. (package workload)
-type Clusters interface {
-	View(ctx context.Context, cluster client.ObjectKey, now time.Time, watches ...clustercache.Watcher) (workload.View, error)
-}
-
 // Reconciler follows the open ones of Records, whose Client reads Machines and Clusters from caches, too.
 type Reconciler struct {
 	*Records
@@ -49,10 +41,10 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Cached are where requests are read, in this order; of kinds that none of them has, past them.
 	Cached []RequestCache
-	// Clusters are where nodes are read.
-	Clusters Clusters
 	// Finds is what a MachineHealthCheck finds of a Machine that other checks select too; false if that is not known.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
+	// StepLeft reports whether a NodeHealthCheck has a step left for an unhealthy node; true while that is not known.
+	StepLeft func(check, node string) bool
 	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
 	NodeCache client.Reader
 	// Namespace is the one that the caches have; empty for all.
@@ -71,15 +63,19 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	controller controller.Controller
-	// memory has a memory for each open record, written by the reconcile of that alone; retired is when the closed records of a Cluster
-	// were last listed. (retire)
-	memory, retired sync.Map
+	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of
+	// one was gone, retired when the closed records of a Cluster were last listed. (retire)
+	memory, went, retired sync.Map
 }
 
 // memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
 // nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
 type memory struct{ written, seen, idle time.Time }
+
+func (r *Reconciler) forget(record types.NamespacedName) {
+	r.memory.Delete(record)
+	r.went.Delete(record)
+}
 
 func (r *Reconciler) remembers(record types.NamespacedName) memory {
 	kept, _ := r.memory.Load(record)
@@ -94,7 +90,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.memory.Delete(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
@@ -161,7 +157,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.memory.Delete(client.ObjectKeyFromObject(o.record))
+	r.forget(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

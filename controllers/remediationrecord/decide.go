@@ -92,7 +92,7 @@ func (p *planning) noteTarget() {
 	}
 	switch {
 	case t.gone() && last(p.status, TargetGone) == nil:
-		p.Confirm = true // a cache may show later one that clusterctl has just moved here
+		p.Confirm = !t.Went // a cache may show later one that clusterctl has just moved here
 		p.step(t.GoneAt, TargetGone, mendv1.RecordRef{})
 	case t.leaving() && !t.gone() && last(p.status, TargetDeleting) == nil:
 		p.step(t.Deleting, TargetDeleting, mendv1.RecordRef{})
@@ -219,7 +219,7 @@ func (p *planning) end() bool {
 		return p.endOfLeaving()
 	case !p.begun():
 		return p.endBefore()
-	case p.RequestsUnread || p.inProgress() != nil:
+	case p.RequestsUnread || p.inProgress() != nil, p.askedJustNow():
 		return false
 	case health == Yes:
 		return p.endOfHealthy()
@@ -227,6 +227,17 @@ func (p *planning) end() bool {
 		return p.endOfNothingLeft()
 	}
 	return false
+}
+
+// askedJustNow reports whether the owner was asked, or a request made, so lately that the cache of Machines, or of requests, may not show
+// it: neither is the target healthy that was found unhealthy a moment ago, nor was withdrawn what was asked for.
+func (p *planning) askedJustNow() bool {
+	asked := last(p.status, OwnerRequested, RequestCreated)
+	if asked == nil || asked.Time.After(p.Now) || !p.Now.Before(asked.Time.Add(Idles)) {
+		return false
+	}
+	p.Again = asked.Time.Add(Idles)
+	return true
 }
 
 func (p *planning) endOfHealthy() bool {

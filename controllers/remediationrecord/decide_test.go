@@ -214,6 +214,21 @@ func TestARemediationThatIsWithdrawn(t *testing.T) {
 	}
 }
 
+// Who asks the owner, or makes a request, writes that into the record at once, which the cache shows before the Machine or the request: each
+// remediation would be read past the caches at its beginning.
+func TestWhatWasAskedForAMomentAgoIsNeitherWithdrawnNorOver(t *testing.T) {
+	for name, change := range map[string]func(*Facts){
+		"of its owner":                         both(asked, func(f *Facts) { f.Target.Asked = time.Time{} }),
+		"by a request":                         both(withRequest(func(*Request) {}), func(f *Facts) { f.Requests = nil }),
+		"of a machine that was healthy before": both(asked, healthy),
+	} {
+		f := at(time.Second+Idles-time.Millisecond, change)
+		if p := Decide(f); len(p.Status.Steps) != 1 || p.Confirm || !p.Again.Equal(later(time.Second+Idles)) {
+			t.Errorf("%s: it says %v, reads live: %t, and looks again at %s", name, p.Status.Steps, p.Confirm, p.Again)
+		}
+	}
+}
+
 func TestWhenARemediationIsBegun(t *testing.T) {
 	newRequest := func(by string, created time.Time) func(*Facts) {
 		return func(f *Facts) { f.Requests = []Request{{RecordRef: cycle, Created: created, By: by}} }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -24,7 +22,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
@@ -35,7 +32,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
@@ -49,9 +45,6 @@ type management struct {
 	mapper meta.RESTMapper
 	clock  *clocktesting.FakeClock
 	*Reconciler
-	// nodes are those of the Cluster, if it is reachable.
-	nodes     map[string]*corev1.Node
-	reachable bool
 	// writes counts them; the next one fails with fails.
 	writes int
 	fails  error
@@ -98,8 +91,9 @@ func schemeOfAll(t *testing.T) *runtime.Scheme {
 func newManagement(t *testing.T, objects ...client.Object) *management {
 	t.Helper()
 	scheme := schemeOfAll(t)
-	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
-	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).Build()
+	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}}
+	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).
+		WithIndex(&clusterv1.Machine{}, notableIndex, notableOf).Build()
 	m.mapper = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	m.restart()
 	return m
@@ -144,8 +138,9 @@ func (m *management) restart() {
 	installed := func(context.Context, string) (bool, error) { return true, nil }
 	m.Reconciler = &Reconciler{
 		Records: &Records{Client: c, Live: live, Clock: m.clock, Installed: installed},
-		Recent:  recent, Mapper: m.mapper, Clusters: m, Nodes: true, ActsOnUnclaimed: true,
+		Recent:  recent, Mapper: m.mapper, Nodes: true, ActsOnUnclaimed: true,
 		Finds:    func(types.NamespacedName, types.UID) (healthy, known bool) { return false, false },
+		StepLeft: func(string, string) bool { return true },
 		Recorder: recording{to: m}, Retention: Options{PerCluster: 1000, Keep: 720 * time.Hour},
 	}
 }
@@ -154,15 +149,6 @@ func (m *management) count(o runtime.Object) {
 	kind, err := apiutil.GVKForObject(o, m.server.Scheme())
 	must.Do(m.t, err)
 	m.asked[kind.Kind]++
-}
-
-// View implements Clusters.
-func (m *management) View(context.Context, client.ObjectKey, time.Time, ...clustercache.Watcher) (workload.View, error) {
-	link := workload.Down
-	if m.reachable {
-		link = workload.Up
-	}
-	return workload.Seen(link, slices.Collect(maps.Values(m.nodes))), nil
 }
 
 // look reconciles a record, which may not exist, some time after noon until it does not change, and returns what there is.
@@ -330,6 +316,12 @@ func says(m *clusterv1.Machine, kind string, status metav1.ConditionStatus, at t
 		}
 	}
 	m.Status.Conditions = append(m.Status.Conditions, metav1.Condition{Type: kind, Status: status, Reason: "Test", LastTransitionTime: after(at)})
+}
+
+// mirrors makes a Machine say what Cluster API says of its node: whether it is Ready, and not under pressure.
+func mirrors(m *clusterv1.Machine, healthy metav1.ConditionStatus, reason string) {
+	says(m, clusterv1.MachineNodeHealthyCondition, healthy, time.Minute)
+	m.Status.Conditions[len(m.Status.Conditions)-1].Reason = reason
 }
 
 // unhealthy is w1, whose check has marked it.

@@ -56,8 +56,10 @@ type Target struct {
 
 	// Known reports that it was read. Without Exists it is gone then: also if another object has its name.
 	Known, Exists bool
-	// GoneAt is when a target that is gone went, or was last known to be there, Deleting since when it is being deleted.
+	// GoneAt is when a target that is gone went, or was last known to be there, Deleting since when it is being deleted. Went reports that
+	// the cache has had it, and shown that it went.
 	GoneAt, Deleting time.Time
+	Went             bool
 	// Machine reports that it is a Machine, whose capacity is followed.
 	Machine bool
 	// Checked is what a check says of the target, CheckedSince since when; Unknown if none says anything. That it is healthy counts of the

@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -20,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // observed is what one reconcile decides on. What is from caches is shared: read only.
@@ -121,7 +121,7 @@ func (r *Reconciler) observeCheck(ctx context.Context, o *observed) error {
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", ref.Kind, ref.Name, err)
 	}
-	o.check, o.templates = check, stepsOf(&nodes.Spec)
+	o.check, o.templates = check, templatesOf(&nodes.Spec)
 	if template := machines.Spec.Remediation.TemplateRef; template.IsDefined() {
 		o.templates = []corev1.ObjectReference{{APIVersion: template.APIVersion, Kind: template.Kind}}
 	}
@@ -166,6 +166,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t.Known = true
 	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
 		t.GoneAt = r.goneAt(o.record)
+		_, t.Went = r.went.Load(client.ObjectKeyFromObject(o.record))
 		return nil
 	}
 	t.Exists = true
@@ -196,12 +197,18 @@ func (o *observed) observeAsked() {
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, when the machine was last known to be there. With
-// a later moment what came in its place at once would be none that replaces it; with an earlier one, after a restart, what was made while
-// it was still there would be.
+// goneAt is when the Machine of a record went, as the record says it or, before it does, as the cache has shown it; else when the machine
+// was last known to be there. With a later moment what came in its place at once would be none that replaces it; with an earlier one, after
+// a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; !said && seen.After(at) {
+	if said {
+		return at
+	}
+	if went, shown := r.went.Load(client.ObjectKeyFromObject(record)); shown {
+		return went.(time.Time)
+	}
+	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; seen.After(at) {
 		return seen
 	}
 	return at
@@ -227,68 +234,59 @@ func (o *observed) observeChecked(finds func(check types.NamespacedName, machine
 
 // observeHealth reads whether what the target was unhealthy by still holds. A check's own word is enough where there is one.
 func (r *Reconciler) observeHealth(ctx context.Context, o *observed) error {
-	t := &o.facts.Target
+	t, target := &o.facts.Target, &o.record.Spec.Target
 	if !t.Exists || t.Machine && t.Checked != Unknown {
 		return nil
 	}
-	node, known, err := r.nodeOf(ctx, o)
-	if err != nil || !known {
-		return err
+	if o.node == nil && target.ClusterName == "" && target.Node != nil { // of a Machine of this cluster
+		node := &corev1.Node{}
+		err := o.from.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
+		switch {
+		case apierrors.IsForbidden(err):
+			return nil
+		case err == nil:
+			o.node = node
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("read Node %s: %w", target.Node.Name, err)
+		}
+	}
+	if o.nothingSaid() {
+		return nil
 	}
 	t.NodeHealthy = No
-	ready := conditionOf(node, string(corev1.NodeReady))
-	if ready != nil && ready.Status == corev1.ConditionTrue && !o.holds(node) {
+	ready := o.saysOfNode(string(corev1.NodeReady))
+	holds := func(found mendv1.RecordEvidence) bool {
+		return found.Status != "" && string(o.saysOfNode(found.Type).Status) == found.Status
+	}
+	if ready.Status == Yes && !slices.ContainsFunc(o.record.Spec.Evidence, holds) {
 		t.NodeHealthy, t.NodeReadySince = Yes, ready.LastTransitionTime.Time
 	}
 	return nil
 }
 
-// nodeOf reads the node of the target: from the cache of its cluster or, if it belongs to none, from this one. It is nil if there is none.
-func (r *Reconciler) nodeOf(ctx context.Context, o *observed) (node *corev1.Node, known bool, err error) {
-	target := &o.record.Spec.Target
-	if o.node == nil && target.ClusterName == "" && target.Node != nil { // of a Machine of this cluster
-		node := &corev1.Node{}
-		err := o.from.Get(ctx, client.ObjectKey{Name: target.Node.Name}, node)
-		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-			return nil, apierrors.IsNotFound(err), nil
-		}
-		if err != nil {
-			return nil, false, fmt.Errorf("read Node %s: %w", target.Node.Name, err)
-		}
-		o.node = node
+// nothingSaid reports whether Cluster API, by whose word a node of another cluster is known, says nothing of it, such as of one that cannot
+// be reached. A Machine that has no node is known.
+func (o *observed) nothingSaid() bool {
+	if o.node != nil || o.machine == nil || o.machine.Status.NodeRef.Name == "" {
+		return false
 	}
-	if o.node != nil || o.machine == nil || o.cluster == nil {
-		return o.node, o.node != nil, nil
-	}
-	key := client.ObjectKeyFromObject(o.cluster)
-	view, err := r.Clusters.View(ctx, key, o.now, r.nodeWatch(key))
-	if err != nil || view.Link != workload.Up {
-		return nil, false, nil //nolint:nilerr // an unreachable cluster says nothing
-	}
-	if o.machine.Status.NodeRef.Name == "" {
-		return nil, true, nil
-	}
-	node, other := view.NodeOf(o.machine)
-	return node, other == nil, nil
+	said := ptr.Deref(conditions.Get(o.machine, clusterv1.MachineNodeHealthyCondition), metav1.Condition{})
+	return said.Status != Yes && said.Status != No && said.Reason != clusterv1.MachineNodeHealthUnknownReason
 }
 
-// holds reports whether a condition that was evidence is still as it was. A Machine has conditions of the same types as its node, which
-// count where the node has none. What else was found is that there was no node, or that the Machine has failed.
-func (o *observed) holds(node *corev1.Node) bool {
-	for _, evidence := range o.record.Spec.Evidence {
-		var status string
-		if cond := conditionOf(node, evidence.Type); cond != nil {
-			status = string(cond.Status)
-		} else if o.machine != nil {
-			if cond := conditions.Get(o.machine, evidence.Type); cond != nil {
-				status = string(cond.Status)
-			}
-		}
-		if evidence.Status != "" && status == evidence.Status {
-			return true
-		}
+// saysOfNode is a condition of the node of the target; of one of another cluster, what Cluster API says of it on the Machine by
+// NodeHealthy, which is about Ready and the pressures. A Machine has conditions of other types that checks judge.
+func (o *observed) saysOfNode(kind string) metav1.Condition {
+	if cond := conditionOf(o.node, kind); cond != nil {
+		return metav1.Condition{Status: Truth(cond.Status), LastTransitionTime: cond.LastTransitionTime}
 	}
-	return false
+	switch {
+	case o.machine == nil:
+		return metav1.Condition{}
+	case o.node == nil && kind == string(corev1.NodeReady):
+		kind = clusterv1.MachineNodeHealthyCondition
+	}
+	return ptr.Deref(conditions.Get(o.machine, kind), metav1.Condition{})
 }
 
 func conditionOf(node *corev1.Node, kind string) *corev1.NodeCondition {

@@ -199,6 +199,11 @@ func pressed(status corev1.ConditionStatus) *corev1.Node {
 	return node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue}, corev1.NodeCondition{Type: corev1.NodeDiskPressure, Status: status})
 }
 
+// underPressureOf makes a Machine say of its node what pressed does.
+func underPressureOf(m *clusterv1.Machine, pressure corev1.ConditionStatus) {
+	mirrors(m, map[corev1.ConditionStatus]metav1.ConditionStatus{"True": "False", "False": "True"}[pressure], "Test")
+}
+
 // A Machine that a MachineHealthCheck calls healthy may have a node that a NodeHealthCheck or a user does not: they look at other things.
 func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 	ofMachines := func(*mendv1.RemediationRecord) {}
@@ -238,9 +243,8 @@ func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 			if tc.listed != nil {
 				check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{*tc.listed}
 			}
-			node := pressed(tc.pressure)
-			m := newManagement(t, append(fleet(), w1, check, node, recordOf(underPressure, begun("RequestCreated"), tc.by))...)
-			m.nodes["n1"] = node
+			underPressureOf(w1, tc.pressure)
+			m := newManagement(t, append(fleet(), w1, check, pressed(tc.pressure), recordOf(underPressure, begun("RequestCreated"), tc.by))...)
 			if got := m.reconcile(2 * time.Minute); got.Status.Outcome != tc.want {
 				t.Errorf("it ends as %q, want %q: %v", got.Status.Outcome, tc.want, reasons(got))
 			}
@@ -250,12 +254,12 @@ func TestWhoseWordItIsThatATargetIsHealthy(t *testing.T) {
 
 // A KubeadmControlPlane leaves OwnerRemediated False where it has put a remediation off, and nothing replaces the machine then.
 func TestARecordEndsWhoseCheckIsGoneAlthoughTheOwnerHasNotDoneAsItWasAsked(t *testing.T) {
-	for ready, want := range map[corev1.ConditionStatus]mendv1.RecordOutcome{"True": mendv1.RecordHealed, "False": mendv1.RecordCancelled} {
+	for ready, want := range map[metav1.ConditionStatus]mendv1.RecordOutcome{"True": mendv1.RecordHealed, "False": mendv1.RecordCancelled} {
 		w1 := unhealthy()
 		w1.Status.Conditions = nil
 		says(w1, clusterv1.MachineOwnerRemediatedCondition, metav1.ConditionFalse, time.Second)
+		mirrors(w1, ready, "Test")
 		m := newManagement(t, append(fleet(), w1, recordOf(begun("OwnerRequested")))...)
-		m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: ready})
 		m.reconcile(time.Minute)
 		if got := m.reconcile(10 * time.Minute); got.Status.Outcome != want {
 			t.Errorf("with a node that is Ready=%s it ends as %q, want %q: %v", ready, got.Status.Outcome, want, reasons(got))
@@ -280,13 +284,13 @@ func TestARecordWhoseCheckMayNotBeReadEndsOnceItsTargetIsHealthy(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w1 := unhealthy()
 			w1.Status.Conditions = nil
+			underPressureOf(w1, row.pressure)
 			changes := []func(*mendv1.RemediationRecord){byNodes, underPressure}
 			if row.begun {
 				changes = append(changes, begun("RequestCreated"))
 			}
 			m := newManagement(t, append(fleet(), w1, nodeCheck("metal"), recordOf(changes...))...)
 			m.Recent.Live = refusing[*nhcv1.NodeHealthCheck](m.server, apierrors.NewForbidden(schema.GroupResource{}, "nodes", nil))
-			m.nodes["n1"] = pressed(row.pressure)
 			is := m.reconcile(10 * time.Minute)
 			if is.Open() {
 				is = m.reconcile(24 * time.Hour)

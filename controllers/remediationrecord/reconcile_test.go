@@ -7,7 +7,6 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +14,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
@@ -108,6 +108,34 @@ func TestARestartDoesNotTakeAnOlderMachineForTheReplacement(t *testing.T) {
 	}
 }
 
+// A drain may take an hour without anything new to say of the Machine. When that goes, the watch has shown it: nothing is asked for that.
+func TestARecordSaysWhenItsMachineWent(t *testing.T) {
+	w1 := unhealthy()
+	another := w1.DeepCopy()
+	another.UID = "another"
+	for name, tc := range map[string]struct {
+		shown *clusterv1.Machine
+		want  time.Duration
+		asked int
+	}{
+		"as the watch has shown it":                                       {w1, time.Hour, 0},
+		"not as it shows another one of its name, when it was last there": {another, time.Minute, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
+			m.ask(time.Second)
+			m.reconcile(time.Minute)
+			m.clock.SetTime(noon.Add(time.Hour))
+			m.remove(unhealthy())
+			m.onMachines().Delete(t.Context(), event.DeleteEvent{Object: tc.shown}, delayed{names: map[string]bool{}})
+			got := m.reconcile(time.Hour + time.Minute)
+			if step := last(&got.Status, TargetGone); step == nil || !step.Time.Time.Equal(noon.Add(tc.want)) || m.asked["Machine"] != tc.asked {
+				t.Errorf("it says %+v, and the API server was asked for %v", step, m.asked)
+			}
+		})
+	}
+}
+
 // A MachineSet makes another machine within the second, while a busy manager finds the old one gone later, and its clock is ahead of the
 // API server's.
 func TestAMachineThatWasMadeBeforeTheOldOneWasFoundGoneReplacesIt(t *testing.T) {
@@ -164,14 +192,23 @@ func TestTheReplacementOfOneMachineIsNotThatOfAnother(t *testing.T) {
 // A record is closed by what is known of its target, and by the manager whose it is.
 func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 	for name, change := range map[string]func(*management){
-		"its node cannot be read": func(m *management) { m.reachable = false },
-		"another shard's":         func(m *management) { m.WatchFilterValue = "east" },
+		"its cluster cannot be reached": func(m *management) {
+			m.change("w1", func(w *clusterv1.Machine) {
+				mirrors(w, metav1.ConditionUnknown, clusterv1.MachineNodeConnectionDownReason)
+			})
+		},
+		"nothing is said of its node": func(m *management) {
+			m.change("w1", func(w *clusterv1.Machine) { w.Status.Conditions = nil })
+		},
+		"another shard's": func(m *management) { m.WatchFilterValue = "east" },
 	} {
 		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun("RequestCreated"), func(r *mendv1.RemediationRecord) {
 			r.Spec.Requester.Check = nil // of what a user has asked for, the node has to say that it is healthy
 		}))...)
-		m.change("w1", func(w *clusterv1.Machine) { w.Status.Conditions = nil })
-		m.nodes["n1"] = node("n1", corev1.NodeCondition{Type: corev1.NodeReady, Status: corev1.ConditionTrue})
+		m.change("w1", func(w *clusterv1.Machine) {
+			w.Status.Conditions = nil
+			mirrors(w, metav1.ConditionTrue, clusterv1.MachineNodeHealthyReason)
+		})
 		change(m)
 		if got := m.reconcile(10 * time.Minute); !got.Open() {
 			t.Errorf("%s: it ends as %q", name, got.Status.Outcome)

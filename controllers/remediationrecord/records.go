@@ -110,8 +110,8 @@ func (r *Records) Begin(ctx context.Context, kind string, record *mendv1.Remedia
 }
 
 // write returns the record that record names or, if that is not open, creates it. One of its name that has ended, of a remediation that did
-// not begin, or that is about something else, is not it: the next name is made of its UID. One that nothing was begun by is deleted if it
-// says another thing than this one: what a user has made up, or was found a moment ago, must not stand for this remediation.
+// not begin, that is about something else, or that another client has made up, is not it: the next name is made of its UID. One that
+// nothing was begun by is deleted if it says another thing than this one, such as what was found a moment ago.
 func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, since string) (*mendv1.RemediationRecord, error) {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return nil, err
@@ -134,8 +134,7 @@ func (r *Records) write(ctx context.Context, record *mendv1.RemediationRecord, s
 		if err := r.Live.Get(ctx, client.ObjectKeyFromObject(fresh), there); err != nil {
 			return nil, fmt.Errorf("read the record of %s %s: %w", target.Kind, target.Name, err)
 		}
-		// One that is being deleted and has a finalizer would be deleted again and again.
-		if !there.Open() || !there.DeletionTimestamp.IsZero() || !sameRemediation(there, fresh) {
+		if !sameRemediation(there, fresh) {
 			other = string(there.UID)
 			continue
 		}
@@ -161,9 +160,11 @@ func openRecord(record *mendv1.RemediationRecord, now time.Time) *mendv1.Remedia
 	return fresh
 }
 
-// sameRemediation reports whether two records of one name are of one remediation. What was found may be another thing a moment later.
-func sameRemediation(a, b *mendv1.RemediationRecord) bool {
-	return TargetOf(a) == TargetOf(b) && a.Spec.Remediator == b.Spec.Remediator
+// sameRemediation reports whether the record of that name that is there is of the same remediation. What was found may be another thing a
+// moment later. One that is being deleted and has a finalizer would be deleted again and again.
+func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
+	about := TargetOf(there) == TargetOf(fresh) && there.Spec.Remediator == fresh.Spec.Remediator
+	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
 }
 
 // sameDecision reports whether two records say the same as they are stored, where moments have seconds; but for the moment of the decision

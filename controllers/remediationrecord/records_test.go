@@ -39,7 +39,7 @@ func newShelf(t *testing.T, objects ...client.Object) *shelf {
 	scheme := runtime.NewScheme()
 	must.Do(t, mendv1.AddToScheme(scheme))
 	s := &shelf{clock: clocktesting.NewFakePassiveClock(noon), breaks: -1}
-	s.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).Build()
+	s.server = fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields().Build()
 	s.restart()
 	return s
 }
@@ -59,7 +59,7 @@ func (s *shelf) restart() {
 				return err
 			}
 			o.SetUID(types.UID("of " + o.GetName())) // which the fake does not do
-			return c.Create(ctx, o, opts...)
+			return c.Create(ctx, o, append(opts, client.FieldOwner(mendv1.FieldOwner))...)
 		},
 		Patch: func(ctx context.Context, c client.WithWatch, o client.Object, p client.Patch, opts ...client.PatchOption) error {
 			if err := write(); err != nil {
@@ -127,7 +127,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 			made.Name, made.UID, made.Spec.Cause = nameOf("w1", "1", "a", ""), "made-up", "Sabotage"
 			metav1.SetMetaDataLabel(&made.ObjectMeta, mendv1.RecordOpenLabel, "true")
 			change(made)
-			must.Do(t, s.server.Create(ctx, made))
+			must.Do(t, s.server.Create(ctx, made, client.FieldOwner("kubectl-create")))
 			if record := s.begins(ctx, about("w1", "1"), "a"); record == nil || record.UID == made.UID || record.Spec.Cause != "" {
 				t.Errorf("the remediation has the record %v", record)
 			}
@@ -198,7 +198,11 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		"a user has made up one that has its name, of another machine": {madeUp(func(r *mendv1.RemediationRecord) {
 			r.Spec.Target.Machine.Name = "w2"
 		}), 2},
-		"a user has made up one that has its name, target and remediator": {madeUp(func(*mendv1.RemediationRecord) {}), 1},
+		"a user has made up one that has its name, target and remediator": {madeUp(func(*mendv1.RemediationRecord) {}), 2},
+		"also if that says that it was begun": {madeUp(func(r *mendv1.RemediationRecord) {
+			r.Status.Begun = new(metav1.NewTime(noon))
+		}), 2},
+		"and if it says else what the manager would": {madeUp(func(r *mendv1.RemediationRecord) { r.Spec.Cause = "" }), 2},
 		"a user has made up one that has its name, and keeps it by a finalizer": {madeUp(func(r *mendv1.RemediationRecord) {
 			r.Finalizers = []string{"example.com/kept"}
 		}), 2},

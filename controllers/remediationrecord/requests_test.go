@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/kubemend/kubemend/test/must"
-
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -119,45 +117,23 @@ func reboot(namespace, name string) corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Namespace: namespace, Name: name}
 }
 
-// ladder is a NodeHealthCheck of two steps, the later one first, that lists node n1 with requests of these templates.
-func ladder(requested ...string) *nhcv1.NodeHealthCheck {
-	check := &nhcv1.NodeHealthCheck{ObjectMeta: metav1.ObjectMeta{Name: "nodes", UID: "nhc-uid"}}
-	for i, name := range []string{"second", "first"} {
-		check.Spec.EscalatingRemediations = append(check.Spec.EscalatingRemediations, nhcv1.EscalatingRemediation{
-			RemediationTemplate: reboot("metal", name), Order: 2 - i, Timeout: metav1.Duration{Duration: time.Hour},
-		})
-	}
-	is := nhcv1.UnhealthyNode{Name: "n1"}
-	for i, name := range requested {
-		was := nhcv1.Remediation{Started: after(time.Second), TemplateName: name, Resource: corev1.ObjectReference{
-			APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediation", Namespace: "metal", Name: "w1-" + name,
-		}}
-		if i < len(requested)-1 {
-			was.TimedOut = new(after(time.Minute))
-		}
-		is.Remediations = append(is.Remediations, was)
-	}
-	check.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{is}
-	return check
-}
-
 // A storm, a limit, a pause or leases hold up the next step of a ladder for longer than a record waits for what nothing asks for any more.
 func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
-	single := ladder("only")
-	single.Spec.RemediationTemplate, single.Spec.EscalatingRemediations = new(reboot("metal", "only")), nil
+	nodes := nodeCheck("metal")
+	nodes.Status.UnhealthyNodes = []nhcv1.UnhealthyNode{{Name: "n1"}}
 	machines := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "machines", UID: "mhc-uid"}}
 	for name, tc := range map[string]struct {
-		check   *nhcv1.NodeHealthCheck // nil for the check of Machines
-		request *mendv1.HostRemediation
-		gone    bool // the check
-		want    string
+		check     *nhcv1.NodeHealthCheck // nil for the check of Machines
+		exhausted bool
+		request   *mendv1.HostRemediation
+		gone      bool // the check
+		want      string
 	}{
-		"the second step of a ladder, after the first one failed": {check: ladder("first"), request: cycled("w1-first", "Failed"), want: AwaitingNextStep},
-		"the step that it is on, as its request was deleted":      {check: ladder("second"), want: AwaitingNextStep},
-		"none after the last one failed":                          {check: ladder("first", "second"), request: cycled("w1-second", "Failed"), want: RequestsEnded},
-		"none of a check that is gone":                            {check: ladder("first"), request: cycled("w1-first", "Failed"), gone: true, want: RequestsEnded},
-		"none after a single one failed":                          {check: single, request: cycled("w1-only", "Failed"), want: RequestsEnded},
-		"a single one anew, as its request was deleted":           {check: single, want: AwaitingNextStep},
+		"one of a NodeHealthCheck, after a request failed":        {check: nodes, request: cycled("w1-first", "Failed"), want: AwaitingNextStep},
+		"the one that it is on, as its request was deleted":       {check: nodes, want: AwaitingNextStep},
+		"none after the last one failed":                          {check: nodes, exhausted: true, request: cycled("w1-second", "Failed"), want: RequestsEnded},
+		"none for a node that it does not list":                   {check: nodeCheck("metal"), request: cycled("w1-first", "Failed"), want: RequestsEnded},
+		"none of a check that is gone":                            {check: nodes, request: cycled("w1-first", "Failed"), gone: true, want: RequestsEnded},
 		"a request anew, as that of a MachineHealthCheck is gone": {want: AwaitingNextStep},
 		"none of a MachineHealthCheck that is gone":               {gone: true, want: Withdrawn},
 		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: RequestsEnded},
@@ -171,6 +147,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 				}
 			})
 			m := newManagement(t, append(fleet(), unhealthy(), is)...)
+			m.StepLeft = func(check, node string) bool { return check == "nodes" && node == "n1" && !tc.exhausted }
 			was := tc.request
 			if was == nil {
 				was = cycled("w1-first", "PoweringOff")
@@ -196,39 +173,6 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 			if open := tc.want == AwaitingNextStep; got.Open() != open {
 				t.Errorf("it has ended as %q", got.Status.Outcome)
 			}
-		})
-	}
-}
-
-// A step that its check skips for the node is none that the node still has.
-func TestAStepIsLeftOnlyIfItsRequestCanBeAboutTheNode(t *testing.T) {
-	ref := func(group, namespace string) corev1.ObjectReference {
-		return corev1.ObjectReference{APIVersion: group, Kind: "RebootTemplate", Namespace: namespace, Name: "t"}
-	}
-	const ours, infrastructure, others = "kubemend.io/v1alpha1", "infrastructure.cluster.x-k8s.io/v1beta2", "self-node-remediation.medik8s.io/v1alpha1"
-	machine := &mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1"}
-	for name, tc := range map[string]struct {
-		template  corev1.ObjectReference
-		machine   *mendv1.RecordRef
-		openshift string
-		want      bool
-	}{
-		"one about nodes, without a Machine":                                          {template: ref(others, "any"), want: true},
-		"a power cycle of a node with a Machine":                                      {template: ref(ours, "metal"), machine: machine, want: true},
-		"a power cycle of a node without one":                                         {template: ref(ours, "metal")},
-		"a power cycle from a template in another namespace":                          {template: ref(ours, "other"), machine: machine},
-		"one of infrastructure, with a Machine":                                       {template: ref(infrastructure, "metal"), machine: machine, want: true},
-		"one of infrastructure, without a Machine":                                    {template: ref(infrastructure, "metal")},
-		"one of infrastructure, with a Machine of OpenShift":                          {template: ref(infrastructure, "openshift-machine-api"), openshift: "openshift-machine-api/w1", want: true},
-		"one of infrastructure, with a Machine of OpenShift that is somewhere else":   {template: ref(infrastructure, "metal"), openshift: "openshift-machine-api/w1"},
-		"a power cycle, which is not about Machines of OpenShift":                     {template: ref(ours, "openshift-machine-api"), openshift: "openshift-machine-api/w1"},
-		"one of infrastructure without a namespace, and a node that names no Machine": {template: ref(infrastructure, "")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := &observed{record: &mendv1.RemediationRecord{}, node: node("n1")}
-			o.node.Annotations = map[string]string{nhcv1.OpenShiftMachineAnnotation: tc.openshift}
-			o.record.Spec.Target.Machine = tc.machine
-			must.Is(t, tc.want, o.canBeAbout(tc.template), "it can be about the node:")
 		})
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -31,18 +29,18 @@ import (
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/enqueue"
-	"github.com/kubemend/kubemend/controllers/workload"
 )
 
 // The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf).
+// a Machine, and of the one that replaces it; and by what makes that one (makerOf). Notable Machines have one by what makes them.
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
 	subjectIndex = "kubemend.recordSubject"
 	machineIndex = "kubemend.recordMachine"
 	makerIndex   = "kubemend.recordMaker"
+	notableIndex = "kubemend.notableMachine"
 )
 
 var indexes = map[string]func(*mendv1.RemediationRecord) []string{
@@ -70,7 +68,14 @@ var indexes = map[string]func(*mendv1.RemediationRecord) []string{
 
 func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// AddIndex adds the indexes by which records are listed.
+func notableOf(o client.Object) []string {
+	if machine := o.(*clusterv1.Machine); capacity.Notable(machine) {
+		return []string{makerOf(capacity.Of(machine, time.Time{}))}
+	}
+	return nil
+}
+
+// AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, values := range indexes {
 		if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
@@ -78,6 +83,9 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 		}); err != nil {
 			return fmt.Errorf("index RemediationRecords by %s: %w", field, err)
 		}
+	}
+	if err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf); err != nil {
+		return fmt.Errorf("index Machines that are notable: %w", err)
 	}
 	return nil
 }
@@ -120,7 +128,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	for _, kind := range kinds {
 		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
 	}
-	if r.controller, err = follower.Build(r); err != nil {
+	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
 	}
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
@@ -196,7 +204,15 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			goes := e.ObjectOld.GetDeletionTimestamp().IsZero() != e.ObjectNew.GetDeletionTimestamp().IsZero()
 			changed(ctx, e.ObjectNew, goes, q)
 		},
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { changed(ctx, e.Object, true, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
+			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
+				target := record.Spec.Target.Machine
+				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
+					r.went.Store(client.ObjectKeyFromObject(record), r.Clock.Now())
+				}
+			}
+			changed(ctx, e.Object, true, q)
+		},
 	}
 }
 
@@ -231,25 +247,6 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 // clusterGone drops what is exported of a Cluster that is gone. What is closed later counts as of none. (measure)
 func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
 	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
-}
-
-// nodeWatch enqueues the records of the nodes of a Cluster. It is begun by the first record that goes by its node.
-func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
-	return workload.NodeWatch{
-		ID: "remediationrecord-nodes", Controller: r.controller, Predicate: workload.NodeChanges(),
-		Hears: handler.TypedEnqueueRequestsFromMapFunc(r.recordsOfNode(cluster)),
-	}
-}
-
-func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFunc[*corev1.Node, reconcile.Request] {
-	return func(ctx context.Context, node *corev1.Node) (requests []reconcile.Request) {
-		for _, record := range r.mustOpenOf(ctx, cluster.Namespace, clusterIndex, cluster.Name) {
-			if record.Spec.Target.Node != nil && record.Spec.Target.Node.Name == node.Name {
-				requests = append(requests, requestOf(record))
-			}
-		}
-		return requests
-	}
 }
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.

@@ -82,9 +82,4 @@ func TestWhatARecordIsReconciledFor(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, names, tc.want)
 		}
 	}
-	for name, want := range map[string]int{"n1": 1, "n2": 0} {
-		if names := found(m.recordsOfNode(client.ObjectKeyFromObject(theCluster()))(t.Context(), node(name))); len(names) != want {
-			t.Errorf("for Node %s: %v", name, names)
-		}
-	}
 }
