@@ -123,6 +123,13 @@ func unhealthy(machine *clusterv1.Machine) bool {
 	return condOf(machine, clusterv1.MachineHealthCheckSucceededCondition).Status == metav1.ConditionFalse
 }
 
+// Notable reports whether machine says more to the story of another one than that the owner has it: it has no node, is being deleted, is
+// unhealthy, or was made for one that is written down.
+func Notable(machine *clusterv1.Machine) bool {
+	return !machine.Status.NodeRef.IsDefined() || !machine.DeletionTimestamp.IsZero() || unhealthy(machine) ||
+		machine.Annotations[controlplanev1.RemediationForAnnotation] != ""
+}
+
 func healthy(machine *clusterv1.Machine) bool {
 	return ready(machine) && !unhealthy(machine) && machine.DeletionTimestamp.IsZero()
 }
@@ -276,13 +283,13 @@ func Concerns(machine *clusterv1.Machine, now time.Time) bool {
 // Replaces is the machine that machine was made for, and when that was deleted, if its owner has written it down. (Cluster API,
 // RemediationData of a KubeadmControlPlane.) A user may have written anything there.
 func Replaces(machine *clusterv1.Machine) (name string, at time.Time) {
-	var data struct {
-		Machine   string      `json:"machine"`
-		Timestamp metav1.Time `json:"timestamp"`
-	}
 	annotation := machine.Annotations[controlplanev1.RemediationForAnnotation]
 	if annotation == "" { // as most have: all machines of an owner are asked for each that it has lost
 		return "", time.Time{}
+	}
+	var data struct {
+		Machine   string      `json:"machine"`
+		Timestamp metav1.Time `json:"timestamp"`
 	}
 	if json.Unmarshal([]byte(annotation), &data) != nil || len(validation.IsDNS1123Subdomain(data.Machine)) > 0 {
 		return "", time.Time{}

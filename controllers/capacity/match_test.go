@@ -9,6 +9,8 @@ import (
 	"pgregory.net/rapid"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/kubemend/kubemend/test/must"
 )
 
 // replaces has the control plane of a machine write down which one it was made for.
@@ -172,6 +174,18 @@ var anyFacts = rapid.Custom(func(t *rapid.T) *Facts {
 	slices.SortFunc(f.others, byAge)
 	return f
 })
+
+// While a machine is not being deleted, the cache is asked for the notable ones alone.
+func TestOthersThatAreNotNotableChangeNoStoryOfAMachineThatIsThere(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f := anyFacts.Draw(t, "facts")
+		few := *f
+		few.others = slices.DeleteFunc(slices.Clone(f.others), func(m *clusterv1.Machine) bool { return !Notable(m) })
+		if f.old != nil && f.old.DeletionTimestamp.IsZero() && len(f.Lost) == 0 {
+			must.Equal(t, f.Story(), few.Story())
+		}
+	})
+}
 
 // What must hold of every story, whatever the facts are.
 func TestNoStoryClaimsWhatTheFactsDoNotSay(t *testing.T) {

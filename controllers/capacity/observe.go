@@ -31,8 +31,9 @@ type Observer struct {
 	// Management reads the management cluster, Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// Machines returns the Machines of the owner of a Subject as Machines does; nil to list them at each observation.
-	Machines func(ctx context.Context, s *Subject) ([]*clusterv1.Machine, error)
+	// Machines returns the Machines of the owner of a Subject as Machines does, or those alone that are Notable; nil to list all at each
+	// observation.
+	Machines func(ctx context.Context, s *Subject, notable bool) ([]*clusterv1.Machine, error)
 	// NodeReady is the condition Ready of the node of a Machine, as the caller knows it; without it, or without an answer, that of the
 	// Machine counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
@@ -230,6 +231,7 @@ func (r *reading) newOwner(kind string) (client.Object, error) {
 	return obj, nil
 }
 
+// readMachines reads the other machines of the owner. While the machine is not being deleted, the ones that are healthy change nothing.
 func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil
@@ -237,7 +239,7 @@ func (r *reading) readMachines(ctx context.Context) error {
 	var machines []*clusterv1.Machine
 	var err error
 	if r.Machines != nil {
-		machines, err = r.Machines(ctx, &r.Subject)
+		machines, err = r.Machines(ctx, &r.Subject, r.old != nil && r.old.DeletionTimestamp.IsZero() && len(r.Lost) == 0)
 	} else {
 		machines, err = Machines(ctx, r.Management, &r.Subject)
 	}
@@ -261,10 +263,10 @@ func (r *reading) readMachines(ctx context.Context) error {
 	return nil
 }
 
-// Machines lists the Machines of the owner of s, the oldest one first.
-func Machines(ctx context.Context, reader client.Reader, s *Subject) ([]*clusterv1.Machine, error) {
+// Machines lists the Machines of the owner of s that options select, the oldest one first.
+func Machines(ctx context.Context, reader client.Reader, s *Subject, options ...client.ListOption) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	if err := reader.List(ctx, list, s.selected(), client.InNamespace(s.Namespace)); err != nil {
+	if err := reader.List(ctx, list, append(options, s.selected(), client.InNamespace(s.Namespace))...); err != nil {
 		return nil, err
 	}
 	var machines []*clusterv1.Machine

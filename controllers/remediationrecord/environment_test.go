@@ -99,7 +99,8 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	t.Helper()
 	scheme := schemeOfAll(t)
 	m := &management{t: t, clock: clocktesting.NewFakeClock(noon), asked: map[string]int{}, nodes: map[string]*corev1.Node{}, reachable: true}
-	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).Build()
+	m.server = indexed(fake.NewClientBuilder().WithScheme(scheme).WithObjects(objects...).WithReturnManagedFields()).
+		WithIndex(&clusterv1.Machine{}, notableIndex, notableOf).Build()
 	m.mapper = testrestmapper.TestOnlyStaticRESTMapper(scheme)
 	m.restart()
 	return m

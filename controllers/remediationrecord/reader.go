@@ -75,7 +75,7 @@ func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 
 // Get implements client.Reader.
 func (r reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
-	return r.of(obj, key.Namespace).Get(ctx, key, obj, opts...)
+	return r.of(obj, key.Namespace).Get(ctx, key, obj, append(opts, client.UnsafeDisableDeepCopy)...)
 }
 
 // List implements client.Reader.
@@ -84,8 +84,12 @@ func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client
 	return r.of(list, among.Namespace).List(ctx, list, among)
 }
 
-// machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner.
-func (r reader) machinesOf(ctx context.Context, s *capacity.Subject) ([]*clusterv1.Machine, error) {
+// machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner. The notable
+// ones are few, and the cache has them by an index.
+func (r reader) machinesOf(ctx context.Context, s *capacity.Subject, notable bool) ([]*clusterv1.Machine, error) {
+	if notable && r.depth < countedLive && (r.Namespace == "" || r.Namespace == s.Namespace) {
+		return capacity.Machines(ctx, r, s, client.MatchingFields{notableIndex: makerOf(*s)})
+	}
 	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), func() ([]*clusterv1.Machine, error) {
 		return capacity.Machines(ctx, r, s)
 	})

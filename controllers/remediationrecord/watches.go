@@ -34,7 +34,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
+// The indexes of the cache of records, and of notable Machines by what makes them: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
 // a Machine, and of the one that replaces it; and by what makes that one (makerOf).
 const (
@@ -43,6 +43,7 @@ const (
 	subjectIndex = "kubemend.recordSubject"
 	machineIndex = "kubemend.recordMachine"
 	makerIndex   = "kubemend.recordMaker"
+	notableIndex = "kubemend.notableMachine"
 )
 
 var indexes = map[string]func(*mendv1.RemediationRecord) []string{
@@ -70,7 +71,14 @@ var indexes = map[string]func(*mendv1.RemediationRecord) []string{
 
 func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
 
-// AddIndex adds the indexes by which records are listed.
+func notableOf(o client.Object) []string {
+	if machine := o.(*clusterv1.Machine); capacity.Notable(machine) {
+		return []string{makerOf(capacity.Of(machine, time.Time{}))}
+	}
+	return nil
+}
+
+// AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 	for field, values := range indexes {
 		if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
@@ -78,6 +86,9 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 		}); err != nil {
 			return fmt.Errorf("index RemediationRecords by %s: %w", field, err)
 		}
+	}
+	if err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf); err != nil {
+		return fmt.Errorf("index Machines that are notable: %w", err)
 	}
 	return nil
 }
