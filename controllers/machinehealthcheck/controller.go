@@ -6,7 +6,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 
@@ -114,7 +113,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
-	state.did = maps.Clone(state.before.did)
 	if state.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}

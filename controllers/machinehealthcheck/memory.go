@@ -81,7 +81,9 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.checks[check]
-	before.lasts = true
+	if before.lasts = true; before.did == nil {
+		before.did = map[types.UID]undone.Did[string]{}
+	}
 	return before
 }
 
@@ -151,8 +153,8 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	for _, o := range done.outcomes {
 		next.note(state, o, state.remediator())
 	}
-	maps.DeleteFunc(state.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
-	next.did = state.did
+	maps.DeleteFunc(state.before.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
+	next.did = state.before.did
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
 		if !sameStatus(state.Check.Status, done.status.Status) {
@@ -176,7 +178,7 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		next.unanswered[o.Target.Name] = true
 	}
 	if o.saved != nil {
-		state.doneAgain(uid, o.wrote)
+		state.before.did[uid] = state.before.did[uid].Again(o.wrote, state.Now)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[uid] = kind
@@ -194,14 +196,6 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	case o.Starts():
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
-}
-
-// doneAgain notes that this was written of an object.
-func (state *observed) doneAgain(uid types.UID, what string) {
-	if state.did == nil {
-		state.did = map[types.UID]undone.Did[string]{}
-	}
-	state.did[uid] = state.did[uid].Again(what, state.Now)
 }
 
 // undoneFor is for how long it counts what was set last: longer than the longest pause.

@@ -146,9 +146,12 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 
 // attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
 func (state *observed) attachRequests() {
-	for _, target := range state.Targets {
-		req := state.requestOf(target.Name)
-		if req == nil {
+	if !state.Template.Known {
+		return
+	}
+	for machine, req := range state.requests[state.requestKind] {
+		target := find(machine, state.Targets)
+		if target == nil {
 			continue
 		}
 		maker, _ := remediationrequest.MadeBy(req)

@@ -168,7 +168,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	state.doneAgain(state.Check.UID, string(owner.UID))
+	state.before.did[state.Check.UID] = state.before.did[state.Check.UID].Again(string(owner.UID), state.Now)
 	// The status is written next, on top of this.
 	check := *state.Check
 	check.ResourceVersion, state.Check = saved.ResourceVersion, &check

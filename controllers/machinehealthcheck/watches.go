@@ -296,32 +296,20 @@ func clusterChanges() predicate.Predicate {
 	}}
 }
 
-// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
-// machine.
-const byCluster = "kubemend.machinesByCluster"
+// byCluster is clusterIndex as controller-runtime names it in the cache of machines, by the namespace and name of the Cluster. A list
+// through the client copies every machine.
+const byCluster = "field:" + clusterIndex
 
-// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
-// several.
+// machineIndexer returns the store of the machines that c caches; nil if c is one of several namespaces, which has several.
 func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
 	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return nil, fmt.Errorf("cache Machines: %w", err)
 	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, nil
+	if shared, ok := informer.(toolscache.SharedIndexInformer); ok {
+		return shared.GetIndexer(), nil
 	}
-	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
-		machine, ok := obj.(*clusterv1.Machine)
-		if !ok {
-			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
-		}
-		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index Machines by cluster: %w", err)
-	}
-	return shared.GetIndexer(), nil
+	return nil, nil
 }
 
 // machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a

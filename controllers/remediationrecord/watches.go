@@ -34,9 +34,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// The indexes of the cache of records, and of notable Machines by what makes them: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
+// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf).
+// a Machine, and of the one that replaces it; and by what makes that one (makerOf). And the one of notable Machines, by what makes those.
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
