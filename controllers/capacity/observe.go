@@ -231,7 +231,6 @@ func (r *reading) newOwner(kind string) (client.Object, error) {
 	return obj, nil
 }
 
-// readMachines reads the other machines of the owner. While the machine is not being deleted, the ones that are healthy change nothing.
 func (r *reading) readMachines(ctx context.Context) error {
 	if r.Owner.Kind == "" {
 		return nil

@@ -7,6 +7,7 @@ package machinehealthcheck
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -80,6 +81,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    consistency.Writes // Machines
+	writing    sync.Map           // Machines that are being written, to the versions of which events came meanwhile
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
 	hostLabels labelsOfHosts

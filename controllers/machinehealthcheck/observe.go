@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -31,7 +30,7 @@ type observed struct {
 	Facts
 	// view is the workload cluster; identified are its nodes while they are told apart by their provider IDs alone. (workload.View)
 	view       workload.View
-	identified sets.Set[*corev1.Node]
+	identified sets.Set[any]
 	// selector is the check's.
 	selector labels.Selector
 	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of

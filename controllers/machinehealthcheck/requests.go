@@ -146,12 +146,9 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 
 // attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
 func (state *observed) attachRequests() {
-	if !state.Template.Known {
-		return
-	}
-	for machine, req := range state.requests[state.requestKind] {
-		target := find(machine, state.Targets)
-		if target == nil {
+	for _, target := range state.Targets {
+		req := state.requestOf(target.Name)
+		if req == nil {
 			continue
 		}
 		maker, _ := remediationrequest.MadeBy(req)

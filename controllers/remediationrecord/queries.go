@@ -92,12 +92,6 @@ func (r *Records) Hear(hear func(check types.NamespacedName)) {
 	r.hear = hear
 }
 
-func (r *Records) follow(synced func() bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.synced = synced
-}
-
 // followed reports whether the cache has all open records.
 func (r *Records) followed() bool {
 	r.mu.Lock()

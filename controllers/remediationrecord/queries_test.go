@@ -106,7 +106,7 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
 	}
-	r.follow(yesNow)
+	r.synced = yesNow
 	all, known, err := r.MissingOf(t.Context(), workers)
 	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" ||
 		all[1].Target.Name != "h" || all[2].Target.Name != "a" {
@@ -233,7 +233,7 @@ func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
 		t.Errorf("they are awaited until %s, then %s", until, again)
 	}
-	kept.follow(yesNow)
+	kept.synced = yesNow
 	if until := kept.Awaited(t.Context()); !until.IsZero() {
 		t.Errorf("they are there, and awaited until %s", until)
 	}

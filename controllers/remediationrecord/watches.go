@@ -3,6 +3,7 @@ package remediationrecord
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -80,15 +81,14 @@ func notableOf(o client.Object) []string {
 
 // AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf)
 	for field, values := range indexes {
-		if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
+		err = errors.Join(err, indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
 			return values(o.(*mendv1.RemediationRecord))
-		}); err != nil {
-			return fmt.Errorf("index RemediationRecords by %s: %w", field, err)
-		}
+		}))
 	}
-	if err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf); err != nil {
-		return fmt.Errorf("index Machines that are notable: %w", err)
+	if err != nil {
+		return fmt.Errorf("index RemediationRecords and Machines: %w", err)
 	}
 	return nil
 }
@@ -141,7 +141,9 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	r.follow(open.HasSynced)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = open.HasSynced
 	return nil
 }
 

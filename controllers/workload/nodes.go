@@ -75,16 +75,12 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 
 // Identified are the nodes that the cache has, if each has a provider ID, and each another one; else none. What NodeOf has returned as the
 // node of a machine that is the same, and is among them, it would return again: to see that costs a tenth.
-func (v View) Identified() sets.Set[*corev1.Node] {
-	objects := v.nodes.List()
-	if len(v.nodes.ListIndexFuncValues(byProviderID)) != len(objects) {
+func (v View) Identified() sets.Set[any] {
+	nodes := v.nodes.List()
+	if len(v.nodes.ListIndexFuncValues(byProviderID)) != len(nodes) {
 		return nil
 	}
-	nodes := make(sets.Set[*corev1.Node], len(objects))
-	for _, obj := range objects {
-		nodes.Insert(obj.(*corev1.Node))
-	}
-	return nodes
+	return sets.New(nodes...)
 }
 
 // NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its
