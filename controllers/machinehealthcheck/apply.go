@@ -171,7 +171,7 @@ func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, 
 		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
 	}
 	if o.requested, o.unsure = saved && o.saved != marked, !saved && o.err != nil; o.requested {
-		r.Records.Began(ctx, record, nil)
+		r.Records.OwnerAsked(ctx, record)
 	}
 }
 
@@ -180,14 +180,10 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 	after := o.Conditions
 	req, err := state.requestFor(o.Target.Machine)
 	if err == nil {
-		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
-		records.Carry(req, record)
+		records.Carry(req, r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved)))
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
 			r.requested.Of(state.requestKind.GroupKind()).Note(req)
-		}
-		if err == nil {
-			r.Records.Began(ctx, record, records.RefOf(req))
 		}
 	}
 	switch {

@@ -68,8 +68,8 @@ type remembered struct {
 	did map[types.UID]undone.Did[string]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
-	// statusAt is when this process last wrote the status of the check.
-	statusAt time.Time
+	// statusDue is when the status of the check is written that was put off; zero if it was not.
+	statusDue time.Time
 	// placed is what the ledger of policies was told of labels.
 	placed placed
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -132,7 +132,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped, verdicts: state.Verdicts,
-		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
+		inFlight: state.before.inFlight, warned: state.before.warned, statusDue: done.statusDue,
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
@@ -157,9 +157,6 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next.did = state.before.did
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
-		if !sameStatus(state.Check.Status, done.status.Status) {
-			next.statusAt = state.Now
-		}
 	}
 	return next
 }

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -100,8 +101,9 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
-			before := r.memory.of(check)
-			r.wake(check, max(before.statusAt.Add(statusEvery(len(before.targets))).Sub(r.Clock.Now()), enqueue.MergeWindow))
+			before, now := r.memory.of(check), r.Clock.Now()
+			due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
+			r.wake(check, max(due.Sub(now), enqueue.MergeWindow))
 		})
 	}
 	return nil

@@ -99,6 +99,8 @@ const (
 	// neighbours is how long after a change of another Machine a record is looked at: longer than what was read of the others counts.
 	// (remembered)
 	neighbours = 5 * time.Second
+	// collected is how long the changes of requests, and of records, which are nearly all their own, are collected: each may be a patch.
+	collected = time.Second
 )
 
 // SetupWithManager makes r a controller of mgr, and lets its Records know when the cache has all open ones, and what changes in it. What
@@ -120,16 +122,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
-		For(&mendv1.RemediationRecord{}).
+		Watches(&mendv1.RemediationRecord{}, on(func(_ context.Context, record client.Object, q queue) {
+			q.AddAfter(requestOf(record), collected)
+		})).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.MachineSet{}, r.onOwners()).
 		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: clusterGone}).
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
-		WatchesRawSource(r.changes.Source(r.recordsOf))
+		WatchesRawSource(r.changes.Into(r.follows))
 	for _, kind := range kinds {
-		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
+		follower.Watches(kind.Watched(), on(r.follows))
 	}
 	if r.controller, err = follower.Build(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
@@ -148,6 +152,15 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// on calls do with each object that comes, changes or goes.
+func on(do func(context.Context, client.Object, queue)) handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { do(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { do(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { do(ctx, e.Object, q) },
+	}
+}
 
 // Hears passes to the follower of records what happens to the requests that another controller watches.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
@@ -265,6 +278,19 @@ func (r *Reconciler) recordsOfNode(cluster client.ObjectKey) handler.TypedMapFun
 	}
 }
 
+// follows enqueues the records of a request or a NodeHealthCheck that has changed: soon a record that does not say yet that a remediator
+// acts, as the request may be gone a moment later. To others, what follows within a second is one change.
+func (r *Reconciler) follows(ctx context.Context, obj client.Object, q queue) {
+	for _, req := range r.recordsOf(ctx, obj) {
+		in, record := collected, &mendv1.RemediationRecord{}
+		_ = r.Client.Get(ctx, req.NamespacedName, record, client.UnsafeDisableDeepCopy) // one that the cache does not have yet says nothing yet
+		if last(&record.Status, RemediatorActs) == nil {
+			in = enqueue.MergeWindow
+		}
+		q.AddAfter(req, in)
+	}
+}
+
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
 func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 	var value string
@@ -288,7 +314,7 @@ func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests
 	return requests
 }
 
-func requestOf(record *mendv1.RemediationRecord) reconcile.Request {
+func requestOf(record client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 
