@@ -144,8 +144,8 @@ const (
 	SpareHostAvailable = "SpareHostAvailable"
 
 	// CapacityBack is False on a MachineHealthCheck while the capacity of a remediation that it has asked for is not back, with the reason
-	// of what the oldest one waits for, as its RemediationRecord has it. It is True once all are, and a check whose capacity was never
-	// missing does not have it.
+	// of what the oldest one waits for, as its RemediationRecord has it, but for the steps of a power cycle. It is True once all are, and a
+	// check whose capacity was never missing does not have it.
 	CapacityBack = "CapacityBack"
 )
 

@@ -54,6 +54,11 @@ type Owner struct {
 	Fences bool
 	Found  []types.UID
 	Long   bool
+	// On says that the host of the node is on, so that nothing waits for what is left on it.
+	On bool
+	// BootID is the boot of the node before its host was powered off; empty if it is not known. Under another one nothing of before runs,
+	// and whether its kubelet lives needs no more signs.
+	BootID string
 }
 
 func (o Owner) owns(mark types.UID) bool {
@@ -128,7 +133,8 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 	})
 }
 
-// Unfence takes by's taint and mark off node, as the API server has it now. To repeat it does no harm, and a node that is gone has none.
+// Unfence takes by's taint and mark off node, which is as Look has returned it, or has a name alone. To repeat it does no harm, and a node
+// that is gone has none.
 func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(fresh *corev1.Node) { putBackInService(fresh, by) })
@@ -170,14 +176,19 @@ func changeSeen(ctx context.Context, live client.Client, node *corev1.Node, edit
 	return live.Patch(ctx, changed, patch, client.FieldOwner(mendv1.FieldOwner))
 }
 
-// change is changeSeen of the node as the API server has it: one out of a cache has few of its labels.
+// change is changeSeen of a node as Look has returned it, or as the API server has it if that has changed since, or if it has no version.
 func change(ctx context.Context, live client.Client, node *corev1.Node, edit func(*corev1.Node)) error {
+	seen := node
 	return retry.RetryOnConflict(retry.DefaultRetry, func() error {
-		fresh := &corev1.Node{}
-		if err := live.Get(ctx, client.ObjectKeyFromObject(node), fresh); err != nil {
-			return err
+		if seen == nil || seen.ResourceVersion == "" {
+			seen = &corev1.Node{}
+			if err := live.Get(ctx, client.ObjectKeyFromObject(node), seen); err != nil {
+				return err
+			}
 		}
-		return changeSeen(ctx, live, fresh, edit)
+		err := changeSeen(ctx, live, seen, edit)
+		seen = nil
+		return err
 	})
 }
 

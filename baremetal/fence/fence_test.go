@@ -277,15 +277,13 @@ func TestUnfence(t *testing.T) {
 	}
 }
 
-// A cache keeps of a node what is judged and what is fenced, and no other annotation or label.
-func TestANodeOutOfACacheLosesNothingButTheFence(t *testing.T) {
+// A cache keeps of a node what is judged and what is fenced, and no other annotation or label: what is known of it is not patched.
+func TestANodeThatIsKnownByNameLosesNothingButTheFence(t *testing.T) {
 	whole := node(notReady, outage, marked("us"), func(n *corev1.Node) {
 		n.Annotations["example.org/rack"], n.Labels = "7", map[string]string{"zone": "a"}
 	})
 	w := clusterOf(interceptor.Funcs{}, whole)
-	cached := now(t, w.client)
-	cached.Annotations, cached.Labels = map[string]string{FencedByAnnotation: "us"}, nil
-	must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, cached, us))
+	must.Do(t, nodesOf(w).Unfence(t.Context(), cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: whole.Name}}, us))
 	is := now(t, w.client)
 	if want := map[string]string{"example.org/rack": "7"}; !maps.Equal(is.Annotations, want) || is.Labels["zone"] != "a" || len(is.Spec.Taints) != 1 {
 		t.Errorf("it has %v %v %v", is.Annotations, is.Labels, is.Spec.Taints)

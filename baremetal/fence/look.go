@@ -104,7 +104,10 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 	if err == nil {
 		seen = SeenOf(node, by)
 	}
-	if seen.Fenced || seen.Presence == powercycle.NodeAbsent {
+	if boot := node.Status.NodeInfo.BootID; by.BootID != "" && boot != "" && boot != by.BootID {
+		return seen, nil
+	}
+	if waits := seen.Fenced || seen.Presence == powercycle.NodeAbsent; waits && !by.On {
 		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
 			return Seen{}, err
 		}

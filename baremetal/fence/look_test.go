@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/kubemend/kubemend/test/must"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -356,5 +359,41 @@ func TestAListWithoutEndIsNotFollowed(t *testing.T) {
 				t.Errorf("it is %d, because of %v; want that it could not be seen", seen.Presence, seen.Cause)
 			}
 		})
+	}
+}
+
+// Each look is some requests to a cluster that may have hundreds of power cycles at once.
+func TestNothingIsReadThatNoStepDependsOn(t *testing.T) {
+	var read []string
+	count := interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			read = append(read, fmt.Sprintf("%T", into))
+			return c.Get(ctx, key, into, opts...)
+		},
+		List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+			read = append(read, fmt.Sprintf("%T", list))
+			return c.List(ctx, list, opts...)
+		},
+	}
+	fenced := node(outage, marked("us"), func(n *corev1.Node) { n.Status.NodeInfo.BootID = "b2" })
+	for name, tc := range map[string]struct {
+		by   Owner
+		want []string
+	}{
+		"under the boot of before": {Owner{UID: "us", BootID: "b2"}, []string{"*v1.Node", "*v1.PodList", "*v1.Lease"}},
+		"of a host that is on":     {Owner{UID: "us", BootID: "b2", On: true}, []string{"*v1.Node", "*v1.Lease"}},
+		"under another boot":       {Owner{UID: "us", BootID: "b1"}, []string{"*v1.Node"}},
+	} {
+		nodes := nodesOf(clusterOf(count, fenced, pod("p")))
+		read = nil
+		seen, err := nodes.Look(t.Context(), cluster, "n", tc.by)
+		if err != nil || !seen.Ours || !slices.Equal(read, tc.want) {
+			t.Errorf("%s: %v, read are %v", name, err, read)
+		}
+		read = nil
+		must.Do(t, nodes.Unfence(t.Context(), cluster, seen.Node, tc.by))
+		if len(read) > 0 {
+			t.Errorf("%s: to be unfenced, a node that was looked at is read again: %v", name, read)
+		}
 	}
 }

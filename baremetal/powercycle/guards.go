@@ -73,6 +73,14 @@ func (f Facts) livedOn() bool {
 // over says that there is no more need of the power cycle.
 func (s situation) over() bool { return s.Deleting || s.Stop || s.Machine != MachinePresent }
 
+// cycled says that the host was powered off and may be on again: a node may be Ready before its host is seen on.
+func (s situation) cycled() bool {
+	return s.State == Booting || s.State == PoweringOn && !s.HasPowerAnnotations
+}
+
+// cycledWell says that it was, and that its machine is healthy.
+func (s situation) cycledWell() bool { return s.cycled() && (s.Healthy || s.Up) }
+
 // finishes says that the workload of a host that is held off is on its way, and can arrive.
 func (s situation) finishes() bool {
 	off := s.moving() && s.workloadStays()
@@ -184,12 +192,12 @@ func anyhow(situation) bool { return true }
 var (
 	always = is("otherwise", anyhow)
 
-	deletedHealthy  = is("remediation deleted, machine healthy", func(s situation) bool { return s.Deleting && s.State == Booting && (s.Healthy || s.Up) })
-	deletedBooting  = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.State == Booting })
+	deletedHealthy  = is("remediation deleted, machine healthy", func(s situation) bool { return s.Deleting && s.cycledWell() })
+	deletedBooting  = is("remediation deleted, host power-cycled", func(s situation) bool { return s.Deleting && s.cycled() })
 	deleted         = is("remediation deleted", func(s situation) bool { return s.Deleting })
 	machineGone     = is("machine gone", func(s situation) bool { return s.Machine == MachineGone })
 	machineDeleting = is("machine being deleted", func(s situation) bool { return s.Machine == MachineDeleting })
-	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.State == Booting && (s.Healthy || s.Up) })
+	stoppedHealthy  = is("timed out by its check, machine healthy", func(s situation) bool { return s.Stop && s.cycledWell() })
 	stopped         = is("timed out by its check", func(s situation) bool { return s.Stop })
 
 	finishing = before("over, workload of a host that is off not moved", situation.deadline,

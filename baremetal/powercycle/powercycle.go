@@ -176,8 +176,9 @@ type Memory struct {
 	Said time.Time `json:"said,omitzero"`
 	// WasOff says that the host was off when it was asked: it was not seen to go off because of us, so that only a receipt proves it.
 	WasOff bool `json:"wasOff,omitempty"`
-	// Held says that the host was seen to be held off for this attempt: that it is not any more means that it was released.
-	Held bool `json:"held,omitempty"`
+	// Held says that the host was seen to be held off for this attempt: that it is not any more means that it was released. It is not
+	// stored, which would be one more write: after a restart such a host is asked once more to power off.
+	Held bool `json:"-"`
 	// Receipt is when the receipt was seen that was asked for after that; zero if it was not.
 	Receipt time.Time `json:"receipt,omitzero"`
 	// Sign is the last sign of life that the node had given when its host was proven off, SignSeen when that was looked at.

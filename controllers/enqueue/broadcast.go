@@ -4,7 +4,6 @@ import (
 	"context"
 	"sync"
 
-	"k8s.io/client-go/util/workqueue"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -35,15 +34,20 @@ func (b *Broadcast[T]) Send(what T) {
 
 // Source is where one controller receives the events, as requests.
 func (b *Broadcast[T]) Source(requests func(context.Context, T) []reconcile.Request) source.Source {
+	return b.Into(func(ctx context.Context, what T, q queue) {
+		for _, request := range requests(ctx, what) {
+			q.Add(request)
+		}
+	})
+}
+
+// Into is where one controller receives the events, which does enqueues.
+func (b *Broadcast[T]) Into(does func(context.Context, T, queue)) source.Source {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	events := make(chan event.TypedGenericEvent[T], buffered)
 	b.listeners = append(b.listeners, events)
 	return source.Channel(events, handler.TypedFuncs[T, reconcile.Request]{
-		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[T], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
-			for _, request := range requests(ctx, e.Object) {
-				q.Add(request)
-			}
-		},
+		GenericFunc: func(ctx context.Context, e event.TypedGenericEvent[T], q queue) { does(ctx, e.Object, q) },
 	})
 }

@@ -46,7 +46,7 @@ func (r *Reconciler) take(ctx context.Context, obs *observed, step powercycle.St
 	if step.Do.Intended() && step.Next == obs.facts.State { // else the next reconcile would not find the state in which it was intended
 		carryOut = r.storeAndAct
 	}
-	done, err := carryOut(ctx, obs, step)
+	step, done, err := carryOut(ctx, obs, step)
 	r.report(ctx, obs, done)
 	if apierrors.IsConflict(err) {
 		return done, err // the status could not be written either
@@ -58,7 +58,7 @@ func (r *Reconciler) take(ctx context.Context, obs *observed, step powercycle.St
 }
 
 // storeAndAct stores the step, and then carries it out. It returns whether it was done.
-func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
+func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powercycle.Step) (powercycle.Step, bool, error) {
 	if step.Do == powercycle.Fence {
 		obs.record.Pods = obs.seen.Pods
 	}
@@ -67,35 +67,46 @@ func (r *Reconciler) storeAndAct(ctx context.Context, obs *observed, step powerc
 	switch {
 	case apierrors.IsNotFound(storeErr) && step.Do == powercycle.Release: // to release the host is right in any case
 	case apierrors.IsNotFound(storeErr):
-		return false, nil // the remediation for which to do it is gone
+		return step, false, nil // the remediation for which to do it is gone
 	case apierrors.IsConflict(storeErr) && !obs.kept.conflicted: // what was decided on was stale
 		obs.kept.conflicted = true
-		return false, storeErr
+		return step, false, storeErr
 	case storeErr != nil && step.Do == powercycle.Release:
 		// A host must not stay off for as long as its remediation cannot be written, be it that another client rewrites it in a loop: what
 		// cannot be stored is kept here until it can. The mark that stays on the host until then is one of the remediation: it has not
 		// released the host, and no other one may start.
 		obs.keep(obs.stored.Annotations)
-		return false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt))
+		return step, false, errors.Join(storeErr, r.Hosts.ReleaseUnstored(ctx, obs.found.Host, obs.record.By(obs.rem), obs.record.Attempt))
 	case storeErr != nil:
-		return false, storeErr
+		return step, false, storeErr
 	}
 	if err != nil {
-		return false, err
+		return step, false, err
 	}
-	return r.act(ctx, obs, step)
+	done, err := r.act(ctx, obs, step)
+	return step, done, err
 }
 
-// actAndStore carries step out, and stores it once that is done. It returns whether it was.
-func (r *Reconciler) actAndStore(ctx context.Context, obs *observed, step powercycle.Step) (bool, error) {
+// actAndStore carries step out, and stores it once that is done. It returns whether it was, and the step after it: what follows from what
+// was observed once a node is not fenced any more, such as that the host counts as on, is stored in the same write.
+func (r *Reconciler) actAndStore(ctx context.Context, obs *observed, step powercycle.Step) (powercycle.Step, bool, error) {
 	done, err := r.act(ctx, obs, step)
 	if done {
 		err = r.took(obs, step)
 	}
+	if next := step; done && err == nil && step.Do == powercycle.Unfence {
+		obs.unfenced = &fence.Seen{Presence: obs.seen.Presence, Node: obs.seen.Node, Deleting: obs.seen.Deleting, Sign: obs.seen.Sign}
+		if err = r.stateFacts(ctx, obs); err == nil {
+			next, err = r.decide(ctx, obs)
+		}
+		if err == nil && (next.Do == powercycle.Wait || next.Do == powercycle.DropFinalizer) {
+			step, err = next, r.took(obs, next)
+		}
+	}
 	if storeErr := client.IgnoreNotFound(r.store(ctx, obs)); err == nil {
 		err = storeErr
 	}
-	return done, err
+	return step, done, err
 }
 
 // settled is the step that the status shows: once a step was taken whose effect is waited for, the wait. Else each step would cost one more
@@ -124,6 +135,7 @@ func (r *Reconciler) took(obs *observed, step powercycle.Step) error {
 // remember makes obs remember that step was carried out.
 func (obs *observed) remember(step powercycle.Step) {
 	obs.record.Memory = powercycle.After(obs.facts, step, obs.now)
+	obs.kept.held = obs.record.Held
 	if obs.record.Cause != obs.facts.Cause {
 		obs.record.Cause.Said = obs.cycle().CauseDetails(step)
 	}
@@ -220,6 +232,7 @@ func (r *Reconciler) signs(obs *observed) fence.Owner {
 	owner := fence.Owner{
 		UID: by.UID, Unsigned: obs.record.TakenOver && r.Kind.SignsNothing(),
 		Fences: obs.record.State == powercycle.MovingWorkload, Found: obs.record.Pods,
+		BootID: obs.record.BootID, On: obs.facts.PoweredOn && obs.record.State != powercycle.MovingWorkload,
 		Long: !obs.record.FencedAt.IsZero() && !obs.now.Before(obs.record.FencedAt.Add(obs.policy.Move)),
 	}
 	for _, uid := range []types.UID{by.Before, obs.predecessor} {

@@ -88,7 +88,13 @@ func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	cluster := client.ObjectKeyFromObject(obs.cluster)
-	seen, err := r.Nodes.Look(ctx, cluster, name, r.signs(obs))
+	var seen fence.Seen
+	var err error
+	if obs.unfenced != nil {
+		seen = *obs.unfenced
+	} else {
+		seen, err = r.Nodes.Look(ctx, cluster, name, r.signs(obs))
+	}
 	for _, trouble := range []error{seen.Cause, err} {
 		if trouble != nil {
 			obs.unreadable(trouble)

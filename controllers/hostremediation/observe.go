@@ -70,6 +70,8 @@ type observed struct {
 
 	// lastNode is the node as it was last seen: steps are taken without it, while the workload cluster does not answer. nil if it was not.
 	lastNode *corev1.Node
+	// unfenced is the node as this reconcile has unfenced it; nil if it has not.
+	unfenced *fence.Seen
 	// idle is why nothing is done for the remediation and nothing was; empty if something is.
 	idle powercycle.Reason
 	observation
@@ -138,6 +140,7 @@ func (r *Reconciler) read(ctx context.Context, key client.ObjectKey, obs *observ
 // survey reads all that a step for the remediation of obs is decided on. It returns false if there is nothing to decide.
 func (r *Reconciler) survey(ctx context.Context, obs *observed) (bool, error) {
 	obs.record, _ = remediation.RecordOf(obs.rem) // a record that cannot be read is that of a failed remediation
+	obs.record.Held = obs.kept.held
 	obs.policy = policyOf(obs.rem.Strategy(), obs.record.BootSeconds)
 	if err := r.observeMachine(ctx, obs); err != nil {
 		return false, err

@@ -1,6 +1,7 @@
 package hostremediation
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -234,8 +237,7 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 		before func()
 		want   []string
 	}{
-		// One on the remediation, and one on the host.
-		{func() {}, []string{"Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off", "Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off"}},
+		{func() {}, []string{"Normal PowerOffRequested Attempt 1 of 2: The host is asked to power off"}}, // on the host
 		{off, []string{"Normal Fenced Attempt 1 of 2: The host is off; the node is fenced, so that its workload can start elsewhere"}},
 		{func() { k.seen.Drained = true }, []string{"Normal PowerOnRequested Attempt 1 of 2: The workload has moved; the host is asked to power on"}},
 		{on, []string{"Normal PoweredOn Attempt 1 of 2: The host is on; the fence is removed from the node"}},
@@ -243,6 +245,93 @@ func TestAPassSendsOneEventForAllThatItDoes(t *testing.T) {
 		step.before()
 		k.pass()
 		must.Equal(t, step.want, told(), "events")
+	}
+}
+
+// Whichever of the two is seen first.
+func TestThatAHostIsOnAndItsNodeUnfencedIsOneEvent(t *testing.T) {
+	step := func(do powercycle.Action, next powercycle.State, reason powercycle.Reason) taken {
+		return taken{observed{rem: aRemediation("r", "")}, powercycle.Step{Do: do, From: powercycle.PoweringOn, Next: next, Reason: reason}}
+	}
+	on := step(powercycle.Advance, powercycle.Booting, powercycle.PoweredOnReason)
+	unfenced := step(powercycle.Unfence, powercycle.PoweringOn, powercycle.UnfencedReason)
+	for _, took := range [][]taken{{on, unfenced}, {unfenced, on}} {
+		told := eventsOf(took)
+		if len(told) != 1 || told[0].Reason != "PoweredOn" || told[0].Text != "The host is on; the fence is removed from the node" {
+			t.Errorf("told are %+v", told)
+		}
+	}
+}
+
+// A node that shows life before its host is seen on, and then under another boot.
+func TestWhatFollowsOnceANodeIsUnfencedIsStoredWithThat(t *testing.T) {
+	k := fixtureOf(t)
+	k.r.Clusters = boots("before", corev1.ConditionUnknown)
+	k.obeyed = true
+	k.reaches(powercycle.PoweringOn)
+	k.seen.Node.Status.NodeInfo.BootID, k.seen.Fenced, k.seen.Ours = "after", true, true
+	k.r.Clusters = boots("after", corev1.ConditionUnknown)
+	k.power(true)
+	looks, stored := 0, 0
+	k.r.Nodes = counting{k.nodes, &looks}
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		Patch: func(ctx context.Context, c client.WithWatch, obj client.Object, p client.Patch, opts ...client.PatchOption) error {
+			stored++
+			return c.Patch(ctx, obj, p, opts...)
+		},
+	})
+	k.reconciles()
+	if rec := remediation.Remembered(k.remediation()); rec.State != powercycle.Booting || rec.Fencing || looks != 1 || stored != 1 {
+		t.Errorf("after %d looks and %d writes it remembers %+v", looks, stored, rec)
+	}
+}
+
+// counting are nodes that count how often they are looked at.
+type counting struct {
+	Nodes
+	looks *int
+}
+
+func (c counting) Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error) {
+	*c.looks++
+	return c.Nodes.Look(ctx, cluster, node, by)
+}
+
+// That would be refused: nothing is left that has a status.
+func TestTheStatusOfARemediationThatIsGoneIsNotWritten(t *testing.T) {
+	k := fixtureOf(t, awaitsBoot, func(rem *mendv1.HostRemediation) { rem.Finalizers = []string{remediation.Own.Finalizer} })
+	k.deletes(k.remediation())
+	k.r.Clusters = boots("after", corev1.ConditionTrue)
+	k.r.Client = interceptor.NewClient(k.client.(client.WithWatch), interceptor.Funcs{
+		SubResource: func(client.WithWatch, string) client.SubResourceClient {
+			t.Error("its status is written")
+			return nil
+		},
+	})
+	k.reconciles()
+	if err := k.client.Get(t.Context(), k.key, &mendv1.HostRemediation{}); !apierrors.IsNotFound(err) {
+		t.Errorf("it is still there: %v", err)
+	}
+	if told := len(k.r.Recorder.(*events.FakeRecorder).Events); told > 0 {
+		t.Errorf("its check has said that the machine is healthy, and %d events say it as well", told)
+	}
+}
+
+// It is not stored that the host was seen to be kept off: each power cycle would cost one more write.
+func TestAHostThatWasReleasedIsNotPoweredOffAgainInThisAttemptUnlessTheManagerRestarts(t *testing.T) {
+	for restarts, want := range map[bool]powercycle.State{false: powercycle.PoweringOn, true: powercycle.PoweringOff} {
+		k := fixtureOf(t)
+		k.obeys()
+		k.pass()
+		clear(k.host.Annotations) // by another client
+		k.power(false)
+		if restarts {
+			k.r.kept.Clear()
+		}
+		k.pass()
+		if rec := remediation.Remembered(k.remediation()); rec.State != want {
+			t.Errorf("after a restart: %t, it is in %s", restarts, rec.State)
+		}
 	}
 }
 

@@ -29,7 +29,7 @@ import (
 // writeStatus brings the status up to date, and writes only what differs. failure is why the step could not be carried out: users read the
 // status rather than logs.
 func (r *Reconciler) writeStatus(ctx context.Context, obs *observed, step powercycle.Step, failure error) error {
-	if step.Do == powercycle.DropFinalizer && obs.facts.Deleting && failure == nil {
+	if !obs.rem.GetDeletionTimestamp().IsZero() && len(obs.rem.GetFinalizers()) == 0 && failure == nil {
 		return nil // the remediation is gone
 	}
 	message := obs.cycle().Message("", step)
@@ -258,6 +258,9 @@ func eventsOf(took []taken) []recorder.Event {
 		case t.step.Reason == powercycle.PoweredOnReason && next.Reason == powercycle.UnfencedReason:
 			events = append(events, t.events(before, next.Message())...)
 			return append(events, eventsOf(took[i+2:])...)
+		case t.step.Reason == powercycle.UnfencedReason && next.Reason == powercycle.PoweredOnReason:
+			events = append(events, took[i+1].events(before, t.step.Message())...)
+			return append(events, eventsOf(took[i+2:])...)
 		default:
 			events = append(events, t.events(before, "")...)
 			before = ""
@@ -292,11 +295,13 @@ func warns(obs *observed, step powercycle.Step) bool {
 	return inVain[step.Next]
 }
 
-// events are the events about a step: one on the remediation, and for some reasons one on the host and one on the machine. before is what
-// led to the step, after what came of it.
+// events are the events about a step: one on the remediation, or for some reasons one on the host, and if a person has to do something one
+// on each of them and on the machine. before is what led to the step, after what came of it.
 func (t *taken) events(before, after string) []recorder.Event {
 	step := t.step
 	silent := quiet[step.Do] && step.Reason != powercycle.UnfenceTimedOutReason
+	// The check that deletes its request has said on the machine that it is healthy again.
+	silent = silent || step.Reason == powercycle.MachineHealthyReason && !t.rem.GetDeletionTimestamp().IsZero()
 	if silent || step.Do == powercycle.Advance && step.Next == powercycle.PoweringOff {
 		return nil // the state has an event once the host was asked to power off
 	}
@@ -311,8 +316,11 @@ func (t *taken) events(before, after string) []recorder.Event {
 		})
 	}
 	rule := powercycle.RuleOf(step.Reason)
-	add(t.rem.Unwrapped())
-	if t.found.Host != nil && rule.OnHost {
+	onHost := t.found.Host != nil && rule.OnHost
+	if !onHost || kind == corev1.EventTypeWarning { // else its conditions, or its deletion, say the same
+		add(t.rem.Unwrapped())
+	}
+	if onHost {
 		add(host.Reference(t.found.Host))
 	}
 	if t.machine != nil && rule.OnMachine {

@@ -240,6 +240,8 @@ type kept struct {
 	restored powercycle.Did
 	// conflicted says that the last write met a conflict.
 	conflicted bool
+	// held is Memory.Held: the next attempt, another host, and another remediation of that name begin without it.
+	held bool
 
 	// progress is what is exported of it, watched the node that is watched for it, until another one is.
 	progress progress

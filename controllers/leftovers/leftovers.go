@@ -136,7 +136,7 @@ func (r *Remover) remove(ctx context.Context, l *leftover) error {
 		}
 	case unfence:
 		by := fence.Owner{UID: types.UID(l.on.Annotations[fence.FencedByAnnotation])}
-		err = r.Nodes.Unfence(ctx, l.cluster, &corev1.Node{ObjectMeta: l.on.ObjectMeta}, by)
+		err = r.Nodes.Unfence(ctx, l.cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: l.on.Name}}, by)
 	}
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):

@@ -20,6 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -170,7 +171,7 @@ func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, 
 		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
 	}
 	if o.requested, o.unsure = saved && o.saved != marked, !saved && o.err != nil; o.requested {
-		r.Records.Began(ctx, record, nil)
+		r.Records.OwnerAsked(ctx, record)
 	}
 }
 
@@ -179,14 +180,10 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 	after := o.Conditions
 	req, err := state.requestFor(o.Target.Machine)
 	if err == nil {
-		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
-		records.Carry(req, record)
+		records.Carry(req, r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved)))
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
 			r.requested.Of(state.requestKind.GroupKind()).Note(req)
-		}
-		if err == nil {
-			r.Records.Began(ctx, record, records.RefOf(req))
 		}
 	}
 	switch {
@@ -237,16 +234,30 @@ func (r *Reconciler) set(
 	return r.save(ctx, o, next)
 }
 
-// save writes the conditions of machine, and reports whether they are stored.
+// save writes the conditions of machine, and reports whether they are stored. Events that came meanwhile and are not of this write alone,
+// or of a write that failed, all checks of the Cluster look at. Of two checks that write a Machine at once, the first one holds its events.
 func (r *Reconciler) save(ctx context.Context, o *outcome, machine *clusterv1.Machine) (saved bool) {
+	key := client.ObjectKeyFromObject(machine)
+	_, held := r.writing.LoadOrStore(key, "")
 	err := capi.PatchConditions(ctx, r.Client, machine)
+	if err == nil {
+		r.written.Note(machine)
+	}
+	if !held {
+		heard, _ := r.writing.LoadAndDelete(key)
+		if heard != "" && (err != nil || heard != " "+machine.ResourceVersion) && r.wake != nil {
+			cluster := client.ObjectKey{Namespace: machine.Namespace, Name: o.Target.Spec.ClusterName} // machine has no spec
+			for _, check := range append(r.checksIn(ctx, cluster, nil), r.spares.waitingIn(machine.Namespace)...) {
+				r.wake(check.NamespacedName, enqueue.MergeWindow)
+			}
+		}
+	}
 	switch {
 	case apierrors.IsConflict(err):
 		o.again = true
 	case client.IgnoreNotFound(err) != nil:
 		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
 	case err == nil:
-		r.written.Note(machine)
 		o.saved, o.at = machine, r.Clock.Now()
 	}
 	return err == nil

@@ -6,8 +6,8 @@ package machinehealthcheck
 
 import (
 	"context"
-	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -81,6 +81,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    consistency.Writes // Machines
+	writing    sync.Map           // Machines that are being written, to the versions of which events came meanwhile
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
 	hostLabels labelsOfHosts
@@ -114,7 +115,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return r.leaveAlone(ctx, req.NamespacedName, state)
 	}
 	state.before = r.memory.of(req.NamespacedName)
-	state.did = maps.Clone(state.before.did)
 	if state.before.away {
 		r.Clusters.Doubt(client.ObjectKeyFromObject(state.Cluster), state.Now)
 	}

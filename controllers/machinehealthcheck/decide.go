@@ -291,8 +291,8 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 		}
 	}
 	for _, decision := range plan.Decisions {
-		if id := decision.Target.UID; len(decision.Target.Others) > 0 {
-			next.Opinions[id] = m.Opinions[id].after(facts, decision)
+		if target := decision.Target; len(target.Others) > 0 {
+			next.Opinions[target.UID] = m.Opinions[target.UID].after(facts, decision)
 		}
 	}
 	return next

@@ -2,7 +2,6 @@ package machinehealthcheck
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +18,7 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -38,7 +38,8 @@ func aCheck(targets ...Target) *observed {
 			},
 			Cluster: &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1", UID: "cluster-uid"}},
 		},
-		view: workload.View{Link: health.Up},
+		view:   workload.View{Link: health.Up},
+		before: remembered{did: map[types.UID]undone.Did[string]{}},
 	}
 	w.Cluster.Status.Conditions = []metav1.Condition{
 		{Type: clusterv1.ClusterControlPlaneInitializedCondition, Status: metav1.ConditionTrue},
@@ -114,7 +115,6 @@ func (w *observed) owned() {
 // recall gives w what is remembered of the reconcile before.
 func (m *memory) recall(w *observed) {
 	w.before = m.of(client.ObjectKeyFromObject(w.Check))
-	w.did = maps.Clone(w.before.did)
 }
 
 // leave remembers w, its plan, and what became of that.

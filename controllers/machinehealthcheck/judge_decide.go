@@ -158,11 +158,10 @@ func judge(facts *Facts, old []health.Verdict) []health.Verdict {
 		if judged.AwaitedSince = judged.AwaitedSince.Add(judged.Lost); judged.Lost == 0 && reached.After(judged.AwaitedSince) {
 			judged.AwaitedSince = reached
 		}
-		_, controlPlane := target.Labels[clusterv1.MachineControlPlaneLabel]
 		switch {
 		case facts.Policy.Misjudges(facts.ClockAhead):
 			judged.Gate = health.ClockWrong
-		case initialized == nil && !controlPlane:
+		case initialized == nil && !metav1.HasLabel(target.ObjectMeta, clusterv1.MachineControlPlaneLabel):
 			judged.Gate = health.ControlPlaneNotInitialized
 		case ready == nil:
 			judged.Gate = health.InfrastructureNotReady

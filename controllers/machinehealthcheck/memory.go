@@ -68,8 +68,8 @@ type remembered struct {
 	did map[types.UID]undone.Did[string]
 	// lost is when the answer to a request was last lost: it may be made after a live read that does not show it.
 	lost time.Time
-	// statusAt is when this process last wrote the status of the check.
-	statusAt time.Time
+	// statusDue is when the status of the check is written that was put off; zero if it was not.
+	statusDue time.Time
 	// placed is what the ledger of policies was told of labels.
 	placed placed
 	// unread are the kinds of power cycles that could not be read, and since when that was tried in each reconcile.
@@ -81,7 +81,9 @@ func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	before := m.checks[check]
-	before.lasts = true
+	if before.lasts = true; before.did == nil {
+		before.did = map[types.UID]undone.Did[string]{}
+	}
 	return before
 }
 
@@ -130,7 +132,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next := remembered{
 		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
 		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped, verdicts: state.Verdicts,
-		inFlight: state.before.inFlight, warned: state.before.warned, statusAt: state.before.statusAt,
+		inFlight: state.before.inFlight, warned: state.before.warned, statusDue: done.statusDue,
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
@@ -151,13 +153,10 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	for _, o := range done.outcomes {
 		next.note(state, o, state.remediator())
 	}
-	maps.DeleteFunc(state.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
-	next.did = state.did
+	maps.DeleteFunc(state.before.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
+	next.did = state.before.did
 	if done.status != nil {
 		next.warned = ptr.To(warnedAfter(state, plan, done.status))
-		if !sameStatus(state.Check.Status, done.status.Status) {
-			next.statusAt = state.Now
-		}
 	}
 	return next
 }
@@ -176,7 +175,7 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 		next.unanswered[o.Target.Name] = true
 	}
 	if o.saved != nil {
-		state.doneAgain(uid, o.wrote)
+		state.before.did[uid] = state.before.did[uid].Again(o.wrote, state.Now)
 	}
 	if o.requested && next.inFlight != nil {
 		next.inFlight[uid] = kind
@@ -194,14 +193,6 @@ func (next *remembered) noteBeginning(o outcome, now time.Time) {
 	case o.Starts():
 		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
 	}
-}
-
-// doneAgain notes that this was written of an object.
-func (state *observed) doneAgain(uid types.UID, what string) {
-	if state.did == nil {
-		state.did = map[types.UID]undone.Did[string]{}
-	}
-	state.did[uid] = state.did[uid].Again(what, state.Now)
 }
 
 // undoneFor is for how long it counts what was set last: longer than the longest pause.

@@ -1,6 +1,9 @@
 package machinehealthcheck
 
 import (
+	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -139,6 +144,52 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	}
 	if !r.othersWrites().Delete(event.DeleteEvent{Object: version("m1", "11")}) || r.written.Wrote(version("m1", "8")) {
 		t.Error("the deletion of a machine is not looked at, or something is kept of one that is gone")
+	}
+}
+
+// Its event comes before the answer to the write nearly always.
+func TestEventsThatComeBeforeTheAnswerToAWriteAreLookedAtUnlessItIsTheWrite(t *testing.T) {
+	for name, tc := range map[string]struct {
+		events      string
+		another     bool // check writes the machine meanwhile
+		fails, want bool
+	}{
+		"none":                               {"", false, false, false},
+		"the write":                          {"9", false, false, false},
+		"one of before, told late":           {"8 9", false, false, true},
+		"one of after":                       {"9 10", false, false, true},
+		"one of after, if another one began": {"9 10", true, false, true},
+		"the one that was read, if it fails": {"8", false, true, true},
+	} {
+		r, woken := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), false
+		r.wake = func(types.NamespacedName, time.Duration) { woken = true }
+		heard := func(version string) bool {
+			m := r.machine()
+			m.ResourceVersion = version
+			return r.othersWrites().Update(event.UpdateEvent{ObjectNew: m})
+		}
+		o := &outcome{Decision: &Decision{Target: &Target{Machine: r.machine()}}}
+		next := statusCopy(o.Target.Machine)
+		next.ResourceVersion = "8"
+		r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
+			_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+		) error {
+			for version := range strings.FieldsSeq(tc.events) {
+				must.Is(t, false, heard(version), name+": while it is written, %s is looked at:", version)
+			}
+			if tc.another {
+				tc.another = false
+				r.save(t.Context(), o, next.DeepCopy())
+			}
+			obj.SetResourceVersion("9")
+			if tc.fails {
+				return errors.New("no answer")
+			}
+			return nil
+		}})
+		r.save(t.Context(), o, next)
+		must.Is(t, tc.want, woken, name+": the check is reconciled:")
+		must.Is(t, true, heard("11") && (tc.fails || !heard("9")), name+": afterwards the write alone is not looked at:")
 	}
 }
 

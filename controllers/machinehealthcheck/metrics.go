@@ -228,18 +228,18 @@ func ended(state *observed, plan *Plan) map[ending]int {
 	if !state.Template.Known || len(state.before.inFlight) == 0 {
 		return results
 	}
-	decisions := make(map[types.UID]*Decision, len(plan.Decisions))
-	for _, decision := range plan.Decisions {
-		decisions[decision.Target.UID] = decision
+	open := make(map[types.UID]*Decision, len(plan.Open))
+	for _, decision := range plan.Open {
+		open[decision.Target.UID] = decision
 	}
 	for uid, kind := range state.before.inFlight {
-		decision, judged := decisions[uid]
-		switch {
-		case judged && decision.InFlight:
-		case judged && decision.Verdict.State == health.Healthy:
-			results[ending{kind, recoveredResult}]++
-		case judged, slices.ContainsFunc(state.Skipped, func(target *Target) bool { return target.UID == uid }):
+		of := func(target *Target) bool { return target.UID == uid }
+		switch decision := open[uid]; {
+		case decision != nil && decision.InFlight:
+		case decision != nil && decision.Verdict.State != health.Healthy, slices.ContainsFunc(state.Skipped, of):
 			results[ending{kind, cancelledResult}]++
+		case decision != nil, slices.ContainsFunc(state.Targets, of): // what is not open is healthy
+			results[ending{kind, recoveredResult}]++
 		default:
 			results[ending{kind, replacedResult}]++
 		}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -20,7 +21,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/decide/undone"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -28,8 +28,9 @@ import (
 // observed is everything that one reconcile decides on, read once, and what it takes to read and to write it.
 type observed struct {
 	Facts
-	// view is the workload cluster.
-	view workload.View
+	// view is the workload cluster; identified are its nodes while they are told apart by their provider IDs alone. (workload.View)
+	view       workload.View
+	identified sets.Set[any]
 	// selector is the check's.
 	selector labels.Selector
 	// answering are the kinds of owners that report what they do: those of Cluster API, and of others that have answered for a Machine of
@@ -49,7 +50,6 @@ type observed struct {
 	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
 	before remembered
-	did    map[types.UID]undone.Did[string] // as before, and this time
 	// contact is the one to the workload cluster, outage the last time without it.
 	contact contact
 	outage  health.Outage

@@ -243,7 +243,7 @@ func TestMode(t *testing.T) {
 	}
 }
 
-func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
+func TestTheNumbersOfACheckAreWrittenAWhileAfterTheyHaveChanged(t *testing.T) {
 	fleet := func(size, pending int) *observed {
 		targets := make([]Target, size)
 		for i := range targets {
@@ -255,20 +255,23 @@ func TestTheNumbersOfALargeCheckAreWrittenAtMostOnceInAWhile(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		size, pending int
-		ago           time.Duration // since the status was written last
+		due           time.Duration // when they were to be written, from now; zero if they had not changed
 		want          time.Duration // from now; zero for at once
 	}{
-		"of a small check at once":                        {100, 1, time.Millisecond, 0},
-		"of a large one two seconds after the last time":  {5000, 1, 400 * time.Millisecond, 1600 * time.Millisecond},
-		"at once if the last time was longer ago":         {5000, 1, 2 * time.Second, 0},
-		"at once if it turns what the check says":         {5000, 2001, 400 * time.Millisecond, 0},
-		"never if nothing differs":                        {5000, 0, 400 * time.Millisecond, 0},
-		"of one with a thousand machines a fifth of that": {1000, 1, 50 * time.Millisecond, 350 * time.Millisecond},
+		"of a small one after a second":           {100, 1, 0, time.Second},
+		"of a large one after two":                {5000, 1, 0, 2 * time.Second},
+		"not later if they change again":          {5000, 2, 400 * time.Millisecond, 400 * time.Millisecond},
+		"when the time has come":                  {5000, 1, -time.Millisecond, 0},
+		"at once if it turns what the check says": {5000, 2001, 400 * time.Millisecond, 0},
+		"never if nothing differs":                {5000, 0, 0, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			before := fleet(tc.size, 0)
 			w := fleet(tc.size, tc.pending)
-			w.Check.Status, w.before.statusAt = statusAfter(before, decide(before), nil).Status, w.Now.Add(-tc.ago)
+			w.Check.Status = statusAfter(before, decide(before), nil).Status
+			if tc.due != 0 {
+				w.before.statusDue = w.Now.Add(tc.due)
+			}
 			due, want := putOff(w, statusAfter(w, decide(w), nil)), time.Time{}
 			if tc.want > 0 {
 				want = w.Now.Add(tc.want)
@@ -322,7 +325,7 @@ func TestWhetherRequestsCanBeMadeIsWrittenAtOnce(t *testing.T) {
 		was *clusterv1.MachineHealthCheck
 		is  []outcome
 	}{"they cannot": {before, []outcome{{refused: errors.New("no rights")}}}, "they can again": {refused, []outcome{{requested: true}}}} {
-		w.Check.Status, w.before.statusAt = tc.was.Status, w.Now.Add(-time.Millisecond)
+		w.Check.Status = tc.was.Status
 		w.Check.Status.ObservedGeneration = w.Check.Generation
 		if due := putOff(w, statusAfter(w, decide(w), tc.is)); !due.IsZero() {
 			t.Errorf("%s: written at %s, want at once", name, due)

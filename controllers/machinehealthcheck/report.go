@@ -27,13 +27,14 @@ import (
 
 // tell exports metrics, sends events about what was saved, remembers what the next reconcile needs, and says when that is.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
+	notes := machineNotes(state, done.outcomes) // which go by what was done before this time
 	next := after(state, plan, done)
 	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
 	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Open, waits))
 	measure(state, plan, done.outcomes)
-	r.send(ctx, machineNotes(state, done.outcomes))
+	r.send(ctx, notes)
 	if done.status != nil {
 		r.send(ctx, turnNotes(state, plan, done.status))
 	}

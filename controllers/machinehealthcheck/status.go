@@ -22,7 +22,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
 // maxTargets is how many names the field status.targets can hold. Checks of more machines work; the list is cut.
@@ -110,17 +109,21 @@ func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *cl
 	return nil
 }
 
-// statusEvery is how often the status of a check is written for numbers alone: it names each target, so that what it costs to write and to
-// watch grows with them.
-func statusEvery(targets int) time.Duration { return time.Duration(targets) * 400 * time.Microsecond }
+// numbersWithin is how long after a change the status of a check is written for numbers alone, so that they come with the condition that
+// turns a moment later. It names each target, so that what it costs to write and to watch grows with them.
+func numbersWithin(targets int) time.Duration {
+	return max(time.Second, time.Duration(targets)*400*time.Microsecond)
+}
 
-// putOff is when the status of a check with many targets is written, if the last time was a moment ago and no condition differs but in
-// numbers, which are in messages: conditions are what events are about, and what other controllers act on. Zero if it is written now.
+// putOff is when the status of a check is written, if no condition differs but in numbers, which are in messages: conditions are what
+// events are about, and what other controllers act on. Zero if it is written now.
 func putOff(state *observed, next *clusterv1.MachineHealthCheck) time.Time {
-	every := statusEvery(len(state.Targets))
-	due := state.before.statusAt.Add(every)
-	if every < enqueue.MergeWindow || state.before.statusAt.IsZero() || !state.Now.Before(due) ||
-		sameStatus(state.Check.Status, next.Status) || state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
+	due := state.before.statusDue
+	if due.IsZero() {
+		due = state.Now.Add(numbersWithin(len(state.Targets)))
+	}
+	if !state.Now.Before(due) || sameStatus(state.Check.Status, next.Status) ||
+		state.Check.Status.ObservedGeneration != next.Status.ObservedGeneration ||
 		!slices.EqualFunc(state.Check.Status.Conditions, next.Status.Conditions, func(a, b metav1.Condition) bool {
 			return sameCondition(a, b) && a.ObservedGeneration == b.ObservedGeneration
 		}) ||
@@ -168,7 +171,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	if err := r.Client.Patch(ctx, saved, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return fmt.Errorf("write the owner of MachineHealthCheck %s: %w", client.ObjectKeyFromObject(state.Check), err)
 	}
-	state.doneAgain(state.Check.UID, string(owner.UID))
+	state.before.did[state.Check.UID] = state.before.did[state.Check.UID].Again(string(owner.UID), state.Now)
 	// The status is written next, on top of this.
 	check := *state.Check
 	check.ResourceVersion, state.Check = saved.ResourceVersion, &check

@@ -130,14 +130,15 @@ func TestBothOfTwoChecksSayThatTheySelectTheSame(t *testing.T) {
 }
 
 func TestEnded(t *testing.T) {
-	w := aCheck(a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending), a("recovered", health.Healthy))
+	w := aCheck(a("atWork", health.Unhealthy, askedOwner), a("dropped", health.Pending), a("recovered", health.Healthy),
+		a("markedByOthers", health.Healthy, markedBefore))
 	w.Skipped = aCheck(a("skipped", health.Healthy)).Targets
 	flights := map[types.UID]string{}
-	for _, name := range []string{"recovered", "atWork", "dropped", "skipped", "gone"} {
+	for _, name := range []string{"recovered", "markedByOthers", "atWork", "dropped", "skipped", "gone"} {
 		flights[types.UID("uid-of-"+name)] = "Owner"
 	}
 	w.before.inFlight = flights
-	want := map[ending]int{{"Owner", recoveredResult}: 1, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
+	want := map[ending]int{{"Owner", recoveredResult}: 2, {"Owner", cancelledResult}: 2, {"Owner", replacedResult}: 1}
 	if diff := cmp.Diff(want, ended(w, decide(w)), cmp.AllowUnexported(ending{})); diff != "" {
 		t.Errorf("ended() (-want +got):\n%s", diff)
 	}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -19,10 +20,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
+func byName(target *Target, name string) int { return cmp.Compare(target.Name, name) }
+
 // find returns the target of that name in one of the lists, which are sorted by name; nil if there is none.
 func find(name string, lists ...[]*Target) *Target {
 	for _, list := range lists {
-		byName := func(target *Target, name string) int { return cmp.Compare(target.Name, name) }
 		if at, found := slices.BinarySearchFunc(list, name, byName); found {
 			return list[at]
 		}
@@ -31,20 +33,23 @@ func find(name string, lists ...[]*Target) *Target {
 }
 
 // observeMachines finds the Machines that the check selects, with their Nodes as the cache has them. One that has not changed has the
-// Target of the reconcile before: to make thousands of them takes longer than to judge them.
+// Target of the reconcile before, whose order stands: to look at thousands of them takes longer than to judge them. Each is made anew for
+// another version of the Machine, which is another pointer in the cache, as after each list of an informer; for all, if the check or the
+// kinds of owners that answer are others; and if its Node, or what other checks say of it, is another. (add)
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(list, func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) })
+	changed := sets.New(list...)
+	same := slices.DeleteFunc(slices.Concat(state.before.targets, state.before.skipped), func(last *Target) bool {
+		there := changed.Has(last.Machine)
+		changed.Delete(last.Machine)
+		return !there
+	})
 	state.answering = map[string]bool{"MachineSet": true, "KubeadmControlPlane": true} // (Cluster API)
 	maps.Copy(state.answering, state.before.answering)
-	lasts := make([]*Target, len(list))
-	for i, machine := range list {
-		if lasts[i] = find(machine.Name, state.before.targets, state.before.skipped); lasts[i] != nil && lasts[i].Machine == machine {
-			continue // what its owner has answered is known
-		}
+	for machine := range changed {
 		if kind := AnsweringOwner(machine); kind != "" {
 			state.answering[kind] = true
 		}
@@ -54,12 +59,20 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 		// A check tells what it begins before it writes that: read after the Machines, no opinion is older than they are.
 		other.opinions = r.memory.of(types.NamespacedName{Namespace: state.Check.Namespace, Name: other.Name}).decided.Opinions
 	}
+	if !state.sameRules() || len(state.answering) != len(state.before.answering) {
+		changed, same = sets.New(list...), nil
+	}
 	state.Targets = make([]*Target, 0, len(list))
-	stands := state.sameRules() && len(state.answering) == len(state.before.answering)
-	for i, machine := range list {
-		same := stands && lasts[i] != nil && lasts[i].Machine == machine
-		if same || state.selector.Matches(labels.Set(machine.Labels)) {
-			state.add(machine, lasts[i], same)
+	if state.view.Link == health.Up {
+		state.identified = state.view.Identified()
+	}
+	for _, last := range same {
+		state.add(last.Machine, last, true)
+	}
+	inOrder := func(a, b *clusterv1.Machine) int { return cmp.Compare(a.Name, b.Name) }
+	for _, machine := range slices.SortedFunc(maps.Keys(changed), inOrder) {
+		if state.selector.Matches(labels.Set(machine.Labels)) {
+			state.add(machine, find(machine.Name, state.before.targets, state.before.skipped), false)
 		}
 	}
 	if len(state.Targets)+len(state.Skipped) == 0 && r.Live != nil {
@@ -72,33 +85,28 @@ func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error
 // Cluster, from which Machines may be made later. What cannot be read may match.
 func (r *Reconciler) noTemplateMatches(ctx context.Context, state *observed) bool {
 	inCluster := client.MatchingLabels{clusterv1.ClusterNameLabel: state.Cluster.Name}
-	deployments, sets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
-	for _, list := range []client.ObjectList{deployments, sets} {
+	deployments, machineSets := &clusterv1.MachineDeploymentList{}, &clusterv1.MachineSetList{}
+	for _, list := range []client.ObjectList{deployments, machineSets} {
 		if err := r.Live.List(ctx, list, client.InNamespace(state.Check.Namespace), inCluster); err != nil {
 			return false
 		}
 	}
-	matches := func(template *clusterv1.MachineTemplateSpec) bool {
-		return state.selector.Matches(labels.Set(template.Labels))
-	}
-	for i := range deployments.Items {
-		if matches(&deployments.Items[i].Spec.Template) {
-			return false
-		}
-	}
-	for i := range sets.Items {
-		if matches(&sets.Items[i].Spec.Template) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(deployments.Items, func(deployment clusterv1.MachineDeployment) bool {
+		return state.selector.Matches(labels.Set(deployment.Spec.Template.Labels))
+	}) && !slices.ContainsFunc(machineSets.Items, func(set clusterv1.MachineSet) bool {
+		return state.selector.Matches(labels.Set(set.Spec.Template.Labels))
+	})
 }
 
 // add adds a Machine that the check selects to the targets, or to those that their users want left alone. Last is the target of that name
 // in the reconcile before, same says that its Machine and the check's rules have not changed since.
 func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) {
 	found := state.heard(machine)
-	if state.view.Link == health.Up {
+	switch {
+	case state.view.Link != health.Up:
+	case same && state.identified.Has(last.Node):
+		found.Node = last.Node
+	default:
 		if found.Node, found.OtherNode = state.view.NodeOf(machine); machine.Status.NodeRef.Name == "" {
 			found.Node = nil // Cluster API has not found it yet
 		}
@@ -115,11 +123,15 @@ func (state *observed) add(machine *clusterv1.Machine, last *Target, same bool) 
 		}
 		added, changed.last = &changed, last
 	}
+	list := &state.Targets
 	if added.leftAlone {
-		state.Skipped = append(state.Skipped, added)
-	} else {
-		state.Targets = append(state.Targets, added)
+		list = &state.Skipped
 	}
+	at := len(*list)
+	if !same {
+		at, _ = slices.BinarySearchFunc(*list, machine.Name, byName)
+	}
+	*list = slices.Insert(*list, at, added)
 }
 
 // heard is machine as a target with what other checks say of it.
@@ -309,10 +321,11 @@ func (state *observed) confirmedGone(target *Target) bool {
 
 // knownOf is what is known of the node of target, given the names of those that are gone.
 func knownOf(state *observed, target *Target, gone map[string]bool) health.Node {
+	if target.Node != nil {
+		return health.NodePresent
+	}
 	name := target.Machine.Status.NodeRef.Name
 	switch {
-	case target.Node != nil:
-		return health.NodePresent
 	case name == "" && (state.view.Link == health.Up || !state.Initialized()):
 		// Before the control plane is initialized there is no API server to ask, and no need: the first control plane is what is awaited.
 		return health.NodeAwaited

@@ -66,6 +66,7 @@ func (f *fleet) change(name string, change func(*clusterv1.Machine)) {
 // ready stores another version of the node of a machine. Its condition has turned at since if its status is another one.
 func (f *fleet) ready(name string, status corev1.ConditionStatus, since time.Time) {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name, UID: types.UID(since.String())}}
+	n.Spec.ProviderID = "id://" + name
 	if was, exists, _ := f.nodes.GetByKey(n.Name); exists {
 		n = was.(*corev1.Node).DeepCopy()
 		if c := n.Status.Conditions[0]; c.Status == status {
@@ -85,9 +86,10 @@ func (f *fleet) taken(name, id string) {
 
 // found is what a reconcile finds of a machine.
 type found struct {
-	Health     *health.Target
-	OlderCheck string
-	Verdict    health.Verdict
+	Health          *health.Target
+	Node, OtherNode *corev1.Node
+	OlderCheck      string
+	Verdict         health.Verdict
 }
 
 // check is what is observed at now of a check of the machines of pool a, which tolerates a silent node for five minutes.
@@ -120,8 +122,8 @@ func (f *fleet) seen(ctx context.Context, t must.T, r *Reconciler, now time.Time
 	r.memory.leave(w, p)
 	all := map[string]found{}
 	for i := range w.Targets {
-		all[w.Targets[i].Machine.Name] = found{w.Targets[i].Health, w.Targets[i].OlderCheck, p.Decisions[i].Verdict}
 		read := *w.Targets[i]
+		all[read.Name] = found{read.Health, read.Node, read.OtherNode, read.OlderCheck, p.Decisions[i].Verdict}
 		w.stateHealth(&read, read.Health.Node, find(read.Name, w.before.targets, w.before.skipped))
 		if diff := cmp.Diff(read.Health, w.Targets[i].Health); diff != "" {
 			t.Fatal("the facts about " + w.Targets[i].Machine.Name + " are not those of the machine and the node as they were read: " + diff)
@@ -223,6 +225,36 @@ func TestWhatAReconcileFindsDoesNotDependOnTheOneBefore(t *testing.T) {
 			kept, fresh := f.seen(ctx, t, r, now, checked), f.seen(ctx, t, &Reconciler{}, now, checked)
 			if diff := cmp.Diff(fresh, kept); diff != "" {
 				t.Fatalf("after %q: -read anew +read after the one before\n%s", history, diff)
+			}
+		}
+	})
+}
+
+// Nodes come and go, take the names and the provider IDs of others, and have none.
+func TestWhichNodeAMachineHasDoesNotDependOnTheReconcileBefore(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		f, r := newFleet(), &Reconciler{}
+		some := rapid.SampledFrom([]string{"m1", "m2", "m3"})
+		id := rapid.SampledFrom([]string{"", "id://m1", "ID://m1", "id://m2", "id://x"})
+		for range rapid.IntRange(1, 25).Draw(t, "steps") {
+			switch name := some.Draw(t, "machine"); rapid.IntRange(0, 6).Draw(t, "step") {
+			case 0:
+				f.change(name, func(m *clusterv1.Machine) { m.Status.NodeRef.Name = "node-" + some.Draw(t, "node") })
+			case 1:
+				f.change(name, func(m *clusterv1.Machine) { m.Spec.ProviderID = id.Draw(t, "id") })
+			case 2:
+				f.taken(name, id.Draw(t, "id"))
+			case 3:
+				_ = f.nodes.Delete(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node-" + name}})
+			default: // as nearly always
+				f.change(name, func(*clusterv1.Machine) {})
+				f.taken(name, "id://"+name)
+			}
+			kept := f.seen(t.Context(), t, r, noon)
+			for name, want := range f.seen(t.Context(), t, &Reconciler{}, noon) {
+				if got := kept[name]; got.Node != want.Node || got.OtherNode != want.OtherNode {
+					t.Fatalf("%s has %v and %v beside it, and had %v and %v", name, want.Node, want.OtherNode, got.Node, got.OtherNode)
+				}
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package machinehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -58,11 +59,13 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
-	indexer, err := machineIndexer(ctx, mgr.GetCache())
+	informer, err := mgr.GetCache().GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
 	if err != nil {
-		return err
+		return fmt.Errorf("cache Machines: %w", err)
 	}
-	r.machines = indexer
+	if shared, ok := informer.(toolscache.SharedIndexInformer); ok { // that of several namespaces has several stores
+		r.machines = shared.GetIndexer()
+	}
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
 	c, err := ctrl.NewControllerManagedBy(mgr).
@@ -98,7 +101,9 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
 	if r.Records != nil {
 		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
-			r.wake(check, max(statusEvery(len(r.memory.of(check).targets)), enqueue.MergeWindow))
+			before, now := r.memory.of(check), r.Clock.Now()
+			due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
+			r.wake(check, max(due.Sub(now), enqueue.MergeWindow))
 		})
 	}
 	return nil
@@ -248,10 +253,17 @@ func checkChanges() predicate.Predicate {
 
 // othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that
 // wrote did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on
-// the version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write is passed.
+// the version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write, as most do, is held
+// until then: unless it is of that write, the checks are reconciled after all. (save)
 func (r *Reconciler) othersWrites() predicate.Predicate {
 	return predicate.Funcs{
-		UpdateFunc: func(e event.UpdateEvent) bool { return !r.written.Wrote(e.ObjectNew) },
+		UpdateFunc: func(e event.UpdateEvent) bool {
+			key := client.ObjectKeyFromObject(e.ObjectNew)
+			if heard, writing := r.writing.Load(key); writing && !r.written.Wrote(e.ObjectNew) {
+				return !r.writing.CompareAndSwap(key, heard, heard.(string)+" "+e.ObjectNew.GetResourceVersion())
+			}
+			return !r.written.Wrote(e.ObjectNew)
+		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			r.written.Forget(client.ObjectKeyFromObject(e.Object))
 			return true
@@ -296,33 +308,9 @@ func clusterChanges() predicate.Predicate {
 	}}
 }
 
-// byCluster is an index of the machine cache itself, by the namespace and name of the Cluster. A list through the client copies every
-// machine.
-const byCluster = "kubemend.machinesByCluster"
-
-// machineIndexer returns the store of the machines that c caches, indexed by cluster; nil if c is one of several namespaces, which has
-// several.
-func machineIndexer(ctx context.Context, c cache.Cache) (toolscache.Indexer, error) {
-	informer, err := c.GetInformer(ctx, &clusterv1.Machine{}, cache.BlockUntilSynced(false))
-	if err != nil {
-		return nil, fmt.Errorf("cache Machines: %w", err)
-	}
-	shared, ok := informer.(toolscache.SharedIndexInformer)
-	if !ok {
-		return nil, nil
-	}
-	err = shared.AddIndexers(toolscache.Indexers{byCluster: func(obj any) ([]string, error) {
-		machine, ok := obj.(*clusterv1.Machine)
-		if !ok {
-			return nil, fmt.Errorf("index a Machine by its cluster: it is a %T", obj)
-		}
-		return []string{client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}.String()}, nil
-	}})
-	if err != nil {
-		return nil, fmt.Errorf("index Machines by cluster: %w", err)
-	}
-	return shared.GetIndexer(), nil
-}
+// byCluster is clusterIndex as controller-runtime names it in the cache of machines, by the namespace and name of the Cluster. A list
+// through the client copies every machine.
+const byCluster = "field:" + clusterIndex
 
 // machinesOf returns the machines of a cluster, in no order. They are shared: read only. Where there is a store of them, a
 // machine that has not changed is the same pointer as the last time.

@@ -273,10 +273,10 @@ const hostWithin = begin.Within / 5
 
 // recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
 // of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
-func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) *mendv1.RemediationRecord {
+func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
 	at, uid := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
-		return nil
+		return
 	}
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
@@ -285,9 +285,7 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
-	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
-	records.Carry(req, record)
-	return record
+	records.Carry(req, r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n)))
 }
 
 // recorded is the record that the former requests of the remediation carry; zero if they carry none.

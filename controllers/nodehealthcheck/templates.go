@@ -19,7 +19,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/explain"
-	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
@@ -216,13 +215,12 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	if err != nil {
 		return nil, err
 	}
-	record := r.recorded(ctx, state, o, req)
+	r.recorded(ctx, state, o, req)
 	o.asked = true
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
 	r.memory.written.Of(req.GroupVersionKind().GroupKind()).Note(req)
-	r.Records.Began(ctx, record, records.RefOf(req))
 	return req, nil
 }
 

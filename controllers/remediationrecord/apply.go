@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -127,9 +129,10 @@ func begunOf(o *observed, plan Plan) []metav1.Condition {
 }
 
 func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus) {
-	text := o.endText(status)
-	if text == "" {
-		return
+	text, requester := o.endText(status), requesterOf(o.record)
+	byCheck := requester != nil && requester.Kind == machineCheckKind && status.Outcome == mendv1.RecordHealed
+	if text == "" || byCheck && o.machine != nil && conditions.IsTrue(o.machine, clusterv1.MachineHealthCheckSucceededCondition) {
+		return // the check has said on itself and on the Machine that this is healthy again
 	}
 	target := TargetOf(o.record)
 	event := recorder.Normal(mendv1.EventCapacityBack, string(status.Outcome), "%s", text)
@@ -140,7 +143,7 @@ func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus
 		event.Kind = corev1.EventTypeWarning
 	}
 	about := o.about(&target)
-	if requester := requesterOf(o.record); requester != nil {
+	if requester != nil {
 		asked := event
 		asked.About, asked.Related = o.about(requester), about
 		if requester.Kind == nodeCheckKind {

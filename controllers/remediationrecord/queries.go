@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/repeats"
 )
@@ -56,6 +57,17 @@ func MissingBy(record *mendv1.RemediationRecord) *Missing {
 	return m
 }
 
+// missingOfCheck is what a check says of the capacity that is missing by a record. How far a power cycle is, the record and the request
+// say: a check, which names all of its targets, is not written for each step of one of them.
+func missingOfCheck(record *mendv1.RemediationRecord) *Missing {
+	m := MissingBy(record)
+	if m != nil && powercycle.State(m.Reason).Known() {
+		step := ptr.Deref(waitingFor(&record.Status), mendv1.RecordStep{})
+		m.Reason, m.Message = RemediationInProgress, stepText(RemediationInProgress, "", ptr.Deref(step.Object, mendv1.RecordRef{}))
+	}
+	return m
+}
+
 // OldestFirst sorts what is missing: what was due first comes first.
 func OldestFirst(losses []Missing) {
 	slices.SortFunc(losses, func(a, b Missing) int {
@@ -76,7 +88,7 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	}
 	counted := map[mendv1.RecordRef]bool{}
 	for i := range list.Items {
-		if lost := MissingBy(&list.Items[i]); lost != nil && !counted[lost.Target] {
+		if lost := missingOfCheck(&list.Items[i]); lost != nil && !counted[lost.Target] {
 			counted[lost.Target] = true
 			losses = append(losses, *lost)
 		}
@@ -90,12 +102,6 @@ func (r *Records) Hear(hear func(check types.NamespacedName)) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.hear = hear
-}
-
-func (r *Records) follow(synced func() bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.synced = synced
 }
 
 // followed reports whether the cache has all open records.
@@ -112,7 +118,7 @@ func (r *Records) changed(before, after *mendv1.RemediationRecord) {
 		if record == nil {
 			return ""
 		}
-		return ptr.Deref(MissingBy(record), Missing{}).Reason
+		return ptr.Deref(missingOfCheck(record), Missing{}).Reason
 	}
 	check := cmp.Or(after, before).Spec.Requester.Check
 	if check != nil && check.Kind == machineCheckKind && reason(before) != reason(after) {

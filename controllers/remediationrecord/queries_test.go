@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 )
 
 var dueAt = metav1.NewTime(time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC))
@@ -106,11 +107,19 @@ func TestWhatIsMissingOfACheck(t *testing.T) {
 	if all, known, err := r.MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("before the records are known it is %v (%v), %v", all, known, err)
 	}
-	r.follow(yesNow)
+	r.synced = yesNow
 	all, known, err := r.MissingOf(t.Context(), workers)
 	if err != nil || !known || len(all) != 3 || all[0].Target.Name != "b" || all[0].Reason != "NoHost" ||
 		all[1].Target.Name != "h" || all[2].Target.Name != "a" {
 		t.Errorf("missing is %v (%v), %v", all, known, err)
+	}
+	cycled := lost("a", time.Minute, func(is *mendv1.RemediationRecord) {
+		is.Status.Conditions[0].Reason = string(powercycle.Booting)
+		request := &mendv1.RecordRef{Kind: "HostRemediation", Name: "a"}
+		is.Status.Steps = []mendv1.RecordStep{{Reason: string(powercycle.Booting), Object: request}}
+	})
+	if m := missingOfCheck(cycled); m.Reason != RemediationInProgress || m.Message != "HostRemediation a has not ended" {
+		t.Errorf("of a power cycle it says %s: %s", m.Reason, m.Message)
 	}
 	if all, known, err := (*Records)(nil).MissingOf(t.Context(), workers); known || err != nil || len(all) > 0 {
 		t.Errorf("without records it is %v (%v), %v", all, known, err)
@@ -136,6 +145,12 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 		"another reason": {func(h toolscache.ResourceEventHandler) {
 			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = "NoNode" }))
 		}, 1},
+		"another step of its power cycle": {func(h toolscache.ResourceEventHandler) {
+			state := func(state powercycle.State) *mendv1.RemediationRecord {
+				return with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = string(state) })
+			}
+			h.OnUpdate(state(powercycle.PoweringOff), state(powercycle.PoweringOn))
+		}, 0},
 		"other words for that": {func(h toolscache.ResourceEventHandler) {
 			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Message = "other" }))
 		}, 0},
@@ -233,7 +248,7 @@ func TestFormerRemediationsAreReadFromTheCacheThatHasTheIndex(t *testing.T) {
 	if again := kept.Awaited(t.Context()); until.IsZero() || !again.Equal(until) {
 		t.Errorf("they are awaited until %s, then %s", until, again)
 	}
-	kept.follow(yesNow)
+	kept.synced = yesNow
 	if until := kept.Awaited(t.Context()); !until.IsZero() {
 		t.Errorf("they are there, and awaited until %s", until)
 	}

@@ -127,7 +127,7 @@ func TestARecordSaysWhenItsMachineWent(t *testing.T) {
 			m.reconcile(time.Minute)
 			m.clock.SetTime(noon.Add(time.Hour))
 			m.remove(unhealthy())
-			m.onMachines().Delete(t.Context(), event.DeleteEvent{Object: tc.shown}, delayed{names: map[string]bool{}})
+			m.onMachines().Delete(t.Context(), event.DeleteEvent{Object: tc.shown}, delayed{in: map[string]time.Duration{}})
 			got := m.reconcile(time.Hour + time.Minute)
 			if step := last(&got.Status, TargetGone); step == nil || !step.Time.Time.Equal(noon.Add(tc.want)) || m.asked["Machine"] != tc.asked {
 				t.Errorf("it says %+v, and the API server was asked for %v", step, m.asked)

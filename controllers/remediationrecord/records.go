@@ -206,19 +206,14 @@ func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord)
 	return nil
 }
 
-// Began writes that the remediation of record was begun, by a request or, without one, by asking the owner of the Machine. What cannot be
-// written now, the controller of records finds out and writes.
-func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, request *mendv1.RecordRef) {
-	if r == nil || record == nil || record.Status.Begun != nil && request == nil {
+// OwnerAsked writes that the remediation of record was begun by asking the owner of the Machine, which may delete that at once. Nobody
+// would know later that it was begun; that a request was created, the controller of records sees by the request.
+func (r *Records) OwnerAsked(ctx context.Context, record *mendv1.RemediationRecord) {
+	if r == nil || record == nil || record.Status.Begun != nil {
 		return
 	}
 	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status}
-	facts.Target.RecordRef = TargetOf(record)
-	if request != nil {
-		facts.Requests = []Request{{RecordRef: *request, Created: facts.Now}}
-	} else {
-		facts.Target.Known, facts.Target.Exists, facts.Target.Asked = true, true, facts.Now
-	}
+	facts.Target = Target{RecordRef: TargetOf(record), Known: true, Exists: true, Asked: facts.Now}
 	after := record.DeepCopy()
 	after.Status = statusOf(&observed{record: record, facts: facts}, Decide(facts))
 	Bound(after)
@@ -270,11 +265,6 @@ func carriedIn(value, namespace string) (record types.NamespacedName, uid types.
 		return types.NamespacedName{}, ""
 	}
 	return types.NamespacedName{Namespace: namespace, Name: name}, types.UID(id)
-}
-
-// RefOf is a request as a record names it.
-func RefOf(req client.Object) *mendv1.RecordRef {
-	return new(refTo(req, req.GetObjectKind().GroupVersionKind()))
 }
 
 func refTo(obj metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {

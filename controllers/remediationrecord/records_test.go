@@ -216,7 +216,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 1},
 		"what was found is another thing, and it was begun": {func(s *shelf) {
 			first := s.begins(ctx, about("w1", "1"), "a")
-			s.Began(ctx, first, nil)
+			s.OwnerAsked(ctx, first)
 			again := about("w1", "1")
 			again.Spec.Cause = "Ready=False"
 			if record := s.begins(ctx, again, "a"); record.Status.Begun == nil {
@@ -253,23 +253,21 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 	}
 }
 
-// What the manager has just done is in the record although its object is gone a moment later, in the second write of the remediation.
-func TestWhoBeginsARemediationWritesThatItWasBegun(t *testing.T) {
-	request := &mendv1.RecordRef{Kind: "HostRemediation", Namespace: "metal", Name: "w1", UID: "r"}
-	for reason, by := range map[string]*mendv1.RecordRef{OwnerRequested: nil, RequestCreated: request} {
-		s := newShelf(t)
-		record := s.begins(t.Context(), about("w1", "1"), "a")
-		s.clock.SetTime(noon.Add(1234567890 * time.Nanosecond))
-		s.Began(t.Context(), record, by)
-		got := &s.all(t.Context(), t)[0]
-		if condition(got, mendv1.RecordBegun) != "True "+reason || len(got.Status.Steps) != 1 || got.Status.Steps[0].Message == "" {
-			t.Fatalf("%s: it says %+v", reason, got.Status)
-		}
-		if at := got.Status.Steps[0].Time.Time; !at.Equal(noon.Add(1234*time.Millisecond)) || !got.Status.Begun.Time.Equal(noon.Add(time.Second)) {
-			t.Errorf("%s: it was begun at %s, the step at %s", reason, got.Status.Begun, at)
-		}
-		s.Began(t.Context(), nil, by) // without a record
+// What the manager has just done is in the record although the Machine is gone a moment later.
+func TestWhoAsksAnOwnerWritesThatTheRemediationWasBegun(t *testing.T) {
+	s := newShelf(t)
+	record := s.begins(t.Context(), about("w1", "1"), "a")
+	s.clock.SetTime(noon.Add(1234567890 * time.Nanosecond))
+	s.OwnerAsked(t.Context(), record)
+	got := &s.all(t.Context(), t)[0]
+	if condition(got, mendv1.RecordBegun) != "True "+OwnerRequested || len(got.Status.Steps) != 1 || got.Status.Steps[0].Message == "" {
+		t.Fatalf("it says %+v", got.Status)
 	}
+	step := got.Status.Steps[0].Time.Time
+	if !step.Equal(noon.Add(1234*time.Millisecond)) || !got.Status.Begun.Time.Equal(noon.Add(time.Second)) {
+		t.Errorf("it was begun at %s, the step at %s", got.Status.Begun, step)
+	}
+	s.OwnerAsked(t.Context(), nil) // without a record
 }
 
 func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {

@@ -3,6 +3,7 @@ package remediationrecord
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -33,7 +34,7 @@ import (
 
 // The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
 // count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf). Notable Machines have one by what makes them.
+// a Machine, and of the one that replaces it; and by what makes that one (makerOf). And the one of notable Machines, by what makes those.
 const (
 	clusterIndex = "kubemend.recordCluster"
 	checkIndex   = "kubemend.recordCheck"
@@ -77,15 +78,14 @@ func notableOf(o client.Object) []string {
 
 // AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
+	err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf)
 	for field, values := range indexes {
-		if err := indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
+		err = errors.Join(err, indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
 			return values(o.(*mendv1.RemediationRecord))
-		}); err != nil {
-			return fmt.Errorf("index RemediationRecords by %s: %w", field, err)
-		}
+		}))
 	}
-	if err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf); err != nil {
-		return fmt.Errorf("index Machines that are notable: %w", err)
+	if err != nil {
+		return fmt.Errorf("index RemediationRecords and Machines: %w", err)
 	}
 	return nil
 }
@@ -96,6 +96,8 @@ const (
 	// neighbours is how long after a change of another Machine a record is looked at: longer than what was read of the others counts.
 	// (remembered)
 	neighbours = 5 * time.Second
+	// collected is how long the changes of requests, and of records, which are nearly all their own, are collected: each may be a patch.
+	collected = time.Second
 )
 
 // SetupWithManager makes r a controller of mgr, and lets its Records know when the cache has all open ones, and what changes in it. What
@@ -117,16 +119,18 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
-		For(&mendv1.RemediationRecord{}).
+		Watches(&mendv1.RemediationRecord{}, on(func(_ context.Context, record client.Object, q queue) {
+			q.AddAfter(requestOf(record), collected)
+		})).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.MachineSet{}, r.onOwners()).
 		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		Watches(&clusterv1.Cluster{}, handler.Funcs{DeleteFunc: clusterGone}).
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
-		WatchesRawSource(r.changes.Source(r.recordsOf))
+		WatchesRawSource(r.changes.Into(r.follows))
 	for _, kind := range kinds {
-		follower.Watches(kind.Watched(), handler.EnqueueRequestsFromMapFunc(r.recordsOf))
+		follower.Watches(kind.Watched(), on(r.follows))
 	}
 	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
@@ -138,11 +142,22 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
 		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
-	r.follow(open.HasSynced)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = open.HasSynced
 	return nil
 }
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
+
+// on calls do with each object that comes, changes or goes.
+func on(do func(context.Context, client.Object, queue)) handler.Funcs {
+	return handler.Funcs{
+		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { do(ctx, e.Object, q) },
+		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { do(ctx, e.ObjectNew, q) },
+		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { do(ctx, e.Object, q) },
+	}
+}
 
 // Hears passes to the follower of records what happens to the requests that another controller watches.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
@@ -249,6 +264,19 @@ func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
 	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 }
 
+// follows enqueues the records of a request or a NodeHealthCheck that has changed: soon a record that does not say yet that a remediator
+// acts, as the request may be gone a moment later. To others, what follows within a second is one change.
+func (r *Reconciler) follows(ctx context.Context, obj client.Object, q queue) {
+	for _, req := range r.recordsOf(ctx, obj) {
+		in, record := collected, &mendv1.RemediationRecord{}
+		_ = r.Client.Get(ctx, req.NamespacedName, record, client.UnsafeDisableDeepCopy) // one that the cache does not have yet says nothing yet
+		if last(&record.Status, RemediatorActs) == nil {
+			in = enqueue.MergeWindow
+		}
+		q.AddAfter(req, in)
+	}
+}
+
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
 func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
 	var value string
@@ -272,7 +300,7 @@ func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests
 	return requests
 }
 
-func requestOf(record *mendv1.RemediationRecord) reconcile.Request {
+func requestOf(record client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 

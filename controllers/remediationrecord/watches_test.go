@@ -13,17 +13,18 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// delayed are the names of the records that are enqueued for a while later.
+// delayed is how much later records are enqueued, by their names.
 type delayed struct {
 	queue
-	names map[string]bool
+	in map[string]time.Duration
 }
 
 // AddAfter implements workqueue.TypedRateLimitingInterface.
 func (d delayed) AddAfter(req reconcile.Request, in time.Duration) {
-	d.names[req.Name] = in == neighbours
+	d.in[req.Name] = in
 }
 
 // With hundreds of Machines that are replaced, each that comes would else wake the records of all.
@@ -35,13 +36,27 @@ func TestAMachineThatComesIsNewsOfThoseThatAwaitOne(t *testing.T) {
 		r.Status.Replacement = &mendv1.RecordReplacement{Machine: mendv1.RecordRef{Name: "w3"}}
 	}
 	m := newManagement(t, named("asked", begun(OwnerRequested)), named("gone", begun(TargetGone)), named("found", begun(TargetGone), found))
-	for name, want := range map[string]map[string]bool{
-		"w2": {"gone": true}, "w3": {"gone": true, "found": true}, "asked": {"gone": true, "asked": false},
+	for name, want := range map[string]map[string]time.Duration{
+		"w2": {"gone": neighbours}, "w3": {"gone": neighbours, "found": neighbours},
+		"asked": {"gone": neighbours, "asked": enqueue.MergeWindow},
 	} {
-		q := delayed{names: map[string]bool{}}
+		q := delayed{in: map[string]time.Duration{}}
 		m.onMachines().Create(t.Context(), event.CreateEvent{Object: machine(name, 0)}, q)
-		if diff := cmp.Diff(want, q.names); diff != "" {
+		if diff := cmp.Diff(want, q.in); diff != "" {
 			t.Errorf("for Machine %s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// Each change of a request is a patch of its record; but what has an effect is to be known of a request that is gone a moment later.
+func TestChangesOfRequestsAreCollectedOnceARemediatorActs(t *testing.T) {
+	for want, record := range map[time.Duration]*mendv1.RemediationRecord{
+		enqueue.MergeWindow: recordOf(begun(RequestCreated)), time.Second: recordOf(begun(RemediatorActs)),
+	} {
+		q := delayed{in: map[string]time.Duration{}}
+		newManagement(t, record).follows(t.Context(), cycled("w1", "PoweringOff"), q)
+		if in := q.in[record.Name]; len(q.in) != 1 || in != want {
+			t.Errorf("it is enqueued in %s, want %s", in, want)
 		}
 	}
 }

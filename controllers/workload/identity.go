@@ -64,10 +64,23 @@ type identity struct {
 	kept       undone.Did[types.UID] // how often the Cluster was to keep it: the write may fail, or another client undo it
 }
 
+// identifiedFor is how long it counts which workload cluster has answered: what is done next by the same reconcile, or by those of other
+// machines, would ask the same again. Another kubeconfig, another connection and a Cluster that is made anew end it before.
+const identifiedFor = time.Second
+
 // Verify asks which workload cluster answers, for a controller that is about to act, and returns a ChangedError if another one is kept.
 // What cannot be read says nothing. A Cluster that keeps none keeps this one from now on.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
-	c.identify(ctx, cluster)
+	c.mu.Lock()
+	known, connection := c.of(cluster).identity, c.of(cluster).connection
+	c.mu.Unlock()
+	var identified *time.Time
+	if to := c.Transports.routeOf(cluster); to != nil && known.uid != "" && known.connection == connection {
+		identified = to.identified.Load()
+	}
+	if identified == nil || c.Transports.clock.Now().Sub(*identified) >= identifiedFor {
+		c.identify(ctx, cluster)
+	}
 	keep, err := c.compare(ctx, cluster, time.Time{})
 	if keep != nil {
 		keep(ctx)
@@ -116,6 +129,9 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	if ends {
 		to.reconnects.Store(true)
 		state.nodes = nil
+	}
+	if to != nil && err == nil {
+		to.identified.Store(new(c.Transports.clock.Now()))
 	}
 	known.connection, known.uid = state.connection, uid
 	if err != nil && !apierrors.IsForbidden(err) {

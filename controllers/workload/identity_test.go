@@ -3,6 +3,7 @@ package workload
 import (
 	"context"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	testclock "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -217,5 +219,26 @@ func TestWhatAnotherClientRemovesFromTheClusterIsKeptEverMoreRarely(t *testing.T
 	}
 	if patches < 4 || patches > 8 { // after 1, 2, 4 ... seconds
 		t.Errorf("it is written %d times in a minute", patches)
+	}
+}
+
+// A power cycle acts several times in a second, and so do hundreds. Another kubeconfig may lead to another cluster.
+func TestWhichClusterAnswersByAKubeconfigIsReadOnceASecond(t *testing.T) {
+	server, now := serve(t, func(http.ResponseWriter, *http.Request) {}), testclock.NewFakePassiveClock(noon.Time)
+	for name, happens := range map[string]func(*Clusters){
+		"a second later":              func(*Clusters) { now.SetTime(now.Now().Add(time.Second)) },
+		"another kubeconfig":          func(c *Clusters) { must.Do(t, c.Transports.use(c1, kubeconfigOf(server, "token: other", ""))) },
+		"another connection":          func(c *Clusters) { c.of(c1).connection++ },
+		"a Cluster that is made anew": func(c *Clusters) { c.of(c1).identity = identity{} },
+	} {
+		c := NewClusters(connected{to: answering(t, "w1")})
+		c.Transports, c.Management = routed(t, c1, server, NewTransports(1<<20, now)), objects(t, clusterOf("c1/w1"))
+		first := c.Verify(t.Context(), c1)
+		c.cache = connected{to: answering(t, "w2")}
+		second := c.Verify(t.Context(), c1)
+		happens(c)
+		if third := c.Verify(t.Context(), c1); first != nil || second != nil || third == nil {
+			t.Errorf("%s: it was %v and %v, and is %v", name, first, second, third)
+		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/sets"
 	toolscache "k8s.io/client-go/tools/cache"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -64,15 +65,22 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	var provided []*corev1.Node
 	if m.Spec.ProviderID != "" {
 		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // there is that index
-		if named != nil && len(objects) == 1 && objects[0] == any(named) {
-			return named, nil // as nearly always
-		}
 		for _, obj := range objects {
 			provided = append(provided, obj.(*corev1.Node))
 		}
 		slices.SortFunc(provided, func(a, b *corev1.Node) int { return strings.Compare(a.Name, b.Name) })
 	}
 	return health.NodeOf(m, named, provided)
+}
+
+// Identified are the nodes that the cache has, if each has a provider ID, and each another one; else none. What NodeOf has returned as the
+// node of a machine that is the same, and is among them, it would return again: to see that costs a tenth.
+func (v View) Identified() sets.Set[any] {
+	nodes := v.nodes.List()
+	if len(v.nodes.ListIndexFuncValues(byProviderID)) != len(nodes) {
+		return nil
+	}
+	return sets.New(nodes...)
 }
 
 // NodesExist asks the workload cluster itself, past the cache, which of the named nodes it has. The deadline of ctx is that of all its

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -36,6 +37,8 @@ type route struct {
 	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized.
 	// (clusterAccessor.)
 	reconnects atomic.Bool
+	// identified is when it was last read which cluster answers by kubeconfig; nil if that is not known.
+	identified atomic.Pointer[time.Time]
 
 	dialing    sync.Mutex // also while the server is asked whether this runs in its cluster
 	kubeconfig string

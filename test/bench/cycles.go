@@ -200,9 +200,9 @@ func (e *hostEnvironment) alone(ctx context.Context, t *trial) error {
 	}
 	n := float64(len(machines))
 	t.addDelays("From the node Unknown to the machine healthy", seen, 1, noAim)
-	t.add("One cycle: writes to the management cluster", d.writes()/n, count, 42)
+	t.add("One cycle: writes to the management cluster", d.writes()/n, count, 30)
 	t.add("One cycle: reads from the management cluster", d.reads/n, count, 25)
-	t.add("One cycle: calls to the workload cluster", max(d.workloadCalls, 0)/n, count, 8)
+	t.add("One cycle: calls to the workload cluster", max(d.workloadCalls, 0)/n, count, 14)
 	t.add("One cycle: processor time", d.cpu/n, seconds, noAim)
 	return nil
 }
@@ -227,9 +227,9 @@ func (e *hostEnvironment) mass(ctx context.Context, t *trial) error {
 	}
 	n := float64(len(machines))
 	t.addDelays("A tenth at once: node Unknown to machine healthy", seen, noAim, 15)
-	t.add("A tenth at once: writes for each, to the management cluster", d.writes()/n, count, 42)
+	t.add("A tenth at once: writes for each, to the management cluster", d.writes()/n, count, 30)
 	t.add("A tenth at once: reads for each, from the management cluster", d.reads/n, count, 30)
-	t.add("A tenth at once: calls for each, to the workload cluster", max(d.workloadCalls, 0)/n, count, 10)
+	t.add("A tenth at once: calls for each, to the workload cluster", max(d.workloadCalls, 0)/n, count, 13)
 	t.add("A tenth at once: power changes but two of each host that fails", math.Abs(float64(changes)-2*n), count, 0)
 	return nil
 }

@@ -38,6 +38,9 @@ func Of(o *Objects, s Scope) *cliv1.History {
 	told := map[cliv1.Reference][]*event{}
 	for i := range events {
 		told[events[i].Object] = append(told[events[i].Object], &events[i])
+		if related := events[i].related.Reference; related != events[i].Object { // a power cycle says on the host what is asked of that
+			told[related] = append(told[related], &events[i])
+		}
 	}
 	entries := make([]cliv1.HistoryEntry, 0, len(events)+8*len(o.Records))
 	for _, record := range o.Records {

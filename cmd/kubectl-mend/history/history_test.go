@@ -129,6 +129,16 @@ func TestAnEventStaysUnlessAStepTellsItsFact(t *testing.T) {
 	}
 }
 
+// What is asked of a host is one event on that, and no step of the request repeats it.
+func TestAnEventOnTheHostTellsAStepOfItsRequest(t *testing.T) {
+	o := metal()
+	want := reasons(o, a(machineKind, "workers-a"))
+	o.Events = slices.DeleteFunc(o.Events, func(e eventsv1.Event) bool {
+		return e.Reason == "PowerOffRequested" && e.Regarding.Kind == "HostRemediation"
+	})
+	must.Equal(t, want, reasons(o, a(machineKind, "workers-a")))
+}
+
 func TestAnEventOfAnotherObjectOfTheNameDoesNotBelong(t *testing.T) {
 	o := metal()
 	o.Events = append(o.Events, told(40, rename(regarding(hostKind, "host-0"), "older"), "PowerOff", "x"), told(40, rename(regarding(nodeKind, "workers-a"), "of another cluster"), "Rebooted", "x"),

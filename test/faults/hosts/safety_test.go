@@ -319,8 +319,8 @@ func TestN14OneRemediationWritesAsOftenAsIsStated(t *testing.T) {
 	bothKinds(t, known, func(t *testing.T, e *environment) {
 		e.ends("Succeeded")
 		done, _ := e.writes.Done()
-		equal(t, "the number of writes", len(done), 18)
-		equal(t, "the number of reads past the caches", e.management.Reads+e.work.Reads, 30)
+		equal(t, "the number of writes", len(done), 17)
+		equal(t, "the number of reads past the caches", e.management.Reads+e.work.Reads, 25)
 	})
 }
 

@@ -58,8 +58,19 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 	if obj.GetName() == "" {
 		obj.SetName(fmt.Sprintf("%s%05d", obj.GetGenerateName(), s.born))
 	}
-	if kind.Kind == "Event" && s.objects[resource][keyOf(call.Namespace, obj.GetName())] != nil {
-		obj.SetName(fmt.Sprintf("%s-%d", obj.GetName(), s.born)) // its name is the nanosecond, in which a virtual clock has many
+	for kind.Kind == "Event" { // its name is the nanosecond, in which a virtual clock has many
+		taken := s.objects[resource][keyOf(call.Namespace, obj.GetName())]
+		if taken == nil {
+			break
+		}
+		about := func(o *unstructured.Unstructured) string { return fmt.Sprint(o.Object["reason"], o.Object["related"]) }
+		if obj.Object["series"] != nil && about(obj) == about(taken) {
+			repeated := taken.DeepCopy()
+			repeated.Object["series"] = obj.Object["series"]
+			s.store(kind, taken, repeated)
+			return versioned(repeated, kind), nil
+		}
+		obj.SetName(obj.GetName() + twin)
 	}
 	namespaces := s.objects[namespaceKind.resource().GroupResource()]
 	switch {
@@ -85,6 +96,9 @@ func (s *Server) add(kind Kind, call Call, obj *unstructured.Unstructured) (*uns
 	return versioned(obj, kind), nil
 }
 
+// twin is the end of the name of an Event of which another one has the name.
+const twin = "-twin"
+
 func (s *Server) update(kind Kind, call Call, body []byte) (*unstructured.Unstructured, error) {
 	obj, err := decode(body)
 	if err != nil {
@@ -104,6 +118,10 @@ func (s *Server) patch(kind Kind, call Call, patchType string, body []byte) (*un
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was, err := s.find(kind, call)
+	if kind.Kind == "Event" && s.objects[kind.resource().GroupResource()][keyOf(call.Namespace, call.Name+twin)] != nil {
+		// A series does not say which of them it is of; what is not found the client sends as a whole. (client-go, tools/events: recordEvent)
+		return nil, apierrors.NewNotFound(kind.resource().GroupResource(), call.Name)
+	}
 	applies := strings.HasPrefix(patchType, string(types.ApplyYAMLPatchType))
 	if applies && apierrors.IsNotFound(err) {
 		obj := &unstructured.Unstructured{}

@@ -119,7 +119,7 @@ func TestARecordFollowsARequestOfAnotherControllerAsItChanges(t *testing.T) {
 		Expect(e.here.Get(ctx, client.ObjectKeyFromObject(request), request)).To(Succeed())
 		request.Object["status"] = map[string]any{"phase": "Running"}
 		Expect(e.here.Status().Update(ctx, request)).To(Succeed())
-		time.Sleep(time.Second)
+		time.Sleep(2 * time.Second)
 		Expect(e.record(ctx).Status.Steps).To(ContainElement(HaveField("Reason", "RemediatorActs")))
 	})
 }

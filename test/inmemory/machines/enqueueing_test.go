@@ -122,7 +122,7 @@ func TestW12ReconcilesOneChangeCausesOneAndWhatKubemendWritesNone(t *testing.T) 
 		for i, name := range []string{"a", "b", "c"} {
 			s.nodeReports(name, corev1.NodeReady, corev1.ConditionUnknown, 0)
 			turned := s.settles()
-			s.Expect(turned-last).To(BeNumerically("<=", 2), name)
+			s.Expect(turned-last).To(BeNumerically("<=", 3), name) // one of them writes the numbers, a second later
 			time.Sleep(patience)
 			s.Eventually(s.owner(name)).Should(Equal(ownerRequested))
 			s.Eventually(s.counts("check")).Should(Equal([]int32{4, int32(3 - i), int32(3 - i)}))

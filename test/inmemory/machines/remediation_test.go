@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	v1beta1conditions "sigs.k8s.io/cluster-api/util/conditions/deprecated/v1beta1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -200,6 +201,48 @@ func TestWhatARecordCosts(t *testing.T) {
 					s.Expect(n).To(BeNumerically("<=", 2), resource)
 				}
 				s.Expect(s.recorded()[0].Status.Outcome).To(Equal(mendv1.RecordHealed))
+			})
+		})
+	}
+}
+
+// What a power cycle costs beside what its own controller writes: a Machine and its check are written when the node falls silent, when the
+// remediation begins, and when it has helped; and each step that lasts is one patch of the record.
+func TestWhatAPowerCycleCostsItsCheckAndItsRecord(t *testing.T) {
+	aside := []string{"leases", "selfsubjectaccessreviews"}
+	for name, tc := range map[string]struct {
+		lasts   time.Duration // each state
+		records int
+	}{
+		"within a second":    {150 * time.Millisecond, 3},
+		"as on real servers": {time.Minute, 6},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(s *environment) {
+				s.template("reboot")
+				s.workers("a", "b", "c")
+				s.check("check", by("reboot"))
+				s.Eventually(s.counts("check")).Should(Equal([]int32{3, 3, 3}))
+				changed := func(call apiserver.Call) bool { return call.Writes() && !slices.Contains(aside, call.Resource) }
+				_, since := s.calls(0, changed)
+				s.fallsSilent("a")
+				for _, state := range []string{"PoweringOff", "MovingWorkload", "PoweringOn", "Booting"} {
+					request := s.request("a")
+					annotations.AddAnnotations(request, map[string]string{
+						mendv1.PowerCycleAnnotation: `{"state":"` + state + `","touched":true}`,
+					})
+					s.Expect(s.here.Update(s.ctx, request)).To(Succeed())
+					time.Sleep(tc.lasts)
+				}
+				s.comesBack("a")
+				time.Sleep(10 * time.Minute)
+				record := s.recorded()[0].Status
+				s.Expect(string(record.Outcome)+record.EndedBy).To(Equal("Healed"), "it was carried out")
+				writes, _ := s.calls(since, changed)
+				s.Expect(writes).To(Equal(map[string]int{
+					"patch machines": 3, "create metal3remediations": 1, "delete metal3remediations": 1, "create remediationrecords": 1,
+					"patch remediationrecords": tc.records, "patch machinehealthchecks": 3, "create events": 4,
+				}))
 			})
 		})
 	}
