@@ -53,7 +53,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if limit.reason == "" {
 			continue
 		}
-		about := g.policy.limitText(g.limit, g.values)
+		about := g.policy.limitText(g.limit, g.Group)
 		b := rule.Blocker{
 			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
 			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],

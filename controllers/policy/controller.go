@@ -217,7 +217,7 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	for _, g := range l.groups {
 		if n := g.numbers(now); g.policy == p && n.unavailable+n.inFlight+n.waiting > 0 {
 			of := mendv1.PolicyGroup{
-				Limit: g.limit.Name, Group: g.values, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
+				Limit: g.limit.Name, Group: g.Group, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
 				InFlight: int32(n.inFlight), Waiting: int32(n.waiting),
 			}
 			if n.waiting > 0 {
@@ -320,14 +320,14 @@ func (l *Ledger) FollowRecords(informer interface {
 	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 }) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
-		UpdateFunc: func(_, o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
+		AddFunc:    func(o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
+		UpdateFunc: func(_, o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
 		DeleteFunc: func(o any) {
 			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
 				o = late.Obj
 			}
 			if record, is := o.(*mendv1.RemediationRecord); is {
-				l.follow(record, false)
+				l.Follow(record, false)
 			}
 		},
 	})
@@ -337,7 +337,8 @@ func (l *Ledger) FollowRecords(informer interface {
 	return nil
 }
 
-func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
+// Follow counts the remediation of a record while it exists, is open and has begun, and its capacity is not back.
+func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check
 	target := &Target{Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain}

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -69,7 +70,8 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	p := l.offer(check)
 	for _, e := range asking {
 		if !p.offered[e] {
-			blocked[e.UID] = l.blockers(e, p)
+			e.blocked = l.blockers(e, p)
+			blocked[e.UID] = e.blocked
 			continue
 		}
 		e.claimed, e.waits = p.now, false
@@ -79,6 +81,38 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 		l.wake(check, offeredFor+time.Second)
 	}
 	return blocked
+}
+
+// Waiting is what keeps those targets of a check from beginning that ask for a place, as when they last asked, and from the next step those
+// that have begun. Nothing is asked for.
+func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	blocked := map[types.UID][]rule.Blocker{}
+	for uid, e := range l.checks[check] {
+		switch {
+		case e.InFlight:
+			blocked[uid] = l.holds(e)
+		case e.waits:
+			blocked[uid] = e.blocked
+		}
+	}
+	return blocked
+}
+
+// GroupsOf are the groups that a target of a check belongs to.
+func (l *Ledger) GroupsOf(check Check, target types.UID) (groups []cliv1.LimitGroup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if e := l.checks[check][target]; e != nil {
+		for _, g := range e.groups {
+			groups = append(groups, g.LimitGroup)
+		}
+	}
+	return groups
 }
 
 // Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.

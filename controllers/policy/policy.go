@@ -105,6 +105,9 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 	return w, nil
 }
 
+// Invalid is the field of p that cannot be read, and why; empty if all can.
+func (p *Policy) Invalid() string { return p.invalid }
+
 // Selects reports whether p is for target.
 func (p *Policy) Selects(target *Target) bool {
 	if p.override != nil {

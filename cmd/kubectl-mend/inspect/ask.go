@@ -28,6 +28,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -55,9 +56,12 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	return a
 }
 
-// Acting are the controllers that a explains, as they act through c.
-func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
+// Acting are the controllers that a explains, as they act through c with places of a ledger.
+func (a *Asker) Acting(
+	c client.Client, now clock.PassiveClock, ledger *policy.Ledger,
+) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
 	machines, nodes := a.controllers(c, now)
+	machines.Ledger, nodes.Ledger, nodes.Cached, a.machines.Ledger, a.nodes.Ledger = ledger, ledger, c, ledger, ledger
 	machines.Unclaimed = machinehealthcheck.Act
 	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: now}
 	return machines, nodes

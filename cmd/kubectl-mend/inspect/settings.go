@@ -105,6 +105,16 @@ func (m Managers) leaseNamespace() string {
 	return nhcv1.DefaultLeaseNamespace
 }
 
+// PolicyNamespace is where the RemediationPolicies are that reach all namespaces.
+func (m Managers) PolicyNamespace() string {
+	for _, is := range m.All {
+		if is.Announcement != nil && is.Announcement.PolicyNamespace != "" {
+			return is.Announcement.PolicyNamespace
+		}
+	}
+	return managerlease.UsualNamespace
+}
+
 // unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there
 // never was any.
 func (m Managers) unseen() explain.Mode {

@@ -10,11 +10,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // note adds to the answer what has started since the checks decided last, and what their limits answer now.
@@ -42,12 +45,13 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	if judged.State == cliv1.StateUnhealthy {
 		delete(s.unnoticed, s.nodeOf(check, judged))
 	}
-	switch {
-	case judged.StartsNow:
+	waits := judged.State == cliv1.StateUnhealthy && !judged.InFlight && len(judged.Blockers) > 0
+	if judged.StartsNow || waits && slices.Contains(place.Reasons, cmp.Or(judged.Blockers[0].Cause, judged.Blockers[0].Reason)) {
 		t.starting = &cliv1.SimulatedStart{
 			After: s.after(), Time: metav1.NewTime(now.UTC()), Target: ref, Check: check.Reference, Action: judged.Action.Message,
 		}
-	case judged.State == cliv1.StateUnhealthy && !judged.InFlight && len(judged.Blockers) > 0 && t.counts:
+	}
+	if waits && t.counts {
 		by := check.Reference
 		t.waiting = &cliv1.SimulatedTarget{Reference: ref, Check: &by, Reason: judged.Blockers[0].Reason, Message: judged.Blockers[0].Text}
 	}
@@ -55,6 +59,9 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 		return
 	}
 	if t.starting != nil && t.counts {
+		if t.ends.IsZero() {
+			t.starting.Groups = s.groupsOf(check, judged)
+		}
 		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}
 	t.starting = nil
@@ -62,6 +69,16 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
 	}
 	t.waiting = nil
+}
+
+// groupsOf are the groups that count a target of a check.
+func (s *simulation) groupsOf(check *explain.Check, target *explain.Target) []cliv1.LimitGroup {
+	uid := place.NodeID(target.Name)
+	if machine := s.machine(target.Reference); machine != nil {
+		uid = machine.UID
+	}
+	key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
+	return s.ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, uid)
 }
 
 // noteLimit adds what the limits of a check answer, if that has changed.
@@ -131,6 +148,7 @@ func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
 		rows = append(rows, []string{text.Clock(start.Time.Time, begin), short(start.Target), short(start.Check), start.Action})
 	}
 	p.rows("Would start", rows)
+	p.rows("Would start in each group", groups(answer))
 	p.rows("Would not start", notStarted(answer.NotStarted))
 	rows = nil
 	for _, limit := range answer.Limits {
@@ -162,6 +180,30 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	for _, reason := range reasons {
 		rows = append(rows, []string{reason[0], reason[1], text.FirstOf(names[reason], mostNames) + ": " + reason[2]})
 	}
+	return rows
+}
+
+// groups has a row for each group, by policy, with when how many remediations of it start.
+func groups(answer *cliv1.Simulation) [][]string {
+	moments := map[cliv1.LimitGroup][]string{}
+	for _, start := range answer.Starts {
+		for _, g := range start.Groups {
+			moments[g] = append(moments[g], text.Clock(start.Time.Time, answer.Time.Time))
+		}
+	}
+	rows := make([][]string, 0, len(moments))
+	for g, at := range moments {
+		var starts []string
+		for len(at) > 0 {
+			n := 1
+			for n < len(at) && at[n] == at[0] {
+				n++
+			}
+			starts, at = append(starts, fmt.Sprintf("%s: %d", at[0], n)), at[n:]
+		}
+		rows = append(rows, []string{short(g.Policy), g.Limit, cmp.Or(g.Group, "-"), strings.Join(starts, ", ")})
+	}
+	slices.SortFunc(rows, slices.Compare)
 	return rows
 }
 
@@ -208,7 +250,8 @@ func (p *page) rows(heading string, rows [][]string) {
 }
 
 // shorts are the short names of kinds.
-var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc"}
+var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc",
+	policyKind: "policy", overrideKind: "override"}
 
 // short is an object as it is called on the command line, with its namespace in front; empty for none.
 func short(object cliv1.Reference) string {

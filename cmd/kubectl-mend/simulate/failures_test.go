@@ -28,12 +28,12 @@ import (
 func TestWhatFails(t *testing.T) {
 	other := client.ObjectKey{Namespace: "other", Name: "c1"}
 	candidates := []candidate{
-		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true},
-		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true},
-		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true}, // two checks select it
-		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true},
+		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true, ""},
+		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true, "b07"},
+		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false, "b07"},
+		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""},
+		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select it
+		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true, ""},
 	}
 	for fail, want := range map[string]string{
 		"2":                   "n1 n1",
@@ -42,6 +42,8 @@ func TestWhatFails(t *testing.T) {
 		"0":                   "expected a number from 1 to that",
 		"machine/w1,node/n2":  "n1 n2",
 		"node/n2, machine/w2": "n2", // which are one thing
+		"failuredomain/b07":   "n1 n2",
+		"fd/b08":              `nothing that a check selects and whose node is known is in the failure domain "b08"`,
 		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
 		"machine/":            `there is no "machine/" that`,
 		"node/n1":             `there are several called "node/n1": say which with -n, or by a label`,
@@ -119,6 +121,30 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 			}
 			if !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%q does not say %q", err, tc.want)
+			}
+		})
+	}
+}
+
+func TestWhatOfPoliciesCannotBeSimulatedIsSaid(t *testing.T) {
+	for name, tc := range map[string]struct{ manifest, want string }{
+		"a window": {
+			strings.Replace(window, "0 12 * * *", "at noon every day", 1),
+			`RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "at noon every day" does not have the five fields of cron`,
+		},
+		"an end that is over": {
+			strings.Replace(overrides, "12:20", "11:20", 1), "RemediationOverride default/swap: it would have no effect (Ended)",
+		},
+		"an end that is too late": {
+			strings.Replace(overrides, "2026-01-01T13", "2026-01-10T13", 1),
+			"RemediationOverride default/more: it would have no effect (TooLong): spec.until: must be within seven days",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			q := question(func(q *Question) { q.Manifest = read(t, tc.manifest) })
+			_, err := Run(t.Context(), newFixture(t).snapshot(), q)
+			if err == nil || !strings.Contains(err.Error(), tc.want) {
+				t.Errorf("the error is %v", err)
 			}
 		})
 	}

@@ -25,6 +25,8 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -152,7 +154,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	w.Taken = noon
 	for _, obj := range s.objs {
 		if u, is := obj.(*unstructured.Unstructured); is {
-			install(w, u.GroupVersionKind())
+			install(w, u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
 		}
 	}
 	must.Do(s.t, w.Add(s.objs...))
@@ -333,6 +335,61 @@ spec:
     templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
 `
 
+// racks gives the hosts of machines two failure domains in turn.
+func racks(n int) func(*fixture) *fixture {
+	return func(s *fixture) *fixture {
+		for i, obj := range hosts(n)(s).objs {
+			if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
+				h.Labels = map[string]string{place.FailureDomainLabel: []string{"b07", "b08"}[i%4/2]}
+			}
+		}
+		return s
+	}
+}
+
+const racksPolicy = `
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationPolicy
+metadata: {name: racks, namespace: kubemend-system}
+spec:
+  selector: {}
+  limits:
+  - {name: rack, groupBy: [{key: FailureDomain}], maxInFlight: 2, slowStart: Enabled}
+  - {name: fleet, maxInFlight: 3}
+---
+`
+
+// overrides hold all of c1 for 20 minutes, and allow more of it for an hour.
+const overrides = `
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationOverride
+metadata: {name: swap}
+spec: {action: Hold, targetRef: {kind: Cluster, name: c1}, until: "2026-01-01T12:20:00Z", reason: switch swap, by: alice}
+---
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationOverride
+metadata: {name: more}
+spec:
+  action: Allow
+  targetRef: {kind: MachineHealthCheck, name: workers}
+  allow: {maxUnhealthy: 60%, maxInFlight: 2}
+  until: "2026-01-01T13:00:00Z"
+  reason: power is back
+---
+`
+
+// window closes until 12:30 what racksPolicy limits.
+const window = `
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationPolicy
+metadata: {name: racks, namespace: kubemend-system}
+spec:
+  selector: {kinds: [NodeHealthCheck]}
+  limits: [{name: node, maxInFlight: 1}]
+  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]
+---
+`
+
 // story is a fixture, what is applied to it, and what is asked.
 type story struct {
 	fixture  func(*fixture) *fixture
@@ -393,6 +450,11 @@ var stories = map[string]story{
 	"one fails while no spare host fits": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(2, "storage")
 	}, waitsForSpare, fails("machine/w1")},
+	"a hold ends while an override allows more": {workers(5), overrides + workersCheck, fails("name in (w1,w2,w3)")},
+	"a window opens in place of the policy that is there": {func(s *fixture) *fixture {
+		return s.nodesHere(5).existing(racksPolicy)
+	}, window + ladder, func(q *Question) { q.Fail, q.Takes = "node/n1,node/n2", 15*time.Minute }},
+	"a rack falls under a policy": {racks(12), racksPolicy + workersAs(claimed, ""), fails("failuredomain/b07")},
 }
 
 func TestStories(t *testing.T) {

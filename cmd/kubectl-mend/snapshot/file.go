@@ -221,9 +221,6 @@ func slim(obj client.Object) (map[string]any, error) {
 	obj = obj.DeepCopyObject().(client.Object)
 	slimAnnotations(obj)
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	if gvk == namespaceGVK {
-		obj.SetLabels(nil)
-	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	fields := keptFields[gvk.GroupKind()]
 	switch {
