@@ -71,7 +71,7 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 		if made.Kind == policy.NodeHealthCheck {
 			id = place.NodeID(obs.nodeName())
 		}
-		blockers = r.Ledger.Holds(check, id)
+		blockers = r.Ledger.Waiting(check)[id]
 	default:
 		blockers = r.Ledger.Ask(check, []types.UID{id})[id]
 	}

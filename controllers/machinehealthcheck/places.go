@@ -1,7 +1,6 @@
 package machinehealthcheck
 
 import (
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -169,21 +168,20 @@ func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan
 	return !ready && err == nil
 }
 
-// ReadHosts notes the labels of all hosts at once, in place of a watch.
-func (r *Reconciler) ReadHosts(ctx context.Context) error {
+// ReadHosts notes the labels of all hosts at once, in place of a watch. Those that cannot be read have none.
+func (r *Reconciler) ReadHosts(ctx context.Context) {
 	list := &bmov1alpha1.BareMetalHostList{}
-	err := r.Client.List(ctx, list)
+	_ = r.Client.List(ctx, list)
 	for i := range list.Items {
 		r.hostLabels.note(&list.Items[i], false)
 	}
-	return err
 }
 
 // FailureDomain is that of a machine, on whose host ReadHosts looked, and its node.
 func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node) string {
-	seen, host := place.OfMachine(machine), &hostLabels{}
-	if OnHost(machine) {
-		host = cmp.Or(r.hostLabels.of(machine), host)
+	seen, host := place.OfMachine(machine), r.hostLabels.of(machine)
+	if host == nil || !OnHost(machine) {
+		host = &hostLabels{}
 	}
 	seen.On(node, host.name, host.labels)
 	return seen.FailureDomain

@@ -32,7 +32,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}
-		if until := policy.closed(e.Live, p.now); !until.IsZero() {
+		if until := policy.Closed(e.Live, p.now); !until.IsZero() {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
 				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",
@@ -53,7 +53,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if limit.reason == "" {
 			continue
 		}
-		about := g.policy.limitText(g.limit, g.Group)
+		about := LimitText(g.LimitGroup)
 		b := rule.Blocker{
 			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
 			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],

@@ -83,8 +83,8 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	return blocked
 }
 
-// Waiting is what keeps those targets of a check from beginning that ask for a place, as when they last asked, and from the next step those
-// that have begun. Nothing is asked for.
+// Waiting is what keeps targets of a check from being remediated: those that ask for a place from beginning, as when they last asked, and
+// the others from the next step of what has begun. Nothing is asked for.
 func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
 	if l == nil {
 		return nil
@@ -93,38 +93,28 @@ func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
 	defer l.mu.Unlock()
 	blocked := map[types.UID][]rule.Blocker{}
 	for uid, e := range l.checks[check] {
-		switch {
-		case e.InFlight:
+		if blocked[uid] = e.blocked; !e.waits {
 			blocked[uid] = l.holds(e)
-		case e.waits:
-			blocked[uid] = e.blocked
 		}
 	}
 	return blocked
 }
 
-// GroupsOf are the groups that a target of a check belongs to.
-func (l *Ledger) GroupsOf(check Check, target types.UID) (groups []cliv1.LimitGroup) {
+// GroupsOf are the groups of a target of a check, by its name.
+func (l *Ledger) GroupsOf(check Check, target string) (groups []cliv1.LimitGroup) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.checks[check][target]; e != nil {
+	for _, e := range l.checks[check] {
 		for _, g := range e.groups {
-			groups = append(groups, g.LimitGroup)
+			if e.Name == target {
+				groups = append(groups, g.LimitGroup)
+			}
 		}
 	}
 	return groups
 }
 
-// Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
-func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if e := l.checks[check][target]; e != nil {
-		return l.holds(e)
-	}
-	return nil
-}
-
+// holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
 func (l *Ledger) holds(e *entry) []rule.Blocker {
 	return l.blockers(&entry{Target: e.Target, by: e.by}, &pass{now: l.Clock.Now()})
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -176,8 +177,8 @@ func (p *Policy) OfHosts() bool {
 	})
 }
 
-// closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
-func (p *Policy) closed(live bool, now time.Time) time.Time {
+// Closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
+func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	var until, opens time.Time
 	allowing, open := false, false
 	for i := range p.windows {
@@ -265,11 +266,11 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 
-// limitText names a limit of p in a group.
-func (p *Policy) limitText(limit *mendv1.PolicyLimit, group string) string {
-	text := fmt.Sprintf("limit %s of %s", limit.Name, p.Ref)
-	if group != "" {
-		text += " in " + group
+// LimitText names a limit in a group.
+func LimitText(g cliv1.LimitGroup) string {
+	text := fmt.Sprintf("limit %s of %s", g.Limit, g.Policy)
+	if g.Group != "" {
+		text += " in " + g.Group
 	}
 	return text
 }

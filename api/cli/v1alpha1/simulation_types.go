@@ -38,10 +38,9 @@ type SimulatedStart struct {
 	Groups []LimitGroup `json:"groups,omitempty"`
 }
 
-// LimitGroup is a group of targets to which a limit applies together.
+// LimitGroup is a group of targets to which a limit of a RemediationPolicy, or of a RemediationOverride that allows, applies together.
 type LimitGroup struct {
-	// Policy is the RemediationPolicy, or RemediationOverride that allows, whose limit it is; Limit the name of that; Group the values that
-	// the targets have in common, empty for all that are selected.
+	// Group is the values that the targets have in common; empty for all that are selected.
 	Policy Reference `json:"policy"`
 	Limit  string    `json:"limit"`
 	Group  string    `json:"group,omitempty"`

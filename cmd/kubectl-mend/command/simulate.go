@@ -23,8 +23,8 @@ const unlimited = -1
 type simulation struct {
 	simulate.Question
 
-	file, domain string
-	most         int
+	file string
+	most int
 }
 
 func (o *Options) simulate() *cobra.Command {
@@ -34,8 +34,7 @@ func (o *Options) simulate() *cobra.Command {
 		Short: "Show which remediations a check would start, before it is applied, and when machines fail",
 		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail.
 With -f, the checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed.
-Without checks in a file, those of the cluster are. With --set, they have another limit. RemediationPolicies and RemediationOverrides of the
-cluster apply, unless the file has one of the same name.
+Without -f, the checks of the cluster are. With --set, they have another limit. Policies and overrides of the cluster apply as well.
 
 The cluster is read once. The controllers decide on a copy of it in memory, with a clock that jumps from one event to the next; nothing is
 written to the cluster. What others do about a remediation is not simulated: it is over, and its machine healthy again, --takes after it
@@ -78,8 +77,11 @@ func (s *simulation) addFlags(c *cobra.Command) {
 		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
 	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and "+
 		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, with commas.")
-	f.StringVar(&s.domain, "fail-domain", "", "Failure domain of which all nodes fail at once, as RemediationPolicies know it: by the "+
-		"label of the host, else that of the Machine, else the zone of the Node.")
+	f.Func("fail-domain", "In place of --fail, failure domain of which all nodes fail at once, as RemediationPolicies know it: by the "+
+		"label of the host, else that of the Machine, else the zone of the Node.", func(name string) error {
+		s.Fail = "failuredomain/" + name
+		return nil
+	})
 	f.DurationVar(&s.For, "for", 0, "For how long they fail, if no remediation ends it before. If 0, they do not recover by themselves.")
 	f.DurationVar(&s.Takes, "takes", 10*time.Minute, "After how long a remediation is over, and its machine healthy again.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
@@ -106,9 +108,7 @@ func (s *simulation) check() error {
 		return Exit{Misused, errors.New("--for and --horizon: expected a duration that is not negative")}
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
-	case s.Fail != "" && s.domain != "":
-		return Exit{Misused, errors.New("--fail, --fail-domain: expected one of them")}
-	case s.Fail+s.domain == "" && s.For > 0:
+	case s.Fail == "" && s.For > 0:
 		return Exit{Misused, errors.New("--for says for how long something fails: say what, with --fail or --fail-domain")}
 	case s.most < unlimited:
 		return Exit{Misused, fmt.Errorf("--at-most %d: expected a number, or -1 for any", s.most)}
@@ -146,9 +146,6 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 	}
 	if err := clusterIsThere(ctx, w.ReadOnly(), s.Namespace, s.Cluster); err != nil {
 		return nil, err
-	}
-	if s.domain != "" {
-		s.Fail = "failuredomain/" + s.domain
 	}
 	s.From = w.Clock.Now()
 	answer, err := simulate.Run(ctx, w, s.Question)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -22,8 +24,13 @@ import (
 
 // note adds to the answer what has started since the checks decided last, and what their limits answer now.
 func (s *simulation) note(checks []explain.Check) {
+	s.acting = map[string][]reconcile.Request{}
 	for i := range checks {
 		check := &checks[i]
+		if check.Mode == explain.Acting {
+			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
+			s.acting[check.Kind] = append(s.acting[check.Kind], reconcile.Request{NamespacedName: key})
+		}
 		for j := range check.Targets {
 			s.noteTarget(check, &check.Targets[j])
 		}
@@ -60,7 +67,8 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	}
 	if t.starting != nil && t.counts {
 		if t.ends.IsZero() {
-			t.starting.Groups = s.groupsOf(check, judged)
+			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
+			t.starting.Groups = s.ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, judged.Name)
 		}
 		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}
@@ -69,16 +77,6 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
 	}
 	t.waiting = nil
-}
-
-// groupsOf are the groups that count a target of a check.
-func (s *simulation) groupsOf(check *explain.Check, target *explain.Target) []cliv1.LimitGroup {
-	uid := place.NodeID(target.Name)
-	if machine := s.machine(target.Reference); machine != nil {
-		uid = machine.UID
-	}
-	key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
-	return s.ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, uid)
 }
 
 // noteLimit adds what the limits of a check answer, if that has changed.
@@ -185,23 +183,22 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 
 // groups has a row for each group, by policy, with when how many remediations of it start.
 func groups(answer *cliv1.Simulation) [][]string {
-	moments := map[cliv1.LimitGroup][]string{}
+	starts := map[cliv1.LimitGroup]map[time.Time]int{}
 	for _, start := range answer.Starts {
 		for _, g := range start.Groups {
-			moments[g] = append(moments[g], text.Clock(start.Time.Time, answer.Time.Time))
+			if starts[g] == nil {
+				starts[g] = map[time.Time]int{}
+			}
+			starts[g][start.Time.Time]++
 		}
 	}
-	rows := make([][]string, 0, len(moments))
-	for g, at := range moments {
-		var starts []string
-		for len(at) > 0 {
-			n := 1
-			for n < len(at) && at[n] == at[0] {
-				n++
-			}
-			starts, at = append(starts, fmt.Sprintf("%s: %d", at[0], n)), at[n:]
+	rows := make([][]string, 0, len(starts))
+	for g, at := range starts {
+		var says []string
+		for _, moment := range slices.SortedFunc(maps.Keys(at), time.Time.Compare) {
+			says = append(says, fmt.Sprintf("%s: %d", text.Clock(moment, answer.Time.Time), at[moment]))
 		}
-		rows = append(rows, []string{short(g.Policy), g.Limit, cmp.Or(g.Group, "-"), strings.Join(starts, ", ")})
+		rows = append(rows, []string{short(g.Policy), g.Limit, cmp.Or(g.Group, "-"), strings.Join(says, ", ")})
 	}
 	slices.SortFunc(rows, slices.Compare)
 	return rows

@@ -33,16 +33,12 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// The kinds of checks.
+// The kinds of checks, and of what limits the remediations of many of them.
 const (
 	machineCheckKind = "MachineHealthCheck"
 	nodeCheckKind    = "NodeHealthCheck"
-)
-
-// The kinds of what limits the remediations of many checks.
-const (
-	policyKind   = "RemediationPolicy"
-	overrideKind = "RemediationOverride"
+	policyKind       = "RemediationPolicy"
+	overrideKind     = "RemediationOverride"
 )
 
 // Manifest is what is to be applied: checks, the templates that they name, policies and overrides.

@@ -201,7 +201,7 @@ const (
 func (s *simulation) play(ctx context.Context) error {
 	s.readPolicies(ctx)
 	if s.ledger.OfHosts() || slices.ContainsFunc(domainNames, func(called string) bool { return strings.Contains(s.Fail, called+"/") }) {
-		_ = s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
+		s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
 	}
 	checks, err := s.explain(ctx)
 	if err != nil {
@@ -237,10 +237,7 @@ func (s *simulation) next() time.Time {
 	for _, t := range s.targets {
 		next = health.Earliest(next, t.ends)
 	}
-	if s.For > 0 && len(s.failed) > 0 {
-		next = health.Earliest(next, s.From.Add(s.For))
-	}
-	ends := []time.Time{s.From.Add(s.Takes)} // of what was under way at the beginning, and of overrides
+	ends := []time.Time{s.From.Add(s.For), s.From.Add(s.Takes)} // of failures, of what was under way at the beginning, and of overrides
 	for _, o := range snapshot.All[mendv1.RemediationOverride](s.snapshot, "") {
 		ends = append(ends, o.Spec.Until.Time)
 	}
@@ -298,14 +295,7 @@ func (s *simulation) explain(ctx context.Context) ([]explain.Check, error) {
 		return nil, err
 	}
 	ofNodes, err := s.asker.NodeChecks(ctx, func(check *nhcv1.NodeHealthCheck) bool { return s.simulates(check) })
-	checks, s.acting = append(checks, ofNodes...), map[string][]reconcile.Request{}
-	for i := range checks {
-		if check := &checks[i]; check.Mode == explain.Acting {
-			key := client.ObjectKey{Namespace: check.Namespace, Name: check.Name}
-			s.acting[check.Kind] = append(s.acting[check.Kind], reconcile.Request{NamespacedName: key})
-		}
-	}
-	return checks, err
+	return append(checks, ofNodes...), err
 }
 
 // reconcile carries out what a check has decided, and notes when it is due again.
