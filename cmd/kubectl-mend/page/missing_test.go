@@ -196,13 +196,14 @@ func limited(s *scene) {
 }
 
 func TestPoliciesAndOverrides(t *testing.T) {
+	ofPolicy := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Policy(ctx, a, client.ObjectKey{Namespace: "kubemend-system", Name: "racks"})
+	}
+	ofHold := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Override(ctx, a, client.ObjectKey{Namespace: "default", Name: "swap"})
+	}
 	golden.Stories(t, "policies", map[string]story{
-		"a policy": {aScene(reported, limited), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-			return Policy(ctx, a, client.ObjectKey{Namespace: "kubemend-system", Name: "racks"})
-		}},
-		"a hold": {aScene(reported, limited), func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
-			return Override(ctx, a, client.ObjectKey{Namespace: "default", Name: "swap"})
-		}},
+		"a policy": {aScene(reported, limited), ofPolicy}, "a hold": {aScene(reported, limited), ofHold},
 	}, answered)
 }
 

@@ -109,42 +109,26 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 		"a version that is unknown": {
 			strings.Replace(workersCheck, "v1beta2", "v1beta1", 1), "MachineHealthCheck workers: version v1beta1 is not known here",
 		},
-		"no kind":               {"metadata: {name: p}", "Object 'Kind' is missing"},
-		"no name":               {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
-		"no YAML":               {"apiVersion: [", "read check.yaml: error parsing"},
-		"nothing but a comment": {"# nothing\n---\n", "check.yaml: there is nothing in it"},
+		"no kind":  {"metadata: {name: p}", "Object 'Kind' is missing"},
+		"no name":  {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
+		"no YAML":  {"apiVersion: [", "read check.yaml: error parsing"},
+		"a window": {strings.Replace(window, "0 12 * * *", "at noon every day", 1), `RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "at`},
+		"an override that is over": {
+			strings.Replace(overrides, "12:20", "11:20", 1), "RemediationOverride default/swap: it would have no effect (Ended)",
+		},
+		"an override that is too long": {strings.Replace(overrides, "01T13", "10T13", 1), "(TooLong): spec.until: must be within seven days"},
+		"nothing but a comment":        {"# nothing\n---\n", "check.yaml: there is nothing in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			m, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			if err == nil {
+				_, err = Run(t.Context(), newFixture(t).snapshot(), question(func(q *Question) { q.Manifest = m }))
+			}
 			if err == nil {
 				t.Fatal("it was read")
 			}
 			if !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("%q does not say %q", err, tc.want)
-			}
-		})
-	}
-}
-
-func TestWhatOfPoliciesCannotBeSimulatedIsSaid(t *testing.T) {
-	for name, tc := range map[string]struct{ manifest, want string }{
-		"a window": {
-			strings.Replace(window, "0 12 * * *", "at noon every day", 1),
-			`RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "at noon every day" does not have the five fields of cron`,
-		},
-		"an end that is over": {
-			strings.Replace(overrides, "12:20", "11:20", 1), "RemediationOverride default/swap: it would have no effect (Ended)",
-		},
-		"an end that is too late": {
-			strings.Replace(overrides, "2026-01-01T13", "2026-01-10T13", 1),
-			"RemediationOverride default/more: it would have no effect (TooLong): spec.until: must be within seven days",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			q := question(func(q *Question) { q.Manifest = read(t, tc.manifest) })
-			_, err := Run(t.Context(), newFixture(t).snapshot(), q)
-			if err == nil || !strings.Contains(err.Error(), tc.want) {
-				t.Errorf("the error is %v", err)
 			}
 		})
 	}
@@ -177,16 +161,7 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 }
 
 func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
-	const bare = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata: {name: workers%s}
-spec:
-  clusterName: c1
-  selector: {matchLabels: {pool: md-0}}
-  checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}
-`
-	claimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	isClaimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	for name, tc := range map[string]struct {
 		there    map[string]string
 		manifest string // its annotations
@@ -194,15 +169,15 @@ spec:
 		starts   int
 	}{
 		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", false, 0},
-		"a claim":             {claimed, "", false, 3},
+		"a claim":             {isClaimed, "", false, 3},
 		"no claim":            {nil, "", true, 3},
-		"one that is changed": {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, `, annotations: {cluster.x-k8s.io/paused: kubemend}`, false, 3},
+		"one that is changed": {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, claimed, false, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t).workers(5).existing(fmt.Sprintf(bare, ""))
+			s := newFixture(t).workers(5).existing(workersAs("", ""))
 			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
 			is.Annotations = tc.there
-			answer := s.run(fmt.Sprintf(bare, tc.manifest), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			answer := s.run(workersAs(tc.manifest, ""), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
 			if says := strings.Join(answer.Assumptions, "\n"); strings.Contains(says, "workers is claimed: ") != tc.claimed {
 				t.Errorf("it is assumed: %s", says)
 			}

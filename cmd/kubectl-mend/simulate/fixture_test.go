@@ -122,6 +122,7 @@ func (s *fixture) onMetal() *fixture {
 		between.Annotations = map[string]string{infrav1.HostAnnotation: "default/host-" + m.Name}
 		between.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}}
 		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-" + m.Name, UID: types.UID("host-" + m.Name)}}
+		h.Labels = map[string]string{place.FailureDomainLabel: []string{"b07", "b08"}[len(s.objs)/2%2]}
 		h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 		h.Spec.ConsumerRef = &corev1.ObjectReference{
 			APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "default", Name: m.Name,
@@ -261,19 +262,9 @@ var (
 		"  remediation:\n    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n")
 )
 
-const olderCheck = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata:
-  name: everything
-  annotations: {cluster.x-k8s.io/paused: kubemend}
-spec:
-  clusterName: c1
-  selector: {matchLabels: {cluster.x-k8s.io/cluster-name: c1}}
-  checks:
-    unhealthyNodeConditions:
-    - {type: Ready, status: Unknown, timeoutSeconds: 600}
-`
+// olderCheck selects all machines of c1.
+var olderCheck = strings.NewReplacer("name: workers", "name: everything", "pool: md-0", "cluster.x-k8s.io/cluster-name: c1", "300", "600").
+	Replace(workersAs(claimed, ""))
 
 // rebootTemplate is the template that checks of a power cycle name.
 const rebootTemplate = `
@@ -318,34 +309,9 @@ spec:
 `
 
 // kernelRule has no rule for Ready: only the condition of its one rule makes a machine unhealthy.
-const kernelRule = rebootTemplate + `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata:
-  name: workers
-  annotations: {cluster.x-k8s.io/paused: kubemend}
-spec:
-  clusterName: c1
-  selector: {matchLabels: {pool: md-0}}
-  checks:
-    unhealthyNodeConditions:
-    - {type: KernelDeadlock, status: "True", timeoutSeconds: 600}
-  remediation:
-    triggerIf: {unhealthyLessThanOrEqualTo: 50%}
-    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
-`
-
-// racks gives the hosts of machines two failure domains in turn.
-func racks(n int) func(*fixture) *fixture {
-	return func(s *fixture) *fixture {
-		for i, obj := range hosts(n)(s).objs {
-			if h, is := obj.(*bmov1alpha1.BareMetalHost); is {
-				h.Labels = map[string]string{place.FailureDomainLabel: []string{"b07", "b08"}[i%4/2]}
-			}
-		}
-		return s
-	}
-}
+var kernelRule = rebootTemplate + strings.Replace(workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 50%}\n"+
+	"    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n"),
+	"{type: Ready, status: Unknown, timeoutSeconds: 300}", `{type: KernelDeadlock, status: "True", timeoutSeconds: 600}`, 1)
 
 const racksPolicy = `
 apiVersion: kubemend.io/v1alpha1
@@ -369,26 +335,13 @@ spec: {action: Hold, targetRef: {kind: Cluster, name: c1}, until: "2026-01-01T12
 apiVersion: kubemend.io/v1alpha1
 kind: RemediationOverride
 metadata: {name: more}
-spec:
-  action: Allow
-  targetRef: {kind: MachineHealthCheck, name: workers}
-  allow: {maxUnhealthy: 60%, maxInFlight: 2}
-  until: "2026-01-01T13:00:00Z"
-  reason: power is back
+spec: {action: Allow, targetRef: {kind: MachineHealthCheck, name: workers}, until: "2026-01-01T13:00:00Z", reason: power is back,
+  allow: {maxUnhealthy: 60%, maxInFlight: 2}}
 ---
 `
 
-// window closes until 12:30 what racksPolicy limits.
-const window = `
-apiVersion: kubemend.io/v1alpha1
-kind: RemediationPolicy
-metadata: {name: racks, namespace: kubemend-system}
-spec:
-  selector: {kinds: [NodeHealthCheck]}
-  limits: [{name: node, maxInFlight: 1}]
-  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]
----
-`
+// window is racksPolicy closed until 12:30.
+var window = strings.Replace(racksPolicy, "selector: {}", "selector: {}\n  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]", 1)
 
 // story is a fixture, what is applied to it, and what is asked.
 type story struct {
@@ -454,7 +407,7 @@ var stories = map[string]story{
 	"a window opens in place of the policy that is there": {func(s *fixture) *fixture {
 		return s.nodesHere(5).existing(racksPolicy)
 	}, window + ladder, func(q *Question) { q.Fail, q.Takes = "node/n1,node/n2", 15*time.Minute }},
-	"a rack falls under a policy": {racks(12), racksPolicy + workersAs(claimed, ""), fails("failuredomain/b07")},
+	"a rack falls under a policy": {hosts(12), racksPolicy + workersAs(claimed, ""), fails("failuredomain/b07")},
 }
 
 func TestStories(t *testing.T) {
