@@ -25,10 +25,10 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if hold, holds := policy.held(); holds {
 			blockers = append(blockers, hold)
 		}
-		if policy.invalid != "" {
+		if policy.Invalid != "" {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
+				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.Invalid),
 				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}

@@ -39,7 +39,7 @@ func (l *Ledger) Collect(series chan<- prometheus.Metric) {
 	active := map[mendv1.OverrideAction]int{mendv1.OverrideHold: 0, mendv1.OverrideAllow: 0}
 	for _, p := range l.policies {
 		valid := 1
-		if p.invalid != "" {
+		if p.Invalid != "" {
 			valid = 0
 		}
 		if p.override != nil {

@@ -35,8 +35,8 @@ type Policy struct {
 	namespaces map[string]bool    // those that the first selector selects
 	limits     []mendv1.PolicyLimit
 	windows    []window
-	// invalid is the field that cannot be read, and why; empty if all can.
-	invalid        string
+	// Invalid is the field that cannot be read, and why; empty if all can.
+	Invalid        string
 	selectsNothing bool      // since a selector cannot be read
 	override       *override // nil for a RemediationPolicy
 }
@@ -58,7 +58,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
 	}
 	if spec.Selector.Namespaces != nil && !p.everywhere {
-		p.invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
+		p.Invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
 		p.selectsNothing = true
 		return p
 	}
@@ -75,7 +75,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(part.selector)
 		if err != nil {
-			p.invalid, p.selectsNothing = fmt.Sprintf("spec.selector.%s: %s", part.field, err), true
+			p.Invalid, p.selectsNothing = fmt.Sprintf("spec.selector.%s: %s", part.field, err), true
 			return p
 		}
 		p.selects[i] = selector
@@ -83,7 +83,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	for i := range spec.Windows {
 		w, err := windowOf(spec.Windows[i])
 		if err != nil {
-			p.invalid = cmp.Or(p.invalid, fmt.Sprintf("spec.windows[%d].%s", i, err))
+			p.Invalid = cmp.Or(p.Invalid, fmt.Sprintf("spec.windows[%d].%s", i, err))
 			continue
 		}
 		p.windows = append(p.windows, w)
@@ -105,9 +105,6 @@ func windowOf(spec mendv1.PolicyWindow) (window, error) {
 	}
 	return w, nil
 }
-
-// Invalid is the field of p that cannot be read, and why; empty if all can.
-func (p *Policy) Invalid() string { return p.invalid }
 
 // Selects reports whether p is for target.
 func (p *Policy) Selects(target *Target) bool {

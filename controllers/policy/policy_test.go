@@ -60,7 +60,7 @@ func TestWindows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Read(&mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Windows: tc.windows}}, "")
-			must.Equal(t, "", p.invalid)
+			must.Equal(t, "", p.Invalid)
 			at, err := time.Parse(time.RFC3339, tc.at)
 			must.Do(t, err)
 			got := ""

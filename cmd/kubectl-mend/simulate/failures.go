@@ -126,7 +126,7 @@ func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
 	}
 	selector, err := labels.Parse(fail)
 	if err != nil {
-		return nil, fmt.Errorf("expected a number, a label selector, or machine/NAME, node/NAME and failuredomain/NAME with commas: %w", err)
+		return nil, fmt.Errorf("expected a number, a label selector, or machine/NAME, node/NAME, failuredomain/NAME with commas: %w", err)
 	}
 	nodes := nodesOf(candidates, func(c candidate) bool { return selector.Matches(c.labels) })
 	if len(nodes) == 0 {

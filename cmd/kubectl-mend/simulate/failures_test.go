@@ -109,14 +109,12 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 		"a version that is unknown": {
 			strings.Replace(workersCheck, "v1beta2", "v1beta1", 1), "MachineHealthCheck workers: version v1beta1 is not known here",
 		},
-		"no kind":  {"metadata: {name: p}", "Object 'Kind' is missing"},
-		"no name":  {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
-		"no YAML":  {"apiVersion: [", "read check.yaml: error parsing"},
-		"a window": {strings.Replace(window, "0 12 * * *", "at noon every day", 1), `RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "at`},
-		"an override that is over": {
-			strings.Replace(overrides, "12:20", "11:20", 1), "RemediationOverride default/swap: it would have no effect (Ended)",
-		},
-		"an override that is too long": {strings.Replace(overrides, "01T13", "10T13", 1), "(TooLong): spec.until: must be within seven days"},
+		"no kind":                      {"metadata: {name: p}", "Object 'Kind' is missing"},
+		"no name":                      {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
+		"no YAML":                      {"apiVersion: [", "read check.yaml: error parsing"},
+		"a window":                     {strings.Replace(window, "0 12 * * *", "noon", 1), `RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "noon"`},
+		"an override that is over":     {strings.Replace(overrides, "12:20", "11:20", 1), "default/swap: it would have no effect (Ended)"},
+		"an override that is too long": {strings.Replace(overrides, "01T13", "10T13", 1), "(TooLong): spec.until: must be within seven"},
 		"nothing but a comment":        {"# nothing\n---\n", "check.yaml: there is nothing in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -177,7 +175,7 @@ func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
 			s := newFixture(t).workers(5).existing(workersAs("", ""))
 			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
 			is.Annotations = tc.there
-			answer := s.run(workersAs(tc.manifest, ""), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			answer := s.run(workersAs(tc.manifest, ""), question(fails("name in (w1,w2,w3)")))
 			if says := strings.Join(answer.Assumptions, "\n"); strings.Contains(says, "workers is claimed: ") != tc.claimed {
 				t.Errorf("it is assumed: %s", says)
 			}

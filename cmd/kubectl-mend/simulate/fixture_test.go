@@ -271,12 +271,8 @@ const rebootTemplate = `
 # A template, and a check that names it.
 apiVersion: kubemend.io/v1alpha1
 kind: HostRemediationTemplate
-metadata:
-  name: reboot
-spec:
-  template:
-    spec:
-      strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
+metadata: {name: reboot}
+spec: {template: {spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}}}}
 ---
 `
 
@@ -293,8 +289,7 @@ spec: {template: {spec: {}}}
 ---
 apiVersion: remediation.medik8s.io/v1alpha1
 kind: NodeHealthCheck
-metadata:
-  name: racks
+metadata: {name: racks}
 spec:
   selector: {matchLabels: {rack: a}}
   minHealthy: 51%
@@ -341,7 +336,7 @@ spec: {action: Allow, targetRef: {kind: MachineHealthCheck, name: workers}, unti
 `
 
 // window is racksPolicy closed until 12:30.
-var window = strings.Replace(racksPolicy, "selector: {}", "selector: {}\n  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]", 1)
+var window = strings.Replace(racksPolicy, "spec:", "spec:\n  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]", 1)
 
 // story is a fixture, what is applied to it, and what is asked.
 type story struct {

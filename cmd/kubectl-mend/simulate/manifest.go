@@ -202,7 +202,7 @@ func (s *simulation) setUpPolicies() error {
 		why := ""
 		switch obj := obj.(type) {
 		case *mendv1.RemediationPolicy:
-			why = policy.Read(obj, everywhere).Invalid()
+			why = policy.Read(obj, everywhere).Invalid
 		case *mendv1.RemediationOverride:
 			if _, active := policy.ReadOverride(obj, everywhere, s.From); active.Status != metav1.ConditionTrue {
 				why = strings.TrimSuffix("it would have no effect ("+active.Reason+"): "+active.Message, ": ")

@@ -199,10 +199,7 @@ const (
 
 // play goes from one moment to the next at which anything is due, until the end, and never waits.
 func (s *simulation) play(ctx context.Context) error {
-	s.readPolicies(ctx)
-	if s.ledger.OfHosts() || slices.ContainsFunc(domainNames, func(called string) bool { return strings.Contains(s.Fail, called+"/") }) {
-		s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
-	}
+	s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
 	checks, err := s.explain(ctx)
 	if err != nil {
 		return err
