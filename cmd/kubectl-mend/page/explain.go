@@ -297,7 +297,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 		says := fmt.Sprintf("%d targets, %d unavailable, %d under way, %d waiting", g.Targets, g.Unavailable, g.InFlight, g.Waiting)
 		if g.Reason != "" {
 			about := policy.LimitText(cliv1.LimitGroup{Policy: p.Ref, Limit: g.Limit, Group: g.Group})
-			says += " (" + g.Reason + "): " + waitFor(a, about+" is reached")
+			says = strings.TrimSuffix(says+" ("+g.Reason+"): "+waitFor(a, about+" is reached"), ": ") // of nodes there is none
 			answer.State, answer.Reason = explain.IsBlocking, cmp.Or(answer.Reason, g.Reason)
 		}
 		e.fact(strings.TrimSpace(g.Limit+" "+g.Group), says)
