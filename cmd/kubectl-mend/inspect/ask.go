@@ -56,14 +56,12 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	return a
 }
 
-// Acting are the controllers that a explains, as they act through c with places of a ledger.
-func (a *Asker) Acting(
-	c client.Client, now clock.PassiveClock, ledger *policy.Ledger,
-) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
-	machines, nodes := a.controllers(c, now)
+// Acting are the controllers that a explains, as they act through c with places of a ledger, by its clock.
+func (a *Asker) Acting(c client.Client, ledger *policy.Ledger) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
+	machines, nodes := a.controllers(c, ledger.Clock)
 	machines.Ledger, nodes.Ledger, nodes.Cached, a.machines.Ledger, a.nodes.Ledger = ledger, ledger, c, ledger, ledger
 	machines.Unclaimed = machinehealthcheck.Act
-	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: now}
+	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: ledger.Clock}
 	return machines, nodes
 }
 

@@ -302,7 +302,8 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 		}
 		e.fact(strings.TrimSpace(g.Limit+" "+g.Group), says)
 	}
-	if e.fact("invalid", p.Invalid); p.Invalid != "" && status.Selected.Targets > 0 {
+	e.fact("invalid", p.Invalid)
+	if p.Invalid != "" && status.Selected.Targets > 0 {
 		answer.State, answer.Reason = explain.IsBlocking, place.PolicyInvalid
 	}
 	e.answer(answer)

@@ -62,9 +62,13 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 		by := check.Reference
 		t.waiting = &cliv1.SimulatedTarget{Reference: ref, Check: &by, Reason: judged.Blockers[0].Reason, Message: judged.Blockers[0].Text}
 	}
-	if !judged.InFlight {
-		return
+	if judged.InFlight {
+		s.noteFlight(check, judged, t)
 	}
+}
+
+// noteFlight adds the remediation of a target if it has started just now.
+func (s *simulation) noteFlight(check *explain.Check, judged *explain.Target, t *target) {
 	if t.starting != nil && t.counts {
 		if t.ends.IsZero() {
 			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
@@ -74,7 +78,7 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	}
 	t.starting = nil
 	if t.ends.IsZero() && check.Mode == explain.Acting {
-		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
+		t.node, t.ends = s.nodeOf(check, judged), s.clock.Now().Add(s.Takes)
 	}
 	t.waiting = nil
 }
@@ -194,7 +198,7 @@ func groups(answer *cliv1.Simulation) [][]string {
 	}
 	rows := make([][]string, 0, len(starts))
 	for g, at := range starts {
-		var says []string
+		says := make([]string, 0, len(at))
 		for _, moment := range slices.SortedFunc(maps.Keys(at), time.Time.Compare) {
 			says = append(says, fmt.Sprintf("%s: %d", text.Clock(moment, answer.Time.Time), at[moment]))
 		}

@@ -78,9 +78,10 @@ var known = snapshot.Scheme
 func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	gvk := tree.GroupVersionKind()
 	named, template := strings.CutSuffix(gvk.Kind, remediationrequest.TemplateSuffix)
-	check := gvk.GroupKind() == clusterv1.GroupVersion.WithKind(machineCheckKind).GroupKind() ||
-		gvk.GroupKind() == nhcv1.GroupVersion.WithKind(nodeCheckKind).GroupKind()
-	check = check || gvk.Group == mendv1.GroupVersion.Group && (gvk.Kind == policyKind || gvk.Kind == overrideKind)
+	check := slices.Contains([]schema.GroupKind{
+		{Group: clusterv1.GroupVersion.Group, Kind: machineCheckKind}, {Group: nhcv1.GroupVersion.Group, Kind: nodeCheckKind},
+		{Group: mendv1.GroupVersion.Group, Kind: policyKind}, {Group: mendv1.GroupVersion.Group, Kind: overrideKind},
+	}, gvk.GroupKind())
 	switch {
 	case tree.GetName() == "":
 		return nil, errors.New("metadata.name is missing")

@@ -153,7 +153,7 @@ func (s *simulation) setUp(ctx context.Context) error {
 	if err := s.setUpPolicies(); err != nil {
 		return err
 	}
-	machines, nodes := s.asker.Acting(s.state, s.clock, s.ledger)
+	machines, nodes := s.asker.Acting(s.state, s.ledger)
 	s.controllers, s.machines = map[string]reconcile.Reconciler{machineCheckKind: machines, nodeCheckKind: nodes}, machines
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil
@@ -234,14 +234,15 @@ func (s *simulation) next() time.Time {
 	for _, t := range s.targets {
 		next = health.Earliest(next, t.ends)
 	}
-	ends := []time.Time{s.From.Add(s.For), s.From.Add(s.Takes)} // of failures, of what was under way at the beginning, and of overrides
-	for _, o := range snapshot.All[mendv1.RemediationOverride](s.snapshot, "") {
-		ends = append(ends, o.Spec.Until.Time)
-	}
-	for _, end := range ends {
+	ends := func(end time.Time) {
 		if s.clock.Now().Before(end) {
 			next = health.Earliest(next, end)
 		}
+	}
+	ends(s.From.Add(s.For))   // of failures
+	ends(s.From.Add(s.Takes)) // of what was under way at the beginning
+	for _, o := range snapshot.All[mendv1.RemediationOverride](s.snapshot, "") {
+		ends(o.Spec.Until.Time)
 	}
 	return next
 }
