@@ -325,8 +325,7 @@ func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Exp
 	}
 	e.fact("targets", fmt.Sprintf("%d, %d waiting", object.Status.Targets, object.Status.Blocked))
 	e.fact("waiting", waitFor(a, "("+p.String()+")"))
-	e.fact("reason", spec.Reason)
-	e.fact("by", spec.By)
+	e.fact("reason", strings.TrimSuffix(spec.Reason+", by "+spec.By, ", by "))
 	if active.Status == metav1.ConditionTrue {
 		e.Next = explain.Step{At: spec.Until.Time, Reason: mendv1.OverrideEndedReason, Text: "it ends"}
 		if answer.Until = spec.Until.Time; spec.Action == mendv1.OverrideHold {

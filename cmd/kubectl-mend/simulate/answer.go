@@ -72,7 +72,7 @@ func (s *simulation) noteFlight(check *explain.Check, judged *explain.Target, t 
 	if t.starting != nil && t.counts {
 		if t.ends.IsZero() {
 			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
-			t.starting.Groups = s.ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, judged.Name)
+			t.starting.Groups = s.policies.Ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, judged.Name)
 		}
 		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}

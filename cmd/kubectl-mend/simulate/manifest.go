@@ -213,15 +213,15 @@ func (s *simulation) setUpPolicies() error {
 			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
 		}
 	}
-	s.ledger = &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}
+	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}
 	for _, kind := range []string{machineCheckKind, nodeCheckKind} {
-		s.ledger.SetUp(kind, func() []reconcile.Request { return s.acting[kind] }, func(check reconcile.Request, in time.Duration) {
+		ledger.SetUp(kind, func() []reconcile.Request { return s.acting[kind] }, func(check reconcile.Request, in time.Duration) {
 			ref := explain.Ref{Kind: kind, Namespace: check.Namespace, Name: check.Name}
 			s.due[ref] = health.Earliest(s.due[ref], s.clock.Now().Add(in))
 		})
 	}
 	s.policies = &policy.Reconciler{
-		Client: s.state, Live: s.state, Ledger: s.ledger, Everywhere: everywhere, Ahead: func() time.Duration { return 0 },
+		Client: s.state, Live: s.state, Ledger: ledger, Everywhere: everywhere, Ahead: func() time.Duration { return 0 },
 	}
 	return nil
 }
@@ -232,13 +232,13 @@ func (s *simulation) readPolicies(ctx context.Context) {
 	if _, err := s.policies.Reconcile(ctx, rule.Ref{}); err != nil {
 		s.assume("Not all RemediationPolicies and RemediationOverrides apply: " + err.Error())
 	}
-	if !s.ledger.Active(ctx) {
+	if !s.policies.Ledger.Active(ctx) {
 		return
 	}
 	s.assume("RemediationPolicies and RemediationOverrides in " + s.policies.Everywhere + " are for all namespaces, others for their own")
 	records := &mendv1.RemediationRecordList{}
 	_ = s.state.List(ctx, records, client.UnsafeDisableDeepCopy) // that the user may not read them is said beside the answer
 	for i := range records.Items {
-		s.ledger.Follow(&records.Items[i], s.clock.Now().Before(s.From.Add(s.Takes)))
+		s.policies.Ledger.Follow(&records.Items[i], s.clock.Now().Before(s.From.Add(s.Takes)))
 	}
 }

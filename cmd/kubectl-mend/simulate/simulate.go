@@ -88,10 +88,8 @@ type simulation struct {
 	controllers map[string]reconcile.Reconciler
 	machines    *machinehealthcheck.Reconciler
 	policies    *policy.Reconciler
-	ledger      *policy.Ledger
-	// acting are the checks of each kind that kubemend acts on.
-	acting map[string][]reconcile.Request
-	answer *cliv1.Simulation
+	acting      map[string][]reconcile.Request // the checks of each kind that kubemend acts on
+	answer      *cliv1.Simulation
 
 	// due is when each check is to be reconciled again, limits what its limits have answered last.
 	due    map[explain.Ref]time.Time
@@ -153,7 +151,7 @@ func (s *simulation) setUp(ctx context.Context) error {
 	if err := s.setUpPolicies(); err != nil {
 		return err
 	}
-	machines, nodes := s.asker.Acting(s.state, s.ledger)
+	machines, nodes := s.asker.Acting(s.state, s.policies.Ledger)
 	s.controllers, s.machines = map[string]reconcile.Reconciler{machineCheckKind: machines, nodeCheckKind: nodes}, machines
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil

@@ -273,12 +273,11 @@ func (r *source) rest() reads {
 		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}
-	lists[overrideGVK] = []question{{}}
 	for _, p := range All[mendv1.RemediationPolicy](r.snapshot, "") {
 		if p.Spec.Selector.Namespaces != nil {
 			lists[namespaceGVK] = []question{{}}
 		}
 	}
-	lists[definitionGVK] = []question{{Name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
+	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // whose it is, a simulation asks
 	return lists
 }
