@@ -65,7 +65,7 @@ func announcement(
 	return managerlease.Announcement{
 		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
 		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
-		Outside: !self.InCluster(),
+		Outside: !self.InCluster(), PolicyNamespace: o.policies(self),
 	}
 }
 

@@ -65,8 +65,8 @@ func TestTheManagerAnnouncesItsSettings(t *testing.T) {
 	o := parsed(t, "--namespace=metal", "--watch-filter=a", "--node-lease-namespace=leases", "--teardown")
 	started, kinds := metav1.Unix(1, 0), []managerlease.Kind{{CRD: crdgate.OwnCRD}}
 	want := managerlease.Announcement{
-		Version: "v1.2.3", Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", NodeLeaseNamespace: "leases", Teardown: true,
-		Kinds: kinds, Outside: true,
+		Version: "v1.2.3", Started: started, Unclaimed: "observe", Namespace: "metal", WatchFilter: "a", NodeLeaseNamespace: "leases",
+		PolicyNamespace: "metal", Teardown: true, Kinds: kinds, Outside: true,
 	}
 	t.Setenv("KUBERNETES_SERVICE_HOST", "")
 	if diff := cmp.Diff(want, announcement(kinds, started, process.Replica{}, "v1.2.3", o)); diff != "" {

@@ -57,6 +57,9 @@ const (
 	CapacityComplete AnswerState = "COMPLETE"
 	CapacityMissing  AnswerState = "CAPACITY MISSING"
 	CapacityBlocked  AnswerState = "CAPACITY BLOCKED"
+	// Of a policy or an override.
+	IsBlocking    AnswerState = "BLOCKING"
+	BlocksNothing AnswerState = "BLOCKS NOTHING"
 	// Of a machine that does not exist any more.
 	IsReplaced    AnswerState = "REPLACED"
 	IsNotReplaced AnswerState = "NOT REPLACED"
@@ -88,7 +91,7 @@ var phases = map[AnswerState]cliv1.Phase{
 	IsHealthy: cliv1.Healthy, IsPending: cliv1.Pending, IsStarting: cliv1.Pending, IsUnknown: cliv1.Unknown, IsSkipped: cliv1.NotChecked,
 	NotChecked: cliv1.NotChecked, InProgress: cliv1.Remediating, IsBlocked: cliv1.Blocked, HasSucceeded: cliv1.Healthy,
 	CapacityComplete: cliv1.Healthy, CapacityMissing: cliv1.Remediating, CapacityBlocked: cliv1.Blocked,
-	IsReplaced: cliv1.Healthy, IsNotReplaced: cliv1.NotChecked,
+	IsReplaced: cliv1.Healthy, IsNotReplaced: cliv1.NotChecked, IsBlocking: cliv1.Blocked, BlocksNothing: cliv1.Healthy,
 	HasRequestedOwner: cliv1.Remediating, HasFailed: cliv1.Blocked, HasEnded: cliv1.Remediating, WasStopped: cliv1.Remediating,
 }
 

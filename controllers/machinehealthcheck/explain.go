@@ -31,6 +31,7 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 			return nil, err
 		}
 	}
+	state.Allowed, state.Placeless = r.Ledger.Allows(key, state.Cluster.Name), r.Ledger.Waiting(placesOf(key))
 	return explained(state, r.decide(ctx, state)), nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -184,6 +185,25 @@ func (l *labelsOfHosts) awaited(ctx context.Context, hosts HostWatch, plan *Plan
 	}
 	ready, err := hosts.Ready(ctx, hostKind)
 	return !ready && err == nil
+}
+
+// ReadHosts notes the labels of all hosts at once, in place of a watch. Those that cannot be read have none.
+func (r *Reconciler) ReadHosts(ctx context.Context) {
+	list := &bmov1alpha1.BareMetalHostList{}
+	_ = r.Client.List(ctx, list)
+	for i := range list.Items {
+		r.hostLabels.note(&list.Items[i], false)
+	}
+}
+
+// FailureDomain is that of a machine, on whose host ReadHosts looked, and its node.
+func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node) string {
+	seen, host := place.OfMachine(machine), r.hostLabels.of(machine)
+	if host == nil || !OnHost(machine) {
+		host = &hostLabels{}
+	}
+	seen.On(node, nil, host.name, host.labels)
+	return seen.FailureDomain
 }
 
 func (l *labelsOfHosts) of(machine *clusterv1.Machine) *hostLabels {

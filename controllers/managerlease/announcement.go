@@ -32,6 +32,8 @@ type Announcement struct {
 	WatchFilter string `json:"watchFilter,omitempty"`
 	// NodeLeaseNamespace is where the leases on nodes are.
 	NodeLeaseNamespace string `json:"nodeLeaseNamespace"`
+	// PolicyNamespace is where the RemediationPolicies are that reach all namespaces.
+	PolicyNamespace string `json:"policyNamespace,omitempty"`
 	// Outside says that the manager runs in no pod of the cluster, with the rights of a user.
 	Outside bool `json:"outside,omitempty"`
 	// Teardown says that the manager removes all that kubemend made, and begins nothing.

@@ -171,6 +171,7 @@ func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*
 	if err != nil {
 		return nil, err
 	}
+	state.facts.Placeless = r.Ledger.Waiting(placesOf(name))
 	plan := Decide(state.facts)
 	c := NodeCheck(&state.facts, &plan)
 	if r.idle.Load() {

@@ -45,7 +45,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if limit.reason == "" {
 			continue
 		}
-		about := g.policy.limitText(g.limit, g.values)
+		about := LimitText(g.LimitGroup)
 		b := rule.Blocker{
 			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
 			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
@@ -65,14 +65,14 @@ func (l *Ledger) holds(e *entry, now time.Time) []rule.Blocker {
 		if hold, holds := policy.held(); holds {
 			blockers = append(blockers, hold)
 		}
-		if policy.invalid != "" {
+		if policy.Invalid != "" {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.PolicyInvalid, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.invalid),
+				Text: fmt.Sprintf("%s, %s: nothing that it selects is remediated", policy.Ref, policy.Invalid),
 				Fix:  fmt.Sprintf("Correct %s, or delete it", policy.Ref),
 			})
 		}
-		if until := policy.closed(e.Live, now); !until.IsZero() {
+		if until := policy.Closed(e.Live, now); !until.IsZero() {
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ClosedWindow, Detail: "until " + stamp(until), Until: until, Object: policy.Ref,
 				Text: fmt.Sprintf("By its windows %s lets nothing begin now", policy.Ref), EndsWhen: "its windows allow it",

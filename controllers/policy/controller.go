@@ -166,12 +166,12 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
 	err := r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]})
 	if apierrors.IsForbidden(err) {
-		p.invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
+		p.Invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
 		return nil
 	}
 	if err != nil {
 		if p.namespaces = r.Ledger.namespacesOf(p); p.namespaces == nil {
-			p.invalid, p.selects[0] = "spec.selector.namespaces: Namespaces could not be listed yet", nil
+			p.Invalid, p.selects[0] = "spec.selector.namespaces: Namespaces could not be listed yet", nil
 		}
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
@@ -198,7 +198,7 @@ func (l *Ledger) differs(policies []*Policy) bool {
 	defer l.mu.Unlock()
 	return !l.read || len(policies) != len(l.policies) || slices.ContainsFunc(policies, func(p *Policy) bool {
 		known := l.policies[p.Ref]
-		return known == nil || known.generation != p.generation || known.invalid != p.invalid || !maps.Equal(known.namespaces, p.namespaces)
+		return known == nil || known.generation != p.generation || known.Invalid != p.Invalid || !maps.Equal(known.namespaces, p.namespaces)
 	})
 }
 
@@ -217,7 +217,7 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	for _, g := range l.groups {
 		if n := g.numbers(now); g.policy == p && n.unavailable+n.inFlight+n.waiting > 0 {
 			of := mendv1.PolicyGroup{
-				Limit: g.limit.Name, Group: g.values, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
+				Limit: g.limit.Name, Group: g.Group, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
 				InFlight: int32(n.inFlight), Waiting: int32(n.waiting),
 			}
 			if n.waiting > 0 {
@@ -233,10 +233,10 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	valid := metav1.Condition{Type: mendv1.PolicyValid, Status: metav1.ConditionTrue, Reason: mendv1.PolicyReadReason}
 	switch {
 	case p.selectsNothing:
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets, p.invalid+". The policy selects nothing"
-	case p.invalid != "":
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets, p.Invalid+". The policy selects nothing"
+	case p.Invalid != "":
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyReason,
-			p.invalid+". Until that is corrected, nothing that the policy selects is remediated"
+			p.Invalid+". Until that is corrected, nothing that the policy selects is remediated"
 	}
 	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason, Message: ungrouped}
 	if ungrouped != "" {
@@ -320,14 +320,14 @@ func (l *Ledger) FollowRecords(informer interface {
 	AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error)
 }) error {
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
-		AddFunc:    func(o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
-		UpdateFunc: func(_, o any) { l.follow(o.(*mendv1.RemediationRecord), true) },
+		AddFunc:    func(o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
+		UpdateFunc: func(_, o any) { l.Follow(o.(*mendv1.RemediationRecord), true) },
 		DeleteFunc: func(o any) {
 			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
 				o = late.Obj
 			}
 			if record, is := o.(*mendv1.RemediationRecord); is {
-				l.follow(record, false)
+				l.Follow(record, false)
 			}
 		},
 	})
@@ -337,7 +337,8 @@ func (l *Ledger) FollowRecords(informer interface {
 	return nil
 }
 
-func (l *Ledger) follow(record *mendv1.RemediationRecord, exists bool) {
+// Follow counts the remediation of a record while it exists, is open and has begun, and its capacity is not back.
+func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check
 	target := &Target{Namespace: record.Namespace, Cluster: of.ClusterName, FailureDomain: of.FailureDomain}

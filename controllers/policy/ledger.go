@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -58,7 +59,7 @@ type Ledger struct {
 	policies map[rule.Ref]*Policy
 	checks   map[Check]map[types.UID]*entry
 	records  map[types.NamespacedName]*entry
-	groups   map[groupKey]*group
+	groups   map[cliv1.LimitGroup]*group
 	queue    map[*entry]bool // those that wait
 	news     map[*group]bool // those whose remediations may have turned out
 	// heard are the checks that have reported since there are policies, since when that is so, and all that all have.
@@ -78,8 +79,9 @@ type entry struct {
 	check   Check
 	by      []*Policy // those that select it
 	groups  []*group
-	waits   bool      // it asks for a place
-	offered time.Time // since when there is one for it, which it has not taken; zero otherwise
+	waits   bool           // it asks for a place
+	blocked []rule.Blocker // what kept it from beginning when it last asked
+	offered time.Time      // since when there is one for it, which it has not taken; zero otherwise
 	// claimed is when it was given a place; zero if it has none, or if it is InFlight. lost says that the answer to the write was.
 	claimed time.Time
 	lost    bool
@@ -87,14 +89,9 @@ type entry struct {
 	begun, stalled time.Time
 }
 
-type groupKey struct {
-	policy        rule.Ref
-	limit, values string
-}
-
 // group is the targets to which a limit applies together.
 type group struct {
-	groupKey
+	cliv1.LimitGroup
 
 	limit  *mendv1.PolicyLimit
 	policy *Policy
@@ -160,7 +157,7 @@ func (l *Ledger) Set(policies []*Policy) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before, former := len(l.policies), l.groups
-	l.read, l.policies, l.groups, l.news = true, map[rule.Ref]*Policy{}, map[groupKey]*group{}, map[*group]bool{}
+	l.read, l.policies, l.groups, l.news = true, map[rule.Ref]*Policy{}, map[cliv1.LimitGroup]*group{}, map[*group]bool{}
 	for _, p := range policies {
 		l.policies[p.Ref] = p
 	}
@@ -300,10 +297,10 @@ func (l *Ledger) place(e *entry) {
 			if !grouped {
 				continue
 			}
-			key := groupKey{p.Ref, limit.Name, values}
+			key := cliv1.LimitGroup{Policy: p.Ref, Limit: limit.Name, Group: values}
 			g := l.groups[key]
 			if g == nil {
-				g = &group{groupKey: key, limit: limit, policy: p, judged: map[types.UID]int{}, open: map[*entry]bool{}}
+				g = &group{LimitGroup: key, limit: limit, policy: p, judged: map[types.UID]int{}, open: map[*entry]bool{}}
 				l.groups[key] = g
 			}
 			e.groups = append(e.groups, g)
@@ -349,7 +346,7 @@ func (l *Ledger) remove(e *entry) {
 		}
 		g.size--
 		if g.size == 0 {
-			delete(l.groups, g.groupKey)
+			delete(l.groups, g.LimitGroup)
 		}
 	}
 	for _, p := range e.by {

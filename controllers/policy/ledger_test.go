@@ -420,7 +420,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 		}
 		must.Is(t, 3, len(f.ledger.groups))
 		for key, g := range f.ledger.groups {
-			n, want := g.numbers(start), map[string]int{"r1": 12, "r2": 12, "": 24}[key.values]
+			n, want := g.numbers(start), map[string]int{"r1": 12, "r2": 12, "": 24}[key.Group]
 			if n.inFlight+n.unavailable+n.waiting+len(g.open) > 0 || n.targets != want {
 				t.Fatalf("seed %d: %v is left with %+v", seed, key, n)
 			}
@@ -557,7 +557,7 @@ func TestTheRecordOfANodeCountsAsThatNode(t *testing.T) {
 	record.Spec.Target.Node, record.Spec.Target.Machine = &mendv1.RecordRef{Name: "n", UID: "gone"}, &mendv1.RecordRef{Name: "m", UID: "m"}
 	record.Spec.Requester.Check = &mendv1.RecordRef{Kind: NodeHealthCheck, Name: "nodes"}
 	record.Status.Begun = new(metav1.NewTime(start))
-	f.ledger.follow(record, true)
+	f.ledger.Follow(record, true)
 	nodes := Check{NodeHealthCheck, types.NamespacedName{Name: "nodes"}}
 	f.ledger.Report(nodes, []*Target{{
 		UID: place.NodeID("n"), Name: "n", Kind: NodeHealthCheck, Check: "nodes", InFlight: true, Unavailable: true,

@@ -39,7 +39,7 @@ func (l *Ledger) Collect(series chan<- prometheus.Metric) {
 	active := map[mendv1.OverrideAction]int{mendv1.OverrideHold: 0, mendv1.OverrideAllow: 0}
 	for _, p := range l.policies {
 		valid := 1
-		if p.invalid != "" {
+		if p.Invalid != "" {
 			valid = 0
 		}
 		if p.override != nil {
@@ -58,14 +58,14 @@ func (l *Ledger) Collect(series chan<- prometheus.Metric) {
 		}
 	}
 	slices.SortFunc(busy, func(a, b *group) int {
-		return strings.Compare(a.policy.String()+a.limit.Name+a.values, b.policy.String()+b.limit.Name+b.values)
+		return strings.Compare(a.policy.String()+a.limit.Name+a.Group, b.policy.String()+b.limit.Name+b.Group)
 	})
 	for _, g := range busy[:min(len(busy), mostMeasured)] {
 		n := g.numbers(l.Clock.Now())
 		for count, value := range map[string]int{
 			"targets": n.targets, "unavailable": n.unavailable, "in_flight": n.inFlight, "waiting": n.waiting,
 		} {
-			send(groupMetric, value, g.policy.Namespace, g.policy.Name, g.limit.Name, g.values, count)
+			send(groupMetric, value, g.policy.Namespace, g.policy.Name, g.limit.Name, g.Group, count)
 		}
 	}
 }

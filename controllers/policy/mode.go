@@ -36,7 +36,7 @@ func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.
 	for _, p := range slices.SortedFunc(maps.Values(l.policies), byName) {
 		switch {
 		case p.mode == "":
-		case p.invalid != "":
+		case p.Invalid != "":
 			known = known && !p.reaches(check.Namespace)
 		case mode == mendv1.PolicyObserves, mode == p.mode, !p.Selects(&target):
 		default:

@@ -8,6 +8,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -69,7 +70,8 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	p := l.offer(check)
 	for _, e := range asking {
 		if !p.offered[e] {
-			blocked[e.UID] = l.blockers(e, p)
+			e.blocked = l.blockers(e, p)
+			blocked[e.UID] = e.blocked
 			continue
 		}
 		e.claimed, e.waits = p.now, false
@@ -106,6 +108,37 @@ func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
 		return l.holds(e, l.Clock.Now())
 	}
 	return nil
+}
+
+// Waiting is what keeps targets of a check from being remediated: those that ask for a place from beginning, as when they last asked, and
+// the others from the next step of what has begun. Nothing is asked for.
+func (l *Ledger) Waiting(check Check) map[types.UID][]rule.Blocker {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	blocked := map[types.UID][]rule.Blocker{}
+	for uid, e := range l.checks[check] {
+		if blocked[uid] = e.blocked; !e.waits {
+			blocked[uid] = l.holds(e, l.Clock.Now())
+		}
+	}
+	return blocked
+}
+
+// GroupsOf are the groups of a target of a check, by its name.
+func (l *Ledger) GroupsOf(check Check, target string) (groups []cliv1.LimitGroup) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.checks[check] {
+		for _, g := range e.groups {
+			if e.Name == target {
+				groups = append(groups, g.LimitGroup)
+			}
+		}
+	}
+	return groups
 }
 
 // Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;

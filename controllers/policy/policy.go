@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
@@ -37,8 +38,8 @@ type Policy struct {
 	blockWhile []mendv1.Signal // nil says nothing, empty that none blocks
 	mode       mendv1.PolicyMode
 	spareWait  time.Duration // zero if remediations do not wait for a spare host
-	// invalid is the field that cannot be read, and why; empty if all can.
-	invalid        string
+	// Invalid is the field that cannot be read, and why; empty if all can.
+	Invalid        string
 	selectsNothing bool      // since a selector cannot be read
 	override       *override // nil for a RemediationPolicy
 }
@@ -63,7 +64,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // a manifest lacks the default
 	}
 	if spec.Selector.Namespaces != nil && !p.everywhere {
-		p.invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
+		p.Invalid = "spec.selector.namespaces: a policy outside of namespace " + everywhere + " reaches its own namespace alone"
 		p.selectsNothing = true
 		return p
 	}
@@ -80,7 +81,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 		}
 		selector, err := metav1.LabelSelectorAsSelector(part.selector)
 		if err != nil {
-			p.invalid, p.selectsNothing = fmt.Sprintf("spec.selector.%s: %s", part.field, err), true
+			p.Invalid, p.selectsNothing = fmt.Sprintf("spec.selector.%s: %s", part.field, err), true
 			return p
 		}
 		p.selects[i] = selector
@@ -88,7 +89,7 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	for i := range spec.Windows {
 		w, err := windowOf(spec.Windows[i])
 		if err != nil {
-			p.invalid = cmp.Or(p.invalid, fmt.Sprintf("spec.windows[%d].%s", i, err))
+			p.Invalid = cmp.Or(p.Invalid, fmt.Sprintf("spec.windows[%d].%s", i, err))
 			continue
 		}
 		p.windows = append(p.windows, w)
@@ -181,8 +182,8 @@ func (p *Policy) OfHosts() bool {
 	})
 }
 
-// closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
-func (p *Policy) closed(live bool, now time.Time) time.Time {
+// Closed is until when the windows of p let no remediation begin of a target whose node reports, or does not; zero if they do.
+func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	var until, opens time.Time
 	allowing, open := false, false
 	for i := range p.windows {
@@ -270,11 +271,11 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 		len(g.trials.unproven)+n.claimed, max(g.trials.width, 1)), until}
 }
 
-// limitText names a limit of p in a group.
-func (p *Policy) limitText(limit *mendv1.PolicyLimit, group string) string {
-	text := fmt.Sprintf("limit %s of %s", limit.Name, p.Ref)
-	if group != "" {
-		text += " in " + group
+// LimitText names a limit in a group.
+func LimitText(g cliv1.LimitGroup) string {
+	text := fmt.Sprintf("limit %s of %s", g.Limit, g.Policy)
+	if g.Group != "" {
+		text += " in " + g.Group
 	}
 	return text
 }

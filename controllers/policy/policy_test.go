@@ -63,16 +63,16 @@ func TestWindows(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := Read(&mendv1.RemediationPolicy{Spec: mendv1.RemediationPolicySpec{Windows: tc.windows}}, "")
-			must.Equal(t, "", p.invalid)
+			must.Equal(t, "", p.Invalid)
 			at, err := time.Parse(time.RFC3339, tc.at)
 			must.Do(t, err)
 			got := ""
-			if until := p.closed(true, at); !until.IsZero() {
+			if until := p.Closed(true, at); !until.IsZero() {
 				got = until.UTC().Format(time.RFC3339)
 			}
 			must.Equal(t, tc.want, got)
 			if name == "for a live node" {
-				must.Is(t, true, p.closed(false, at).IsZero())
+				must.Is(t, true, p.Closed(false, at).IsZero())
 			}
 		})
 	}

@@ -34,6 +34,16 @@ type SimulatedStart struct {
 	Check  Reference `json:"check"`
 	// Action is what the check does, for people.
 	Action string `json:"action"`
+	// Groups are those that count it; none of a later step of a remediation, which is counted.
+	Groups []LimitGroup `json:"groups,omitempty"`
+}
+
+// LimitGroup is a group of targets to which a limit of a RemediationPolicy, or of a RemediationOverride that allows, applies together.
+type LimitGroup struct {
+	// Group is the values that the targets have in common; empty for all that are selected.
+	Policy Reference `json:"policy"`
+	Limit  string    `json:"limit"`
+	Group  string    `json:"group,omitempty"`
 }
 
 // SimulatedTarget is a machine or node that is not remediated in a simulation.

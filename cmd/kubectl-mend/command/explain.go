@@ -25,6 +25,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/page"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
 // explained are the kinds of which there is something to explain, and to wait for. A pod is explained by its node.
@@ -32,7 +33,7 @@ var explained = []kind{
 	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
 
-var explainedOrPod = slices.Concat(explained, []kind{podKind})
+var explainedOrPod = slices.Concat(explained, []kind{podKind, policyKind, overrideKind})
 
 // selectable are the kinds that --selector selects. Most nodes are not in the management cluster.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind })
@@ -45,7 +46,7 @@ func (o *Options) explain() *cobra.Command {
 		Long: "Explain a machine, a node, a host, a check or a remediation: the verdict, by which check and since when; the action; all that " +
 			"blocks the action, in the order in which the controller asks; and, in the last line, the next thing that happens, or what you have " +
 			"to do.\n\nOf a MachineDeployment, a KubeadmControlPlane or a Cluster: which of its machines have no Ready node, and what each waits " +
-			"for. Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster.",
+			"for. Of a pod, NAME or NAMESPACE/NAME: its node; with --cluster a pod of that workload cluster. Of policies, overrides: what they block.",
 		Example: fmt.Sprintf("  %[1]s explain machine/workers-x7k2p\n  %[1]s explain node/rack1-07 --cluster edge-3\n"+
 			"  %[1]s explain machines -l rack=rack1\n  %[1]s explain mhc/workers -o yaml\n  %[1]s explain md/workers", o.Name),
 		RunE: func(c *cobra.Command, args []string) error {
@@ -151,7 +152,10 @@ func (o *Options) explanation(ctx context.Context, named subject, cluster string
 			return nil, err
 		}
 	}
-	named.namespace = namespace
+	if named.namespace = namespace; (named.kind == policyKind || named.kind == overrideKind) && namespace == managerlease.UsualNamespace {
+		everywhere := *o // which those in it are about
+		everywhere.allNamespaces, o = true, &everywhere
+	}
 	scope, err := o.scopeAround(ctx, named.kind, named.key(), cluster)
 	if err != nil {
 		return nil, err
@@ -187,6 +191,10 @@ func pageOf(ctx context.Context, a *inspect.Asker, named subject, cluster string
 		return page.OfOwner(ctx, a, key, &controlplanev1.KubeadmControlPlane{})
 	case clusterKind:
 		return page.OfCluster(ctx, a, key)
+	case policyKind:
+		return page.Policy(ctx, a, key)
+	case overrideKind:
+		return page.Override(ctx, a, key)
 	default:
 		return page.Machine(ctx, a, key)
 	}

@@ -35,6 +35,7 @@ const (
 	podKind          kind = "Pod"
 	namespaceKind    kind = "Namespace"
 	policyKind       kind = "RemediationPolicy"
+	overrideKind     kind = "RemediationOverride"
 	domainKind       kind = "FailureDomain" // no object, but what machines have in common
 )
 
@@ -55,6 +56,7 @@ var known = map[kind]struct {
 	podKind:          {corev1.SchemeGroupVersion, []string{"pod", "po"}},
 	namespaceKind:    {corev1.SchemeGroupVersion, []string{"namespace", "ns"}},
 	policyKind:       {mendv1.GroupVersion, []string{"policy", "rpol"}},
+	overrideKind:     {mendv1.GroupVersion, []string{"override", "rover"}},
 	domainKind:       {mendv1.GroupVersion, []string{"failuredomain", "fd"}},
 	metal3Kind:       {infrav1.GroupVersion, []string{"m3r", "m3remediation"}},
 	ownKind:          {mendv1.GroupVersion, []string{"hrem"}},

@@ -30,11 +30,11 @@ type simulation struct {
 func (o *Options) simulate() *cobra.Command {
 	var s simulation
 	c := &cobra.Command{
-		Use:   "simulate [-f FILE] [--fail WHAT] [--set LIMIT=VALUE]",
+		Use:   "simulate [-f FILE] [--fail WHAT | --fail-domain NAME] [--set LIMIT=VALUE]",
 		Short: "Show which remediations a check would start, before it is applied, and when machines fail",
 		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail.
 With -f, the checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed.
-Without -f, the checks of the cluster are. With --set, they have another limit.
+Without -f, the checks of the cluster are. With --set, they have another limit. Policies and overrides of the cluster apply as well.
 
 The cluster is read once. The controllers decide on a copy of it in memory, with a clock that jumps from one event to the next; nothing is
 written to the cluster. What others do about a remediation is not simulated: it is over, and its machine healthy again, --takes after it
@@ -68,14 +68,20 @@ The exit code is 0 if no remediation would start, 3 if one would, and 4 if they 
 func (s *simulation) addFlags(c *cobra.Command) {
 	f := c.Flags()
 	f.StringVarP(&s.file, "filename", "f", "",
-		"File with MachineHealthChecks, NodeHealthChecks and the remediation templates that they name. If -, the standard input.")
+		"File with MachineHealthChecks, NodeHealthChecks, the remediation templates that they name, RemediationPolicies and "+
+			"RemediationOverrides. If -, the standard input.")
 	_ = c.MarkFlagFilename("filename", "yaml", "yml", "json") // the flag is there
 	f.StringVar(&s.Cluster, "cluster", "",
 		"Name of the Cluster whose checks are simulated, with those of the file. If empty, those of all Clusters.")
 	f.StringArrayVar(&s.Set, "set", nil,
 		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
 	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and "+
-		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME and node/NAME, separated by commas.")
+		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, with commas.")
+	f.Func("fail-domain", "In place of --fail, failure domain of which all nodes fail at once, as RemediationPolicies know it: by the "+
+		"label of the host, else that of the Machine, else the zone of the Node.", func(name string) error {
+		s.Fail = "failuredomain/" + name
+		return nil
+	})
 	f.DurationVar(&s.For, "for", 0, "For how long they fail, if no remediation ends it before. If 0, they do not recover by themselves.")
 	f.DurationVar(&s.Takes, "takes", 10*time.Minute, "After how long a remediation is over, and its machine healthy again.")
 	f.DurationVar(&s.Horizon, "horizon", time.Hour, "How long to simulate.")
@@ -103,7 +109,7 @@ func (s *simulation) check() error {
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
 	case s.Fail == "" && s.For > 0:
-		return Exit{Misused, errors.New("--for says for how long something fails: say what, with --fail")}
+		return Exit{Misused, errors.New("--for says for how long something fails: say what, with --fail or --fail-domain")}
 	case s.most < unlimited:
 		return Exit{Misused, fmt.Errorf("--at-most %d: expected a number, or -1 for any", s.most)}
 	}

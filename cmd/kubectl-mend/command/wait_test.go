@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net/url"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -19,7 +18,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
-	"github.com/kubemend/kubemend/test/must"
 )
 
 // standingMachine is Machine ns/m with a check, whose node has had a status of Ready for that long; without a status there is no such
@@ -204,49 +202,21 @@ func TestSimulate(t *testing.T) {
 	}
 }
 
-// silentC1 is a recorded cluster with a machine whose first node is waited for since long.
-const silentC1 = `{"apiVersion": "v1", "kind": "List", "items": [
- {"apiVersion": "kubemend.io/v1alpha1", "kind": "Snapshot", "taken": "2026-01-01T12:00:00Z", "kinds": {
-  "Cluster.cluster.x-k8s.io": {"plural": "clusters", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
-  "Machine.cluster.x-k8s.io": {"plural": "machines", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
-  "MachineHealthCheck.cluster.x-k8s.io": {"plural": "machinehealthchecks", "versions": ["v1beta2"], "namespaced": true, "answers": [{}]},
-  "Lease.coordination.k8s.io": {"plural": "leases", "versions": ["v1"], "namespaced": true, "answers": [{}]}},
-  "workloadClusters": {"ns/c1": {}}},
- {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Cluster", "metadata": {"name": "c1", "namespace": "ns", "uid": "c1"}, "status": {"conditions": [
-  {"type": "ControlPlaneInitialized", "status": "True", "reason": "Initialized", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"},
-  {"type": "InfrastructureReady", "status": "True", "reason": "Ready", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z"}]}},
- {"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "Machine", "metadata": {"name": "m", "namespace": "ns", "uid": "m",
-  "labels": {"cluster.x-k8s.io/cluster-name": "c1"}, "creationTimestamp": "2026-01-01T01:00:00Z",
-  "ownerReferences": [{"apiVersion": "cluster.x-k8s.io/v1beta2", "kind": "MachineSet", "name": "md", "uid": "md", "controller": true}]}, "spec": {"clusterName": "c1"}}]}`
-
 func TestSimulateEndsWithACodeWhenSomethingWouldHappen(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "record")
-	must.Do(t, os.WriteFile(file, []byte(silentC1), 0o600))
-	check, _, _ := strings.Cut(checkOfC1, "  remediation:")
-	for name, tc := range map[string]struct {
-		manifest string
-		most     string
-		code     int
-		wants    string
+	t.Setenv("KUBECONFIG", filepath.Join(t.TempDir(), "none"))
+	for line, tc := range map[string]struct {
+		code  int
+		wants string
 	}{
-		"as many as may":                       {check, "1", WouldStart, ""},
-		"more than may":                        {check, "0", Refused, "--at-most allows 0"},
-		"any number":                           {check, "-1", WouldStart, ""},
-		"a field that the kind does not have":  {check + "  maxUnhealthy: 1\n", "0", Failed, `unknown field "spec.maxUnhealthy"`},
-		"a check whose cluster does not exist": {strings.ReplaceAll(check, "c1", "c2"), "0", Done, ""},
-		"a check that is paused": {
-			strings.Replace(check, "{name: all,", `{name: all, annotations: {cluster.x-k8s.io/paused: "yes"},`, 1), "0", Done, "",
-		},
+		"--at-most 3 --set maxUnhealthy=60%":                  {WouldStart, ""},
+		"--at-most 2 --set maxUnhealthy=60%":                  {Refused, "--at-most allows 2"},
+		"--set maxUnhealthy=60%":                              {WouldStart, ""},
+		"--at-most 0":                                         {Done, ""},
+		"--at-most 0 --cluster c1 --fail-domain b07 --for 1s": {Failed, `is in the failure domain "b07"`},
 	} {
-		t.Run(name, func(t *testing.T) {
-			o, _, errOut := recorder(t, &snapshot.Scope{})
-			o.In = strings.NewReader(tc.manifest)
-			if code := run(t, o, "simulate", "-f", "-", "--from", file, "--at-most", tc.most); code != tc.code {
-				t.Errorf("it ends with %d, want %d: %s", code, tc.code, errOut)
-			}
-			if !strings.Contains(errOut.String(), tc.wants) {
-				t.Errorf("%q is not in %q", tc.wants, errOut)
-			}
-		})
+		code, _, problems := mended(t, strings.Fields("simulate -A --from ../../../docs/cli/samples/three-of-five.json "+line)...)
+		if code != tc.code || !strings.Contains(problems, tc.wants) {
+			t.Errorf("%s: it ends with %d, want %d and %q: %s", line, code, tc.code, tc.wants, problems)
+		}
 	}
 }

@@ -27,7 +27,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
-	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -54,23 +53,21 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
 	a.written = w.WrittenBy(a.Managers.All)
-	list, everywhere := &mendv1.RemediationPolicyList{}, managerlease.UsualNamespace
-	for _, manager := range a.Managers.All {
-		everywhere = cmp.Or(manager.Namespace, everywhere)
-	}
+	list := &mendv1.RemediationPolicyList{}
 	_ = a.reader.List(ctx, list) // there are none where the kind is not installed
 	for i := range list.Items {
-		a.policies = append(a.policies, policy.Read(&list.Items[i], everywhere))
+		a.policies = append(a.policies, policy.Read(&list.Items[i], a.Managers.PolicyNamespace()))
 	}
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a
 }
 
-// Acting are the controllers that a explains, as they act through c.
-func (a *Asker) Acting(c client.Client, now clock.PassiveClock) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
-	machines, nodes := a.controllers(c, now)
+// Acting are the controllers that a explains, as they act through c with places of a ledger, by its clock.
+func (a *Asker) Acting(c client.Client, ledger *policy.Ledger) (*machinehealthcheck.Reconciler, *nodehealthcheck.Reconciler) {
+	machines, nodes := a.controllers(c, ledger.Clock)
+	machines.Ledger, nodes.Ledger, nodes.Cached, a.machines.Ledger, a.nodes.Ledger = ledger, ledger, c, ledger, ledger
 	machines.Unclaimed = machinehealthcheck.Act
-	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: now}
+	machines.Recorder, nodes.Recorder, nodes.Gate = &events.FakeRecorder{}, &events.FakeRecorder{}, &begin.Gate{Clock: ledger.Clock}
 	return machines, nodes
 }
 

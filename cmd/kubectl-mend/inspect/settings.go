@@ -86,12 +86,21 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 }
 
 func (m Managers) leaseNamespace() string {
+	return m.announced(nhcv1.DefaultLeaseNamespace, func(a *managerlease.Announcement) string { return a.NodeLeaseNamespace })
+}
+
+// PolicyNamespace is where the RemediationPolicies are that reach all namespaces.
+func (m Managers) PolicyNamespace() string {
+	return m.announced(managerlease.UsualNamespace, func(a *managerlease.Announcement) string { return a.PolicyNamespace })
+}
+
+func (m Managers) announced(usual string, setting func(*managerlease.Announcement) string) string {
 	for _, is := range m.All {
-		if is.Announcement != nil && is.Announcement.NodeLeaseNamespace != "" {
-			return is.Announcement.NodeLeaseNamespace
+		if is.Announcement != nil && setting(is.Announcement) != "" {
+			return setting(is.Announcement)
 		}
 	}
-	return nhcv1.DefaultLeaseNamespace
+	return usual
 }
 
 // unseen is the mode of what no manager is known to act on: none if there is one that does not run or stands off, and unknown if there

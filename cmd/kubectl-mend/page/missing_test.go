@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"path/filepath"
@@ -173,6 +174,35 @@ func TestOneMachineOfThousands(t *testing.T) {
 		e, err := Machine(t.Context(), s.asker(t), client.ObjectKey{Namespace: "default", Name: "w1"})
 		return page80and200(t, e, err)
 	})
+}
+
+// limited has a policy of which the manager has written that w1 waits for it, and an override that holds w1.
+func limited(s *scene) {
+	racks, swap := &mendv1.RemediationPolicy{}, &mendv1.RemediationOverride{}
+	racks.Namespace, racks.Name, swap.Namespace, swap.Name, swap.CreationTimestamp = "fleet", "racks", "default", "swap", at(time.Hour)
+	racks.Spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 11 * * *", DurationSeconds: 7200}}
+	racks.Status.Selected, racks.Status.Waiting = mendv1.PolicySelected{Checks: 2, Targets: 45, Ungrouped: 5}, 1
+	racks.Status.Groups = []mendv1.PolicyGroup{
+		{Limit: "rack", Group: "b07", Targets: 40, Unavailable: 9, InFlight: 1, Waiting: 1, Reason: "SlowStart"},
+		{Limit: "fleet", Targets: 45, Unavailable: 9, InFlight: 1, Waiting: 1},
+	}
+	swap.Spec = mendv1.RemediationOverrideSpec{Action: mendv1.OverrideHold, Until: at(-time.Hour), Reason: "CHG-4711", By: "alice"}
+	swap.Spec.TargetRef, swap.Status.Targets, swap.Status.Blocked = mendv1.OverrideTarget{Kind: "Machine", Name: "w1"}, 1, 1
+	s.others = append(s.others, racks, swap)
+	wrote("False", "HeldByOverride", "* It is held by alice: CHG-4711 (RemediationOverride default/swap). This ends at 2026-01-01T13:00:00Z at "+
+		"the latest\n* The limit rack of RemediationPolicy fleet/racks in b07 is reached. This ends at 2026-01-01T12:05:00Z at the latest")(s)
+}
+
+func TestPoliciesAndOverrides(t *testing.T) {
+	ofPolicy := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Policy(ctx, a, client.ObjectKey{Namespace: "fleet", Name: "racks"})
+	}
+	ofHold := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Override(ctx, a, client.ObjectKey{Namespace: "default", Name: "swap"})
+	}
+	golden.Stories(t, "policies", map[string]story{
+		"a policy": {aScene(reported, limited), ofPolicy}, "a hold": {aScene(reported, limited), ofHold},
+	}, answered)
 }
 
 func tooManySaid(s *scene) {

@@ -4,23 +4,33 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // note adds to the answer what has started since the checks decided last, and what their limits answer now.
 func (s *simulation) note(checks []explain.Check) {
+	s.acting = map[string][]reconcile.Request{}
 	for i := range checks {
 		check := &checks[i]
+		if check.Mode == cliv1.ModeActing {
+			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
+			s.acting[check.Kind] = append(s.acting[check.Kind], reconcile.Request{NamespacedName: key})
+		}
 		for j := range check.Targets {
 			s.noteTarget(check, &check.Targets[j])
 		}
@@ -42,24 +52,33 @@ func (s *simulation) noteTarget(check *explain.Check, judged *explain.Target) {
 	if judged.State == cliv1.StateUnhealthy {
 		delete(s.unnoticed, s.nodeOf(check, judged))
 	}
-	switch {
-	case judged.StartsNow:
+	waits := judged.State == cliv1.StateUnhealthy && !judged.InFlight && len(judged.Blockers) > 0
+	if judged.StartsNow || waits && slices.Contains(place.Reasons, cmp.Or(judged.Blockers[0].Cause, judged.Blockers[0].Reason)) {
 		t.starting = &cliv1.SimulatedStart{
 			After: s.after(), Time: metav1.NewTime(now.UTC()), Target: ref, Check: check.Reference, Action: judged.Action.Message,
 		}
-	case judged.State == cliv1.StateUnhealthy && !judged.InFlight && len(judged.Blockers) > 0 && t.counts:
+	}
+	if waits && t.counts {
 		by := check.Reference
 		t.waiting = &cliv1.SimulatedTarget{Reference: ref, Check: &by, Reason: judged.Blockers[0].Reason, Message: judged.Blockers[0].Text}
 	}
-	if !judged.InFlight {
-		return
+	if judged.InFlight {
+		s.noteFlight(check, judged, t)
 	}
+}
+
+// noteFlight adds the remediation of a target if it has started just now.
+func (s *simulation) noteFlight(check *explain.Check, judged *explain.Target, t *target) {
 	if t.starting != nil && t.counts {
+		if t.ends.IsZero() {
+			key := types.NamespacedName{Namespace: check.Namespace, Name: check.Name}
+			t.starting.Groups = s.policies.Ledger.GroupsOf(policy.Check{Kind: check.Kind, NamespacedName: key}, judged.Name)
+		}
 		s.answer.Starts, t.remediated = append(s.answer.Starts, *t.starting), true
 	}
 	t.starting = nil
 	if t.ends.IsZero() && check.Mode == cliv1.ModeActing {
-		t.node, t.ends = s.nodeOf(check, judged), now.Add(s.Takes)
+		t.node, t.ends = s.nodeOf(check, judged), s.clock.Now().Add(s.Takes)
 	}
 	t.waiting = nil
 }
@@ -131,6 +150,7 @@ func Print(out io.Writer, answer *cliv1.Simulation, layout text.Layout) error {
 		rows = append(rows, []string{text.Clock(start.Time.Time, begin), short(start.Target), short(start.Check), start.Action})
 	}
 	p.rows("Would start", rows)
+	p.rows("Would start in each group", groups(answer))
 	p.rows("Would not start", notStarted(answer.NotStarted))
 	rows = nil
 	for _, limit := range answer.Limits {
@@ -162,6 +182,29 @@ func notStarted(targets []cliv1.SimulatedTarget) [][]string {
 	for _, reason := range reasons {
 		rows = append(rows, []string{reason[0], reason[1], text.FirstOf(names[reason], mostNames) + ": " + reason[2]})
 	}
+	return rows
+}
+
+// groups has a row for each group, by policy, with when how many remediations of it start.
+func groups(answer *cliv1.Simulation) [][]string {
+	starts := map[cliv1.LimitGroup]map[time.Time]int{}
+	for _, start := range answer.Starts {
+		for _, g := range start.Groups {
+			if starts[g] == nil {
+				starts[g] = map[time.Time]int{}
+			}
+			starts[g][start.Time.Time]++
+		}
+	}
+	rows := make([][]string, 0, len(starts))
+	for g, at := range starts {
+		says := make([]string, 0, len(at))
+		for _, moment := range slices.SortedFunc(maps.Keys(at), time.Time.Compare) {
+			says = append(says, fmt.Sprintf("%s: %d", text.Clock(moment, answer.Time.Time), at[moment]))
+		}
+		rows = append(rows, []string{short(g.Policy), g.Limit, cmp.Or(g.Group, "-"), strings.Join(says, ", ")})
+	}
+	slices.SortFunc(rows, slices.Compare)
 	return rows
 }
 
@@ -208,7 +251,8 @@ func (p *page) rows(heading string, rows [][]string) {
 }
 
 // shorts are the short names of kinds.
-var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc"}
+var shorts = map[string]string{"Machine": "machine", "Node": "node", "MachineHealthCheck": "mhc", "NodeHealthCheck": "nhc",
+	policyKind: "policy", overrideKind: "override"}
 
 // short is an object as it is called on the command line, with its namespace in front; empty for none.
 func short(object cliv1.Reference) string {

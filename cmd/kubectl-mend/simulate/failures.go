@@ -75,6 +75,7 @@ type candidate struct {
 	machine string // its name; empty if it is not known
 	labels  labels.Set
 	healthy bool
+	domain  string // its failure domain; empty if it has none
 }
 
 // candidates are those of the checks that the answer is about, by name. unknown is why nodes of others are not known; empty if they are.
@@ -95,10 +96,12 @@ func (s *simulation) candidates(checks []explain.Check) (candidates []candidate,
 				continue
 			}
 			c.labels = node.Labels
-			switch machine := s.machine(target.Reference); {
+			machine := cmp.Or(s.machine(*cmp.Or(target.Machine, &target.Reference)), &clusterv1.Machine{})
+			c.domain = s.machines.FailureDomain(machine, node)
+			switch {
 			case target.Machine != nil:
 				c.machine = target.Machine.Name
-			case machine != nil:
+			case machine.Name != "":
 				c.machine, c.labels = machine.Name, machine.Labels
 			}
 			candidates = append(candidates, c)
@@ -118,12 +121,12 @@ func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
 		}
 		return nodes[:number], nil
 	}
-	if called, _, listed := strings.Cut(fail, "/"); listed && slices.Contains(slices.Concat(nodeNames, machineNames), called) {
+	if called, _, listed := strings.Cut(fail, "/"); listed && slices.Contains(slices.Concat(nodeNames, machineNames, domainNames), called) {
 		return named(strings.Split(fail, ","), candidates)
 	}
 	selector, err := labels.Parse(fail)
 	if err != nil {
-		return nil, fmt.Errorf("expected a number, a label selector, or machine/NAME and node/NAME separated by commas: %w", err)
+		return nil, fmt.Errorf("expected a number, a label selector, or machine/NAME, node/NAME, failuredomain/NAME with commas: %w", err)
 	}
 	nodes := nodesOf(candidates, func(c candidate) bool { return selector.Matches(c.labels) })
 	if len(nodes) == 0 {
@@ -133,21 +136,24 @@ func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
 }
 
 // What names of --fail begin with.
-var nodeNames, machineNames = []string{"node", "no"}, []string{"machine", "ma"}
+var nodeNames, machineNames, domainNames = []string{"node", "no"}, []string{"machine", "ma"}, []string{"failuredomain", "fd"}
 
-// named are the nodes of names such as machine/w1 and node/n2, each of which has to be that of one alone.
+// named are the nodes of names such as machine/w1 and node/n2, each of which has to be that of one alone, and those of failure domains.
 func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	nodes := make([]nodeKey, 0, len(names))
 	for _, text := range names {
 		called, name, _ := strings.Cut(strings.TrimSpace(text), "/")
 		found := nodesOf(candidates, func(c candidate) bool {
-			return name != "" && (slices.Contains(nodeNames, called) && c.name == name || slices.Contains(machineNames, called) && c.machine == name)
+			return name != "" && (slices.Contains(nodeNames, called) && c.name == name ||
+				slices.Contains(machineNames, called) && c.machine == name || slices.Contains(domainNames, called) && c.domain == name)
 		})
-		switch len(found) {
-		case 0:
+		switch {
+		case len(found) == 0 && slices.Contains(domainNames, called):
+			return nil, fmt.Errorf("nothing that a check selects and whose node is known is in the failure domain %q", name)
+		case len(found) == 0:
 			return nil, fmt.Errorf("there is no %q that a check selects and whose node is known", text)
-		case 1:
-			nodes = append(nodes, found[0])
+		case len(found) == 1, slices.Contains(domainNames, called):
+			nodes = append(nodes, found...)
 		default:
 			return nil, fmt.Errorf("there are several called %q: say which with -n, or by a label", text)
 		}

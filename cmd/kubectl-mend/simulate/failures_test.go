@@ -28,12 +28,12 @@ import (
 func TestWhatFails(t *testing.T) {
 	other := client.ObjectKey{Namespace: "other", Name: "c1"}
 	candidates := []candidate{
-		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true},
-		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true},
-		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true},
-		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true}, // two checks select it
-		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true},
+		{nodeKey{name: "n1"}, "", labels.Set{"rack": "a"}, true, ""},
+		{nodeKey{inC1, "n1"}, "w1", labels.Set{"pool": "md-0"}, true, "b07"},
+		{nodeKey{inC1, "n2"}, "w2", labels.Set{"pool": "md-0"}, false, "b07"},
+		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""},
+		{nodeKey{inC1, "n3"}, "w3", labels.Set{"pool": "md-0"}, true, ""}, // two checks select it
+		{nodeKey{other, "n4"}, "w3", labels.Set{"pool": "md-1"}, true, ""},
 	}
 	for fail, want := range map[string]string{
 		"2":                   "n1 n1",
@@ -42,6 +42,8 @@ func TestWhatFails(t *testing.T) {
 		"0":                   "expected a number from 1 to that",
 		"machine/w1,node/n2":  "n1 n2",
 		"node/n2, machine/w2": "n2", // which are one thing
+		"failuredomain/b07":   "n1 n2",
+		"fd/b08":              `nothing that a check selects and whose node is known is in the failure domain "b08"`,
 		"machine/w9":          `there is no "machine/w9" that a check selects and whose node is known`,
 		"machine/":            `there is no "machine/" that`,
 		"node/n1":             `there are several called "node/n1": say which with -n, or by a label`,
@@ -107,13 +109,19 @@ func TestWhatCannotBeReadIsSaidWithItsPlace(t *testing.T) {
 		"a version that is unknown": {
 			strings.Replace(workersCheck, "v1beta2", "v1beta1", 1), "MachineHealthCheck workers: version v1beta1 is not known here",
 		},
-		"no kind":               {"metadata: {name: p}", "Object 'Kind' is missing"},
-		"no name":               {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
-		"no YAML":               {"apiVersion: [", "read check.yaml: error parsing"},
-		"nothing but a comment": {"# nothing\n---\n", "check.yaml: there is nothing in it"},
+		"no kind":                      {"metadata: {name: p}", "Object 'Kind' is missing"},
+		"no name":                      {strings.Replace(workersCheck, "name: workers", "labels: {}", 1), "MachineHealthCheck : metadata.name is missing"},
+		"no YAML":                      {"apiVersion: [", "read check.yaml: error parsing"},
+		"a window":                     {strings.Replace(window, "0 12 * * *", "noon", 1), `RemediationPolicy kubemend-system/racks: spec.windows[0].schedule: "noon"`},
+		"an override that is over":     {strings.Replace(overrides, "12:20", "11:20", 1), "default/swap: it would have no effect (Ended)"},
+		"an override that is too long": {strings.Replace(overrides, "01T13", "10T13", 1), "(TooLong): spec.until: must be within seven"},
+		"nothing but a comment":        {"# nothing\n---\n", "check.yaml: there is nothing in it"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			m, err := Read(strings.NewReader(tc.manifest), "check.yaml", "default")
+			if err == nil {
+				_, err = Run(t.Context(), newFixture(t).snapshot(), question(func(q *Question) { q.Manifest = m }))
+			}
 			if err == nil {
 				t.Fatal("it was read")
 			}
@@ -151,16 +159,7 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 }
 
 func TestWhatOthersHavePutOnACheckStaysWhenItIsApplied(t *testing.T) {
-	const bare = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata: {name: workers%s}
-spec:
-  clusterName: c1
-  selector: {matchLabels: {pool: md-0}}
-  checks: {unhealthyNodeConditions: [{type: Ready, status: Unknown, timeoutSeconds: 300}]}
-`
-	claimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+	isClaimed := map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
 	for name, tc := range map[string]struct {
 		there    map[string]string
 		manifest string // its annotations
@@ -168,15 +167,15 @@ spec:
 		starts   int
 	}{
 		"a pause":             {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, "", false, 0},
-		"a claim":             {claimed, "", false, 3},
+		"a claim":             {isClaimed, "", false, 3},
 		"no claim":            {nil, "", true, 3},
-		"one that is changed": {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, `, annotations: {cluster.x-k8s.io/paused: kubemend}`, false, 3},
+		"one that is changed": {map[string]string{clusterv1.PausedAnnotation: "maintenance"}, claimed, false, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newFixture(t).workers(5).existing(fmt.Sprintf(bare, ""))
+			s := newFixture(t).workers(5).existing(workersAs("", ""))
 			is := s.objs[len(s.objs)-1].(*clusterv1.MachineHealthCheck)
 			is.Annotations = tc.there
-			answer := s.run(fmt.Sprintf(bare, tc.manifest), question(func(q *Question) { q.Fail, q.Horizon = "name in (w1,w2,w3)", 2*time.Hour }))
+			answer := s.run(workersAs(tc.manifest, ""), question(fails("name in (w1,w2,w3)")))
 			if says := strings.Join(answer.Assumptions, "\n"); strings.Contains(says, "workers is claimed: ") != tc.claimed {
 				t.Errorf("it is assumed: %s", says)
 			}

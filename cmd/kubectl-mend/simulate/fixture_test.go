@@ -26,6 +26,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
+	"github.com/kubemend/kubemend/controllers/decide/place"
+	"github.com/kubemend/kubemend/controllers/remediationrequest"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -121,6 +123,7 @@ func (s *fixture) onMetal() *fixture {
 		between.Annotations = map[string]string{infrav1.HostAnnotation: "default/host-" + m.Name}
 		between.OwnerReferences = []metav1.OwnerReference{{APIVersion: clusterv1.GroupVersion.String(), Kind: "Machine", Name: m.Name, UID: m.UID}}
 		h := &bmov1alpha1.BareMetalHost{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "host-" + m.Name, UID: types.UID("host-" + m.Name)}}
+		h.Labels = map[string]string{place.FailureDomainLabel: []string{"b07", "b08"}[len(s.objs)/2%2]}
 		h.Spec.Online, h.Status.PoweredOn, h.Status.Provisioning.State = true, true, bmov1alpha1.StateProvisioned
 		h.Spec.ConsumerRef = &corev1.ObjectReference{
 			APIVersion: infrav1.GroupVersion.String(), Kind: "Metal3Machine", Namespace: "default", Name: m.Name,
@@ -153,7 +156,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	w.Taken = noon
 	for _, obj := range s.objs {
 		if u, is := obj.(*unstructured.Unstructured); is {
-			install(w, u.GroupVersionKind())
+			install(w, u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
 		}
 	}
 	must.Do(s.t, w.Add(s.objs...))
@@ -263,31 +266,17 @@ var (
 		"  remediation:\n    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n")
 )
 
-const olderCheck = `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata:
-  name: everything
-  annotations: {cluster.x-k8s.io/paused: kubemend}
-spec:
-  clusterName: c1
-  selector: {matchLabels: {cluster.x-k8s.io/cluster-name: c1}}
-  checks:
-    unhealthyNodeConditions:
-    - {type: Ready, status: Unknown, timeoutSeconds: 600}
-`
+// olderCheck selects all machines of c1.
+var olderCheck = strings.NewReplacer("name: workers", "name: everything", "pool: md-0", "cluster.x-k8s.io/cluster-name: c1", "300", "600").
+	Replace(workersAs(claimed, ""))
 
 // rebootTemplate is the template that checks of a power cycle name.
 const rebootTemplate = `
 # A template, and a check that names it.
 apiVersion: kubemend.io/v1alpha1
 kind: HostRemediationTemplate
-metadata:
-  name: reboot
-spec:
-  template:
-    spec:
-      strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}
+metadata: {name: reboot}
+spec: {template: {spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 300}}}}
 ---
 `
 
@@ -304,8 +293,7 @@ spec: {template: {spec: {}}}
 ---
 apiVersion: remediation.medik8s.io/v1alpha1
 kind: NodeHealthCheck
-metadata:
-  name: racks
+metadata: {name: racks}
 spec:
   selector: {matchLabels: {rack: a}}
   minHealthy: 51%
@@ -320,22 +308,39 @@ spec:
 `
 
 // kernelRule has no rule for Ready: only the condition of its one rule makes a machine unhealthy.
-const kernelRule = rebootTemplate + `
-apiVersion: cluster.x-k8s.io/v1beta2
-kind: MachineHealthCheck
-metadata:
-  name: workers
-  annotations: {cluster.x-k8s.io/paused: kubemend}
+var kernelRule = rebootTemplate + strings.Replace(workersAs(claimed, "  remediation:\n    triggerIf: {unhealthyLessThanOrEqualTo: 50%}\n"+
+	"    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}\n"),
+	"{type: Ready, status: Unknown, timeoutSeconds: 300}", `{type: KernelDeadlock, status: "True", timeoutSeconds: 600}`, 1)
+
+const racksPolicy = `
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationPolicy
+metadata: {name: racks, namespace: kubemend-system}
 spec:
-  clusterName: c1
-  selector: {matchLabels: {pool: md-0}}
-  checks:
-    unhealthyNodeConditions:
-    - {type: KernelDeadlock, status: "True", timeoutSeconds: 600}
-  remediation:
-    triggerIf: {unhealthyLessThanOrEqualTo: 50%}
-    templateRef: {apiVersion: kubemend.io/v1alpha1, kind: HostRemediationTemplate, name: reboot}
+  selector: {}
+  limits:
+  - {name: rack, groupBy: [{key: FailureDomain}], maxInFlight: 2, slowStart: Enabled}
+  - {name: fleet, maxInFlight: 3}
+---
 `
+
+// overrides hold all of c1 for 20 minutes, and allow more of it for an hour.
+const overrides = `
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationOverride
+metadata: {name: swap}
+spec: {action: Hold, targetRef: {kind: Cluster, name: c1}, until: "2026-01-01T12:20:00Z", reason: switch swap, by: alice}
+---
+apiVersion: kubemend.io/v1alpha1
+kind: RemediationOverride
+metadata: {name: more}
+spec: {action: Allow, targetRef: {kind: MachineHealthCheck, name: workers}, until: "2026-01-01T13:00:00Z", reason: power is back,
+  allow: {maxUnhealthy: 60%, maxInFlight: 2}}
+---
+`
+
+// window is racksPolicy closed until 12:30.
+var window = strings.Replace(racksPolicy, "spec:", "spec:\n  windows: [{action: Deny, schedule: 0 12 * * *, durationSeconds: 1800}]", 1)
 
 // story is a fixture, what is applied to it, and what is asked.
 type story struct {
@@ -397,6 +402,11 @@ var stories = map[string]story{
 	"one fails while no spare host fits": {func(s *fixture) *fixture {
 		return s.workers(5).onMetal().whole().spares(2, "storage")
 	}, freely, fails("machine/w1")},
+	"a hold ends while an override allows more": {workers(5), overrides + workersCheck, fails("name in (w1,w2,w3)")},
+	"a window opens in place of the policy that is there": {func(s *fixture) *fixture {
+		return s.nodesHere(5).existing(racksPolicy)
+	}, window + ladder, func(q *Question) { q.Fail, q.Takes = "node/n1,node/n2", 15*time.Minute }},
+	"a rack falls under a policy": {hosts(12), racksPolicy + workersAs(claimed, ""), fails("failuredomain/b07")},
 }
 
 func TestStories(t *testing.T) {

@@ -2,6 +2,7 @@ package simulate
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,21 +21,27 @@ import (
 	"k8s.io/cli-runtime/pkg/resource"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
+	"github.com/kubemend/kubemend/controllers/decide/health"
+	"github.com/kubemend/kubemend/controllers/decide/rule"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// The kinds of checks.
+// The kinds of checks, and of what limits the remediations of many of them.
 const (
 	machineCheckKind = "MachineHealthCheck"
 	nodeCheckKind    = "NodeHealthCheck"
+	policyKind       = "RemediationPolicy"
+	overrideKind     = "RemediationOverride"
 )
 
-// Manifest is what is to be applied: checks, and the templates that they name.
+// Manifest is what is to be applied: checks, the templates that they name, policies and overrides.
 type Manifest []client.Object
 
 // Read reads documents of YAML or JSON. What has no namespace goes into the given one. Errors say which object of the file called name, and
@@ -71,13 +78,16 @@ var known = snapshot.Scheme
 func decode(tree *unstructured.Unstructured) (client.Object, error) {
 	gvk := tree.GroupVersionKind()
 	named, template := strings.CutSuffix(gvk.Kind, remediationrequest.TemplateSuffix)
-	check := gvk.GroupKind() == clusterv1.GroupVersion.WithKind(machineCheckKind).GroupKind() ||
-		gvk.GroupKind() == nhcv1.GroupVersion.WithKind(nodeCheckKind).GroupKind()
+	check := slices.Contains([]schema.GroupKind{
+		{Group: clusterv1.GroupVersion.Group, Kind: machineCheckKind}, {Group: nhcv1.GroupVersion.Group, Kind: nodeCheckKind},
+		{Group: mendv1.GroupVersion.Group, Kind: policyKind}, {Group: mendv1.GroupVersion.Group, Kind: overrideKind},
+	}, gvk.GroupKind())
 	switch {
 	case tree.GetName() == "":
 		return nil, errors.New("metadata.name is missing")
 	case !check && !(template && named != "" && gvk.Group != ""):
-		return nil, errors.New("expected a MachineHealthCheck, a NodeHealthCheck, or a remediation template")
+		return nil, errors.New("expected a MachineHealthCheck, a NodeHealthCheck, a remediation template, " +
+			"a RemediationPolicy, or a RemediationOverride")
 	case check && !known.Recognizes(gvk):
 		return nil, fmt.Errorf("version %s is not known here", gvk.Version)
 	case !known.Recognizes(gvk):
@@ -138,8 +148,12 @@ func (s *simulation) apply() error {
 			check.Status = there.Status
 			replace(&there.ObjectMeta, &check.ObjectMeta, s.From)
 			setDefaults(&check.Spec)
+		case *mendv1.RemediationPolicy, *mendv1.RemediationOverride:
+			obj.SetCreationTimestamp(metav1.NewTime(s.From))
 		default:
-			install(s.snapshot, obj.GetObjectKind().GroupVersionKind())
+			if template := obj.GetObjectKind().GroupVersionKind(); remediationrequest.Refusal(template) == nil {
+				install(s.snapshot, template, remediationrequest.KindOf(template))
+			}
 		}
 		if err := s.snapshot.Add(obj); err != nil {
 			return fmt.Errorf("apply %s: %w", refOf(kindOf(obj), obj), err)
@@ -173,13 +187,58 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-// install makes the kind of a template known, and that of the requests made from it.
-func install(s *snapshot.Snapshot, template schema.GroupVersionKind) {
-	if remediationrequest.Refusal(template) != nil {
-		return
-	}
-	for _, kind := range []schema.GroupVersionKind{template, remediationrequest.KindOf(template)} {
+// install makes kinds known.
+func install(s *snapshot.Snapshot, kinds ...schema.GroupVersionKind) {
+	for _, kind := range kinds {
 		plural, _ := meta.UnsafeGuessKindToResource(kind)
 		s.Install(kind, plural.Resource, true)
+	}
+}
+
+// setUpPolicies makes the ledger that gives places to remediations, and the controller that tells it what policies and overrides say.
+func (s *simulation) setUpPolicies() error {
+	install(s.snapshot, mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
+	everywhere := s.asker.Managers.PolicyNamespace()
+	for _, obj := range s.Manifest {
+		why := ""
+		switch obj := obj.(type) {
+		case *mendv1.RemediationPolicy:
+			why = policy.Read(obj, everywhere).Invalid
+		case *mendv1.RemediationOverride:
+			if _, active := policy.ReadOverride(obj, everywhere, s.From); active.Status != metav1.ConditionTrue {
+				why = strings.TrimSuffix("it would have no effect ("+active.Reason+"): "+active.Message, ": ")
+			}
+		}
+		if why != "" {
+			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
+		}
+	}
+	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}
+	for _, kind := range []string{machineCheckKind, nodeCheckKind} {
+		ledger.SetUp(kind, func() []reconcile.Request { return s.acting[kind] }, func(check reconcile.Request, in time.Duration) {
+			ref := explain.Ref{Kind: kind, Namespace: check.Namespace, Name: check.Name}
+			s.due[ref] = health.Earliest(s.due[ref], s.clock.Now().Add(in))
+		})
+	}
+	s.policies = &policy.Reconciler{
+		Client: s.state, Live: s.state, Ledger: ledger, Everywhere: everywhere, Ahead: func() time.Duration { return 0 },
+	}
+	return nil
+}
+
+// readPolicies tells the ledger which policies and overrides there are at this moment, and which remediations of records go on: those that
+// were under way at the beginning are over as those are that checks know of.
+func (s *simulation) readPolicies(ctx context.Context) {
+	if _, err := s.policies.Reconcile(ctx, rule.Ref{}); err != nil {
+		s.assume("Not all RemediationPolicies and RemediationOverrides apply: " + err.Error())
+	}
+	if !s.policies.Ledger.Active(ctx) {
+		return
+	}
+	s.assume("RemediationPolicies and RemediationOverrides in " + s.policies.Everywhere + " are for all namespaces, others for their own")
+	records := &mendv1.RemediationRecordList{}
+	_ = s.state.List(ctx, records, client.UnsafeDisableDeepCopy) // that the user may not read them is said beside the answer
+	for i := range records.Items {
+		s.policies.Ledger.Follow(&records.Items[i], s.clock.Now().Before(s.From.Add(s.Takes)))
 	}
 }

@@ -23,13 +23,16 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
+	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // Question is what to simulate.
@@ -83,6 +86,9 @@ type simulation struct {
 	asker    *inspect.Asker
 	// controllers are those of each kind of checks.
 	controllers map[string]reconcile.Reconciler
+	machines    *machinehealthcheck.Reconciler
+	policies    *policy.Reconciler
+	acting      map[string][]reconcile.Request // the checks of each kind that kubemend acts on
 	answer      *cliv1.Simulation
 
 	// due is when each check is to be reconciled again, limits what its limits have answered last.
@@ -142,8 +148,11 @@ func (s *simulation) setUp(ctx context.Context) error {
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
-	machines, nodes := s.asker.Acting(s.state, s.clock)
-	s.controllers = map[string]reconcile.Reconciler{machineCheckKind: machines, nodeCheckKind: nodes}
+	if err := s.setUpPolicies(); err != nil {
+		return err
+	}
+	machines, nodes := s.asker.Acting(s.state, s.policies.Ledger)
+	s.controllers, s.machines = map[string]reconcile.Reconciler{machineCheckKind: machines, nodeCheckKind: nodes}, machines
 	s.assume(fmt.Sprintf("A remediation is over, and its machine healthy again, %s after it has started (--takes)", explain.Brief(s.Takes)))
 	return nil
 }
@@ -188,6 +197,7 @@ const (
 
 // play goes from one moment to the next at which anything is due, until the end, and never waits.
 func (s *simulation) play(ctx context.Context) error {
+	s.machines.ReadHosts(ctx) // that the user may not read them is said beside the answer
 	checks, err := s.explain(ctx)
 	if err != nil {
 		return err
@@ -222,8 +232,15 @@ func (s *simulation) next() time.Time {
 	for _, t := range s.targets {
 		next = health.Earliest(next, t.ends)
 	}
-	if s.For > 0 && len(s.failed) > 0 {
-		next = health.Earliest(next, s.From.Add(s.For))
+	ends := func(end time.Time) {
+		if s.clock.Now().Before(end) {
+			next = health.Earliest(next, end)
+		}
+	}
+	ends(s.From.Add(s.For))   // of failures
+	ends(s.From.Add(s.Takes)) // of what was under way at the beginning
+	for _, o := range snapshot.All[mendv1.RemediationOverride](s.snapshot, "") {
+		ends(o.Spec.Until.Time)
 	}
 	return next
 }
@@ -246,6 +263,7 @@ func (s *simulation) happen() {
 
 // settle has the checks observe, decide and act until nothing changes.
 func (s *simulation) settle(ctx context.Context) error {
+	s.readPolicies(ctx)
 	for range mostRounds {
 		checks, err := s.explain(ctx)
 		if err != nil {
@@ -289,7 +307,7 @@ func (s *simulation) reconcile(ctx context.Context, check *explain.Check) {
 		result.RequeueAfter = time.Minute
 	}
 	if result.RequeueAfter > 0 {
-		s.due[check.Reference] = s.clock.Now().Add(result.RequeueAfter)
+		s.due[check.Reference] = health.Earliest(s.due[check.Reference], s.clock.Now().Add(result.RequeueAfter))
 	}
 }
 

@@ -226,9 +226,6 @@ func slim(obj client.Object) (map[string]any, error) {
 	})
 	obj.SetAnnotations(annotations)
 	gvk := obj.GetObjectKind().GroupVersionKind()
-	if gvk == namespaceGVK {
-		obj.SetLabels(nil)
-	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(obj)
 	fields := keptFields[gvk.GroupKind()]
 	switch {

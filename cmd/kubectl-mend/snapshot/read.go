@@ -186,6 +186,9 @@ func (r *source) readScope(ctx context.Context) {
 	r.all(ctx, reads{
 		nodeCheckGVK: {{}}, leaseGVK: {{Name: managerlease.LeaseName}}, roleBindingGVK: bindings, clusterRoleBindingGVK: bindings,
 	})
+	if r.Everything {
+		r.all(ctx, reads{policyGVK: {{}}})
+	}
 	if len(r.snapshot.Objects(nodeCheckGVK, "")) > 0 { // it judges nodes by the Machines of all clusters
 		r.AllMachines = true
 	}
@@ -263,13 +266,18 @@ func (r *source) rest() reads {
 		lists[gvk] = []question{{}}
 	}
 	if r.Namespace != "" {
-		lists[eventGVK] = append(lists[eventGVK], question{Namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
 		lists[namespaceGVK] = []question{{Name: r.Namespace}}                                   // it may be being deleted
+		lists[eventGVK] = append(lists[eventGVK], question{Namespace: metav1.NamespaceDefault}) // where those are about what has no namespace
 	}
 	if r.AllMachines && r.snapshot.served(nodehealthcheck.ClusterVersions.GroupKind()) != nil { // what a NodeHealthCheck looks at
 		etcd := []question{{Namespace: nodehealthcheck.EtcdNamespace}}
 		lists[nodehealthcheck.OpenShiftMachines], lists[budgetGVK], lists[podGVK] = []question{{}}, etcd, etcd
 	}
-	lists[definitionGVK] = []question{{Name: crdgate.NodeCheckCRD}} // a simulation without a manager asks whose the kind is
+	for _, p := range All[mendv1.RemediationPolicy](r.snapshot, "") {
+		if p.Spec.Selector.Namespaces != nil {
+			lists[namespaceGVK] = []question{{}}
+		}
+	}
+	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // whose it is, a simulation asks
 	return lists
 }
