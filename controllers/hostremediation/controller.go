@@ -144,7 +144,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 			done, err = r.apply(ctx, obs, step)
 			return err
 		})
-		r.settlePlace(ctx, req.NamespacedName, obs, err)
+		r.settlePlace(req.NamespacedName, obs, err)
 		err = cmp.Or(err, unread)
 	default:
 		done, err = r.apply(ctx, obs, step)

@@ -85,9 +85,9 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 }
 
 // settlePlace gives the place of the remediation called key back if it did not begin, as obs and err say.
-func (r *Reconciler) settlePlace(ctx context.Context, key client.ObjectKey, obs *observed, err error) {
-	if r.Ledger.Active(ctx) {
-		r.Ledger.Settle(r.placeOf(key),
-			func(types.UID) bool { return obs != nil && obs.record.Attempt > 0 }, func(types.UID) bool { return begin.Lost(err) })
+func (r *Reconciler) settlePlace(key client.ObjectKey, obs *observed, err error) {
+	if obs != nil && obs.machine != nil {
+		id := obs.machine.UID
+		r.Ledger.Settle(r.placeOf(key), map[types.UID]bool{id: obs.record.Attempt > 0}, map[types.UID]bool{id: begin.Lost(err)})
 	}
 }

@@ -46,7 +46,7 @@ func (k *fixture) theOther(flies bool) (begins bool) {
 		UID: "other", Namespace: "ns", Kind: other.Kind, Check: "other", InFlight: flies, Unavailable: true,
 	}})
 	blocked := k.r.Ledger.Ask(other, []types.UID{"other"})
-	k.r.Ledger.Settle(other, func(types.UID) bool { return false }, func(types.UID) bool { return false })
+	k.r.Ledger.Settle(other, nil, nil)
 	return len(blocked) == 0
 }
 

@@ -148,18 +148,12 @@ func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile
 
 // settlePlaces gives back the places of remediations that did not begin.
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
-	if state.placed == nil {
-		return
-	}
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, o := range outcomes {
 		begun[o.Target.UID] = o.requested || o.again
 		lost[o.Target.UID] = o.unsure || o.lost
 	}
-	is := func(these map[types.UID]bool) func(types.UID) bool {
-		return func(id types.UID) bool { return these[id] }
-	}
-	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), is(begun), is(lost))
+	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), begun, lost)
 }
 
 type hostQueue = workqueue.TypedRateLimitingInterface[reconcile.Request]

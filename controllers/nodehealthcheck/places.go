@@ -20,10 +20,10 @@ import (
 )
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
-func placeless(reason, example, ends string) Rule {
+func placeless(reason, example string) Rule {
 	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
 	return Rule{
-		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: ends,
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
 		When:   func(c *Case) bool { return words(c).Reason != "" },
 		Object: func(c *Case) rule.Ref { return words(c).Object },
 		Why:    func(c *Case) string { return words(c).Text },
@@ -31,7 +31,12 @@ func placeless(reason, example, ends string) Rule {
 	}
 }
 
-const policiesAllow = "the policies allow it"
+// signalled is one that ends when somebody else says no more what they say of the node.
+func signalled(reason, example, ends string) Rule {
+	r := placeless(reason, example)
+	r.EndsWhen = ends
+	return r
+}
 
 func placesOf(check string) policy.Check {
 	return policy.Check{Kind: policy.NodeHealthCheck, NamespacedName: types.NamespacedName{Name: check}}
@@ -128,8 +133,5 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 		o, id := &outcomes[i], place.NodeID(outcomes[i].n.Name)
 		begun[id], lost[id] = o.made != nil || o.again, o.asked && begin.Lost(o.refused)
 	}
-	is := func(these map[types.UID]bool) func(types.UID) bool {
-		return func(id types.UID) bool { return these[id] }
-	}
-	r.Ledger.Settle(placesOf(state.check.Name), is(begun), is(lost))
+	r.Ledger.Settle(placesOf(state.check.Name), begun, lost)
 }

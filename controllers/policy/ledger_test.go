@@ -124,8 +124,14 @@ func (f *fleet) wants(cluster string, want ...int) {
 	}
 }
 
-func all(types.UID) bool  { return true }
-func none(types.UID) bool { return false }
+// all are the targets of cluster a.
+func (f *fleet) all() map[types.UID]bool {
+	all := map[types.UID]bool{}
+	for _, target := range f.targets[check("a")] {
+		all[target.UID] = true
+	}
+	return all
+}
 
 func TestOfTwoClustersInOneRackOneBegins(t *testing.T) {
 	f := newFleet(t, policyWith(rack("1", "")))
@@ -138,7 +144,7 @@ func TestOfTwoClustersInOneRackOneBegins(t *testing.T) {
 	f.wants("b")
 	f.edit("b", 2, sick)
 	f.wants("b", 2) // another rack
-	f.ledger.Settle(check("a"), all, none)
+	f.ledger.Settle(check("a"), f.all(), nil)
 	f.edit("a", 0, flying)
 	f.wants("b", 2)
 	f.woken = nil
@@ -165,7 +171,7 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 				f.edit(cluster, 0, sick)
 			}
 			f.wants("a", 0)
-			f.ledger.Settle(check("a"), func(types.UID) bool { return tc.begun }, func(types.UID) bool { return tc.lost })
+			f.ledger.Settle(check("a"), map[types.UID]bool{"a-r1-0": tc.begun}, map[types.UID]bool{"a-r1-0": tc.lost})
 			if tc.after > 0 || tc.lost { // its check looks again, and sees no remediation
 				f.clock.SetTime(start.Add(tc.after))
 				f.edit("a", 0, sick)
@@ -223,7 +229,7 @@ func TestWhatCannotBeJudgedIsInNoNumber(t *testing.T) {
 	_, blocked := f.ask("gone")
 	must.Equal(t, 0, len(blocked))
 	f.edit("a", 1, sick) // two of four
-	f.ledger.Settle(check("a"), none, none)
+	f.ledger.Settle(check("a"), nil, nil)
 	f.wants("a")
 }
 
@@ -238,7 +244,7 @@ func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.
 	f.wants("a")
 	f.clock.SetTime(start.Add(stalledAfter))
 	f.wants("a", 0)
-	f.ledger.Settle(check("a"), none, none)
+	f.ledger.Settle(check("a"), nil, nil)
 	f.ledger.Record(record, f.targets[check("a")][0], start, start.Add(stalledAfter)) // a step
 	f.wants("a")
 	f.woken = nil
@@ -289,7 +295,7 @@ func TestAFloodInOneClusterGoesAfterOneFaultInAnother(t *testing.T) {
 		f.edit("a", i, sick)
 	}
 	f.wants("a", 0)
-	f.ledger.Settle(check("a"), all, none)
+	f.ledger.Settle(check("a"), f.all(), nil)
 	f.edit("a", 0, flying)
 	f.edit("b", 0, func(t *Target) { sick(t); t.Due = start.Add(time.Minute) })
 	f.wants("a")
@@ -308,7 +314,7 @@ func TestWhatCouldNotBeBegunKeepsNobodyWaiting(t *testing.T) {
 		f.edit("a", i, sick)
 	}
 	f.wants("a", 0)
-	f.ledger.Settle(check("a"), none, none)
+	f.ledger.Settle(check("a"), nil, nil)
 	f.edit("a", 0, func(t *Target) { sick(t); t.ByHand, t.Refused = true, start })
 	f.wants("a", 1)
 }
@@ -350,7 +356,7 @@ func TestNothingBeginsBeforeAllThatCountsIsKnown(t *testing.T) {
 	f.ledger.Forget(check("b")) // it is paused
 	must.Equal(t, "", reasonOf())
 
-	f.ledger.Settle(check("a"), none, none)
+	f.ledger.Settle(check("a"), nil, nil)
 	f.set()
 	f.set(policyWith(rack("1", "")))
 	must.Equal(t, place.PoliciesUnread, reasonOf())
@@ -409,7 +415,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 						f.targets[check(cluster)][i] = &changed // the next report shows it
 					}
 				}
-				f.ledger.Settle(check(cluster), func(id types.UID) bool { return begins[id] }, none)
+				f.ledger.Settle(check(cluster), begins, nil)
 				holds()
 			}
 		}
@@ -437,7 +443,7 @@ func slowly(flying string) mendv1.PolicyLimit {
 // begins has all begin that may, and returns how many did.
 func (f *fleet) begins() int {
 	started, _ := f.ask("a")
-	f.ledger.Settle(check("a"), all, none)
+	f.ledger.Settle(check("a"), f.all(), nil)
 	for _, i := range started {
 		f.edit("a", i, flying)
 	}

@@ -143,7 +143,7 @@ func (l *Ledger) GroupsOf(check Check, target string) (groups []cliv1.LimitGroup
 
 // Settle ends the claims of a check: what was not begun gives its place back. A begun one keeps it until a report shows the remediation;
 // one whose answer was lost for as long as it may still be carried out.
-func (l *Ledger) Settle(check Check, begun, lost func(types.UID) bool) {
+func (l *Ledger) Settle(check Check, begun, lost map[types.UID]bool) {
 	if l == nil {
 		return
 	}
@@ -153,9 +153,9 @@ func (l *Ledger) Settle(check Check, begun, lost func(types.UID) bool) {
 	for uid, e := range l.checks[check] {
 		switch {
 		case e.claimed.IsZero():
-		case lost(uid):
+		case lost[uid]:
 			e.lost = true
-		case !begun(uid) && !e.lost:
+		case !begun[uid] && !e.lost:
 			e.claimed, freed = time.Time{}, true
 			l.touch(e)
 		}

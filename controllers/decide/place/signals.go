@@ -106,11 +106,7 @@ func maintenance(node *corev1.Node) (what string, since time.Time) {
 
 // InMaintenance reports whether somebody says that node may go down at any moment.
 func InMaintenance(node *corev1.Node) bool {
-	if node == nil {
-		return false
-	}
-	what, _ := maintenance(node)
-	return what != ""
+	return len(Signalled(SignalsOf(node, nil), []mendv1.Signal{mendv1.SignalNodeMaintenance}, time.Time{})) > 0
 }
 
 func isTrue(node *corev1.Node, kind corev1.NodeConditionType) (what string, since time.Time) {

@@ -171,7 +171,7 @@ var tales = map[string]tale{
 	"two steps, the first named after the Machine":      {setUp: ofMachine(ladder(cycled, soft)), made: []string{"Cycle/cycled", "Reboot/soft"}},
 	"a remediator that fails":                           {setUp: ladder(soft, hard), happens: failing, made: []string{"Reboot/soft", "Replace/hard"}},
 	"a remediator that deletes its request":             {setUp: ladder(soft, hard), happens: deleting, made: []string{"Reboot/soft", "Reboot/soft"}},
-	"a node of the control plane":                       {setUp: ofMembers, happens: escalatesMember, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"C65: a node of the control plane":                  {setUp: ofMembers, happens: escalatesMember, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a node that is deleted during its remediation":     {setUp: ladder(soft, hard), happens: losing, made: []string{"Reboot/soft"}},
 	"a node that its remediator deletes":                {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
 	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},

@@ -19,10 +19,6 @@ type builder struct {
 	root   string
 	assets string
 	say    progress
-	// run runs a command in a folder.
-	run func(ctx context.Context, folder string, args ...string) error
-	// find is the folder of a dependency of the module in a folder.
-	find func(ctx context.Context, folder, dependency string) (string, error)
 }
 
 func (b *builder) bin() string   { return filepath.Join(b.root, ".rig", "bin") }
@@ -192,7 +188,7 @@ func (b *builder) make(ctx context.Context, stale []program, into string) error 
 	for _, p := range stale {
 		args = append(args, p.builds)
 	}
-	return b.run(ctx, filepath.Join(b.root, first.from.folder), args...)
+	return run(ctx, filepath.Join(b.root, first.from.folder), args...)
 }
 
 // finish moves a program to where it is looked for. Its record comes last, and the old one goes first: a program without a record is built

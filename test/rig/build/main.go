@@ -15,7 +15,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -46,14 +45,14 @@ func main() {
 
 	// SIGTERM is what make passes on when it is stopped, SIGHUP what a terminal sends that is closed.
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
-	say := progress{out: os.Stderr, every: remindEvery}
+	say := progress{}
 	var err error
 	if *what != "" {
 		say.name, say.quiet = "build", quietFor
 		err = say.during(ctx, *what, *usually, func(ctx context.Context) error { return run(ctx, "", flag.Args()...) })
 	} else {
 		say.name = "rig"
-		b := &builder{root: *root, assets: os.Getenv(assetsEnv), say: say, run: run, find: download}
+		b := &builder{root: *root, assets: os.Getenv(assetsEnv), say: say}
 		err = b.provide(ctx, flag.Args())
 	}
 	interrupted := ctx.Err() != nil
@@ -123,18 +122,15 @@ func run(ctx context.Context, folder string, args ...string) error {
 
 // progress writes lines about work that takes long. It needs no terminal.
 type progress struct {
-	out io.Writer
 	// name begins each line.
 	name string
 	// quiet is how long work may take before the first line about it.
 	quiet time.Duration
-	// every is the time between two lines about the same work.
-	every time.Duration
 }
 
 func (p progress) line(format string, args ...any) {
 	// Progress that cannot be shown is no reason to fail.
-	_, _ = fmt.Fprintf(p.out, "%s: %s\n", p.name, fmt.Sprintf(format, args...))
+	_, _ = fmt.Fprintf(os.Stderr, "%s: %s\n", p.name, fmt.Sprintf(format, args...))
 }
 
 // during does the work. It says what is built and how long that usually takes, then how long it has taken so far, and in the end how long
@@ -144,7 +140,7 @@ func (p progress) during(ctx context.Context, what string, usually time.Duration
 	ended := make(chan error, 1)
 	go func() { ended <- work(ctx) }()
 	announced := false
-	for next := time.After(p.quiet); ; next = time.After(p.every) {
+	for next := time.After(p.quiet); ; next = time.After(remindEvery) {
 		select {
 		case err := <-ended:
 			if announced && err == nil {

@@ -27,10 +27,12 @@ var loopback = patch{
 }
 
 // apply changes the content of the file, or fails: after another version of the dependency is taken, nothing shall listen where it should
-// not.
+// not. So the function that old calls is called nowhere else.
 func (p patch) apply(content string) (string, error) {
-	if found := strings.Count(content, p.old); found != p.times {
-		return "", fmt.Errorf("change %s of %s: it has %q %d times, not %d times", p.file, p.dependency, p.old, found, p.times)
+	call, _, _ := strings.Cut(p.old, "(")
+	if found := strings.Count(content, p.old); found != p.times || strings.Count(content, call+"(") != p.times {
+		return "", fmt.Errorf("change %s of %s: it has %q %d times, not %d times, or calls %s elsewhere",
+			p.file, p.dependency, p.old, found, p.times, call)
 	}
 	return strings.ReplaceAll(content, p.old, p.new), nil
 }
@@ -39,7 +41,7 @@ func (p patch) apply(content string) (string, error) {
 func (b *builder) patched(ctx context.Context, from module, into string) (string, error) {
 	p := from.patch
 	folder := filepath.Join(b.root, from.folder)
-	found, err := b.find(ctx, folder, p.dependency)
+	found, err := download(ctx, folder, p.dependency)
 	if err != nil {
 		return "", err
 	}
