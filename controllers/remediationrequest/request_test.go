@@ -182,7 +182,7 @@ func TestTheProvidersStatusEnqueuesNothing(t *testing.T) {
 	}
 }
 
-func nodeTemplate(spec map[string]any) *unstructured.Unstructured {
+func nodeTemplate(spec any) *unstructured.Unstructured {
 	return &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "medik8s.io/v1alpha1", "kind": "ProviderXRemediationTemplate",
 		"metadata": map[string]any{"name": "group-x", "namespace": "default", "labels": map[string]any{"not": "copied"}}, "spec": spec,
@@ -226,7 +226,7 @@ func TestARequestForANodeIsMadeAsMedik8sMakesIt(t *testing.T) {
 func TestContentOfATemplate(t *testing.T) {
 	const missing = "invalid template default/group-x, didn't find spec.template.spec"
 	for name, tc := range map[string]struct {
-		spec map[string]any
+		spec any
 		want map[string]any
 		err  string
 	}{
@@ -240,6 +240,8 @@ func TestContentOfATemplate(t *testing.T) {
 		},
 		"an empty spec is a spec":             {spec: map[string]any{"template": map[string]any{"spec": map[string]any{}}}, want: map[string]any{}},
 		"nothing at all is no spec":           {spec: map[string]any{"template": map[string]any{}}},
+		"without a spec it is invalid":        {err: missing},
+		"a list is no spec of a template":     {spec: []any{"text"}, err: missing},
 		"without spec.template it is invalid": {spec: map[string]any{}, err: missing},
 		"a text is no template":               {spec: map[string]any{"template": "reboot"}, err: missing},
 		"a text is no spec":                   {spec: map[string]any{"template": map[string]any{"spec": "reboot"}}, err: missing},

@@ -1,7 +1,7 @@
 // Package nodes tests the NodeHealthCheck controller in memory, on virtual time: what of the cases of medik8s' own tests, of the rows of
 // the three seeds and of the weaknesses of medik8s that it does not share needs a controller. A spec is named after the case that it shows;
-// the other ids are those of tables beside the code. Package test/faults/nodes tries every write of every ladder, and package test/api
-// runs the built manager with the rights that it ships with.
+// the other ids are those of tables beside the code, and of package test/faults/nodes, which plays whole remediations and tries each of
+// their writes. Package test/api runs the built manager with the rights that it ships with.
 //
 // Nodes are objects whose status the tests write, the tests play the remediators, and no other controller runs: nothing is
 // garbage-collected here.
@@ -271,9 +271,6 @@ func (s *environment) workers(ctx context.Context, n int) {
 		s.node(ctx, fmt.Sprintf("w%d", i+1))
 	}
 }
-
-// member labels a node as one of the control plane.
-func member(n *corev1.Node) { n.Labels["node-role.kubernetes.io/control-plane"] = "" }
 
 func labelled(key, value string) func(*corev1.Node) {
 	return func(n *corev1.Node) { n.Labels[key] = value }

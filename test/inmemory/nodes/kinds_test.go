@@ -118,7 +118,6 @@ var (
 	global    = remediator{kind: schema.GroupVersionKind{Group: "test.kubemend.io", Version: "v1alpha1", Kind: "GlobalRemediation"}, global: true}
 	selfNode  = named("self-node-remediation.medik8s.io", "SelfNodeRemediation")
 	pill      = named("poison-pill.medik8s.io", "PoisonPillRemediation")
-	fence     = named("fence-agents-remediation.medik8s.io", "FenceAgentsRemediation")
 	deletion  = named("machine-deletion-remediation.medik8s.io", "MachineDeletionRemediation")
 	provider  = named("medik8s.io", "ProviderXRemediation")
 	misspelt  = named("medik8s.io", "ProviderXRemdiation") // as the first documentation has it where it prints a template
@@ -127,7 +126,7 @@ var (
 	late      = named("late.example.org", "LateRemediation")          // whose kinds are installed by a spec
 	uninvited = named("absent.example.org", "UninstalledRemediation") // whose kinds are not installed
 
-	remediators = []remediator{reboot, replace, global, selfNode, pill, fence, deletion, provider, misspelt, late}
+	remediators = []remediator{reboot, replace, global, selfNode, pill, deletion, provider, misspelt, late}
 )
 
 // templates is the kind of the remediator's templates.

@@ -237,31 +237,6 @@ var _ = Describe("As medik8s does, a check", func() {
 		s.request(ctx, "out")
 	})
 
-	inEveryMode("C63, seed 2.16: keeps the request of a deleted node until it has succeeded, if its remediator expects the deletion",
-		func(ctx context.Context, s *environment) {
-			s.workers(ctx, 3)
-			s.check(ctx, "check", s.by(s.template(ctx, deletion, "delete")))
-			s.fails(ctx, "w1")
-			req := s.request(ctx, "w1")
-			s.says(ctx, req, nhcv1.ProcessingCondition, metav1.ConditionTrue)
-			s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
-			s.loses(ctx, "w1")
-			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 2}))
-			s.settle("check")
-			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-			Expect(s.isGone(ctx, req)()).To(BeFalse())
-			Expect(s.phase(ctx, "check")()).To(Equal(remediating))
-			s.says(ctx, req, nhcv1.SucceededCondition, metav1.ConditionTrue)
-			Eventually(s.isGone(ctx, req)).Should(BeTrue())
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-			Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
-			Expect(s.listed(ctx, "check")()).To(Equal([]string{"w1"}))
-			s.clock.Step(time.Second)
-			s.node(ctx, "w4")
-			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-			Eventually(s.counts(ctx, "check")).Should(Equal([]int{3, 3}))
-		})
-
 	inEveryMode("C67, W12, gap, seed 0.4, 1.5, 2.8: starts nothing while it is paused, and still cleans up and counts", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 5)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
@@ -376,18 +351,5 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.node(ctx, "w4")
 		Eventually(s.listed(ctx, "check")).Should(BeEmpty())
 		Expect(s.about(ctx, "w1")).To(BeEmpty())
-	})
-
-	once("W17, gap, seed 0.19: uses the content of spec.template as the spec of requests where it has no spec", func(ctx context.Context, s *environment) {
-		s.workers(ctx, 3)
-		s.check(ctx, "check", s.by(s.template(ctx, reboot, "flat", func(t *unstructured.Unstructured) {
-			t.Object["spec"] = map[string]any{"template": map[string]any{
-				"size": int64(42), "metadata": map[string]any{"labels": map[string]any{"not": "copied"}}, "deep": map[string]any{"er": "yes"},
-			}}
-		})))
-		s.fails(ctx, "w1")
-		req := s.request(ctx, "w1")
-		Expect(req.Object["spec"]).To(Equal(map[string]any{"size": int64(42), "deep": map[string]any{"er": "yes"}}))
-		Expect(req.GetLabels()).NotTo(HaveKey("not"))
 	})
 })

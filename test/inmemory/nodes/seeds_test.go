@@ -102,61 +102,9 @@ var _ = Describe("The manifests of", func() {
 		Eventually(s.counts(ctx, check)).Should(Equal([]int{3, 3}))
 	})
 
-	for text, r := range suite.InOrder(map[string]remediator{
-		"Self Node Remediation": selfNode, "Poison Pill": pill, "Fence Agents Remediation": fence, "Machine Deletion Remediation": deletion,
-	}) {
-		inModes("the contract: "+text+" works by it", []mode{{}, {several: true}}, func(ctx context.Context, s *environment) {
-			s.workers(ctx, 3)
-			s.check(ctx, "check", s.by(s.template(ctx, r, "template")))
-			s.fails(ctx, "w1")
-			req := s.request(ctx, "w1")
-			Expect(req.GroupVersionKind()).To(Equal(r.kind))
-			s.keeps(ctx, req)
-			s.says(ctx, req, nhcv1.ProcessingCondition, "True")
-			s.says(ctx, req, nhcv1.SucceededCondition, "Unknown")
-			s.reports(ctx, "w1", corev1.NodeReady, corev1.ConditionFalse) // it restarts
-			s.settle("check")
-			Expect(s.isLeaving(ctx, req)()).To(BeFalse())
-			s.says(ctx, req, nhcv1.ProcessingCondition, "False")
-			s.says(ctx, req, nhcv1.SucceededCondition, "True")
-			s.recovers(ctx, "w1")
-			Eventually(s.isLeaving(ctx, req)).Should(BeTrue())
-			s.removesFinalizers(ctx, req)
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-		})
-	}
 })
 
 var _ = Describe("Bad input:", func() {
-	for text, content := range suite.InOrder(map[string]any{
-		"no spec":                  nil,
-		"no spec.template":         map[string]any{"other": "thing"},
-		"a text as spec.template":  map[string]any{"template": "text"},
-		"a text as its spec":       map[string]any{"template": map[string]any{"spec": "text"}},
-		"a list as spec, the last": []any{"text"},
-	}) {
-		inModes("seed 2.6: a template with "+text+" disables the check, until it is fixed", []mode{{}, {escalating: true}}, func(ctx context.Context, s *environment) {
-			bad := s.template(ctx, reboot, "bad", func(t *unstructured.Unstructured) {
-				delete(t.Object, "spec")
-				if content != nil {
-					t.Object["spec"] = content
-				}
-			})
-			s.workers(ctx, 3)
-			s.check(ctx, "check", s.by(bad))
-			Eventually(s.of(ctx, "check", nhcv1.DisabledCondition)).Should(Equal("True/RemediationTemplateInvalid"))
-			Expect(s.message(ctx, "check", nhcv1.DisabledCondition)()).To(HavePrefix(
-				`Remediation template is invalid: "invalid template ` + s.name + `/bad, didn't find spec.template.spec"`))
-			Expect(s.phase(ctx, "check")()).To(HavePrefix("Disabled: NHC is disabled: RemediationTemplateInvalid: "))
-			Eventually(s.events(ctx, "check", "Disabled")).Should(HaveLen(1))
-			s.fails(ctx, "w1")
-			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
-			Expect(s.about(ctx, "w1")).To(BeEmpty())
-			s.template(ctx, reboot, "bad")
-			s.request(ctx, "w1")
-		})
-	}
-
 	once("a template whose CRD is installed later is found then", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(corev1.ObjectReference{
