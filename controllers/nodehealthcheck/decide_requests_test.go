@@ -99,6 +99,8 @@ func TestWhatIsDoneAboutRequests(t *testing.T) {
 			r.Object.SetAnnotations(notes)
 		}))).with(steps(reboot(0), reboot(0))), done{Start: 1, Lease: TakeLease}},
 		"one that a remediator keeps ends with its patience":       {of(gone(asked(kept), statusLists(epoch.Add(-nodeAway)))), done{End: one, Stop: one, Start: -1}},
+		"C63: one that deletes the node is waited for":             {of(gone(asked(deletesNode(escalation.Yes)))), done{Lease: TakeLease, Start: -1}},
+		"C63: until it has succeeded":                              {of(gone(asked(deletesNode(escalation.Yes), succeeded(escalation.Yes)))), done{End: one, Start: -1}},
 		"one that deletes the node ends with the time of its step": {of(gone(asked(startedBefore(5*time.Minute), deletesNode(escalation.Yes)))).with(steps(reboot(0))), done{End: one, Start: -1}},
 		"the lease of a healthy node is given back":                {of(healthy(ours)), done{Lease: DropLease, Start: -1}},
 		"of one that is gone after its last request":               {of(gone(ours)), done{Lease: DropLease, Start: -1}},
@@ -231,6 +233,7 @@ func TestALeaseOfAnyTimeoutIsOne(t *testing.T) {
 	if got := (Term{Length: 999999 * time.Hour}).Seconds(); got <= 0 {
 		t.Errorf("a lease of %d s", got)
 	}
+	must.Is(t, 6*60, (Term{Length: 5 * time.Minute}).Seconds(), "a step of five minutes has a minute more: seconds are")
 }
 
 // Leases of nodes, as Decide has them taken, kept and given back.

@@ -87,7 +87,7 @@ func losing(e *environment) {
 // replacing: its remediator deletes the node, as it has announced, and goes on until it has succeeded.
 func replacing(e *environment) {
 	req := e.first()
-	e.says(req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
+	e.says(req, nhcv1.NodeDeletionExpectedCondition, metav1.ConditionTrue)
 	e.loses("w1")
 	e.elapse(time.Minute)
 	if e.again(req).GetDeletionTimestamp() != nil {

@@ -173,7 +173,7 @@ var tales = map[string]tale{
 	"a remediator that deletes its request":             {setUp: ladder(soft, hard), happens: deleting, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"C65: a node of the control plane":                  {setUp: ofMembers, happens: escalatesMember, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a node that is deleted during its remediation":     {setUp: ladder(soft, hard), happens: losing, made: []string{"Reboot/soft"}},
-	"C63: a node that its remediator deletes":           {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
+	"a node that its remediator deletes":                {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
 	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},
 	"a check that another one of its name replaces":     {setUp: classic(soft), happens: rechecking, made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a storm and its cooldown":                          {setUp: classic(soft, storm), happens: storming, made: []string{"Reboot/soft"}},

@@ -341,7 +341,7 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		s.fails(ctx, "w1")
 		req := s.request(ctx, "w1")
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
-		s.says(ctx, req, nhcv1.NodeDeletionExpectedCondition, metav1.ConditionTrue)
+		s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
 		s.loses(ctx, "w1")
 		s.isDeleted(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
