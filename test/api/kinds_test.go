@@ -78,29 +78,6 @@ func answersRequests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("seed 2.4: a change is refused like a new object", func(ctx SpecContext) {
-		const template = `"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}`
-		const tooShort = `{"strategy":{"type":"Reboot","retryLimit":1,"timeoutSeconds":5}}`
-		for _, row := range []struct {
-			kind             schemas.Kind
-			was, is, refused string
-		}{
-			{schemas.Metal3V1Beta2, schemas.Complete, tooShort, "min duration is 100 seconds"},
-			{schemas.Host, schemas.Complete, tooShort, "min duration is 100 seconds"},
-			{
-				schemas.NodeHealthCheck, `{"minHealthy":1,` + template + `}`, `{"minHealthy":1,"maxUnhealthy":1,` + template + `}`,
-				"minHealthy and maxUnhealthy cannot be specified at the same time",
-			},
-		} {
-			o := row.kind.Object("changed", row.was)
-			Expect(kinds.Create(ctx, o)).To(Succeed())
-			is := row.kind.Object("changed", row.is)
-			is.SetResourceVersion(o.GetResourceVersion())
-			Expect(kinds.Update(ctx, is, client.DryRunAll)).To(MatchError(ContainSubstring(row.refused)), row.kind.Kind)
-			Expect(kinds.Delete(ctx, o)).To(Succeed())
-		}
-	}, SpecTimeout(specPatience))
-
 	It("seed 2.4: keep what was stored before a rule refused it, and have a change of it refused", func(ctx SpecContext) {
 		const older = `{"minHealthy":1,"maxUnhealthy":1,"unhealthyConditions":[]}`
 		kinds.unruled(ctx, func() {
@@ -189,26 +166,6 @@ func answersRequests(management *cluster) {
 			))
 		}, SpecTimeout(specPatience))
 
-		It("C20, W8, seed 2.4: cannot be changed while a request exists, and can afterwards", func(ctx SpecContext) {
-			Expect(kinds.Create(ctx, check("busy", withOwnTemplate))).To(Succeed())
-			request := schemas.Host.Object("node-1", `{}`)
-			Expect(kinds.Create(ctx, request)).To(Succeed())
-			kinds.remediate(ctx, "busy", request)
-
-			Expect(kinds.set(ctx, "busy", storage)).To(deniedBy(onWrite, "selector update"))
-			Expect(kinds.set(ctx, "busy", `{"spec":{"remediationTemplate":{"apiVersion":"test.io/v1",
-				"kind":"RebootTemplate","namespace":"default","name":"b"}}}`)).To(deniedBy(onWrite, "remediation template update"))
-			Expect(kinds.Delete(ctx, check("busy", ""))).To(deniedBy(onDelete, "deletion"))
-			Expect(kinds.set(ctx, "busy", `{"spec":{"pauseRequests":["for the test"],"maxUnhealthy":1}}`)).To(Succeed())
-
-			Expect(kinds.Delete(ctx, request)).To(Succeed())
-			Expect(kinds.set(ctx, "busy", storage)).To(Succeed())
-			Expect(kinds.Create(ctx, again(request))).To(Succeed(), "another one of the same name")
-			kinds.remediate(ctx, "busy", requestOf("example.org/v1", "Gone"))
-			Expect(kinds.Delete(ctx, check("busy", ""))).To(Succeed(), "the kind of the request has gone")
-			Expect(kinds.Delete(ctx, request)).To(Succeed())
-		}, SpecTimeout(specPatience))
-
 		It("cannot be changed while the webhook cannot find out whether a request exists", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
 			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // of which the manager may see none
@@ -226,18 +183,6 @@ func answersRequests(management *cluster) {
 			kinds.grant(ctx, rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"list"}})
 			Eventually(kinds.set).WithArguments(ctx, "unknown", storage).Should(Succeed())
 			Expect(kinds.Delete(ctx, check("unknown", ""))).To(Succeed())
-		}, SpecTimeout(specPatience))
-
-		It("C18: may use two templates of a kind if all templates of that kind say so", func(ctx SpecContext) {
-			pair := twoTemplates()
-			duplicate := MatchError(ContainSubstring(
-				"Using multiple templates of same kind is not supported for this template: " +
-					"duplicate template kind: HostRemediationTemplate"))
-			Expect(kinds.Create(ctx, pair, client.DryRunAll)).To(duplicate)
-			for _, name := range []string{"b", "c"} {
-				kinds.allowMultiple(ctx, name)
-			}
-			Expect(kinds.Create(ctx, again(pair), client.DryRunAll)).To(Succeed())
 		}, SpecTimeout(specPatience))
 
 		It("seed 0.9: are warned about, and accepted", func(ctx SpecContext) {
@@ -259,11 +204,6 @@ func answersRequests(management *cluster) {
 
 // The validating webhooks.
 const onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
-
-func deniedBy(webhook, change string) types.GomegaMatcher {
-	return MatchError(`admission webhook "` + webhook + `" denied the request: ` + change +
-		" prohibited due to running remediation: node-1 (HostRemediation default/node-1)")
-}
 
 // catalog is a cluster seen by a user who reads the warnings of the API server.
 type catalog struct {
@@ -408,19 +348,4 @@ func (c *catalog) remediate(ctx context.Context, name string, by *unstructured.U
 		"resource":{"apiVersion":%q,"kind":%q,"namespace":%q,"name":%q,"uid":%q}}]}]}}`,
 		by.GetAPIVersion(), by.GetKind(), by.GetNamespace(), by.GetName(), by.GetUID())
 	Expect(c.Status().Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))).To(Succeed())
-}
-
-// twoTemplates is a check whose two steps use templates b and c of one kind.
-func twoTemplates() *unstructured.Unstructured {
-	const template = `{"order":%[2]d,"timeout":"60s",
-		"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate","namespace":"default","name":%[1]q}}`
-	return check("pair", `{"escalatingRemediations":[`+fmt.Sprintf(template, "b", 1)+","+fmt.Sprintf(template, "c", 2)+"]}")
-}
-
-// allowMultiple makes a HostRemediationTemplate that may be used beside others.
-func (c *catalog) allowMultiple(ctx context.Context, name string) {
-	GinkgoHelper()
-	o := schemas.Host.Template().Object(name, `{}`)
-	o.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
-	Expect(c.Create(ctx, o)).To(Succeed())
 }
