@@ -426,20 +426,6 @@ func TestOfARequestWithoutAUIDOfItsMakerTheStatusSaysWhoseItIs(t *testing.T) {
 	}
 }
 
-func TestARequestOfAKindThatTheCheckNamesNoMoreIsDeleted(t *testing.T) {
-	k := newFixture(t, append(workers("a", "b", "c", "d", "e"), template("Reboot", "reboot", false), template("Replace", "replace", false), check("nhc"))...)
-	badB(k)
-	named := k.check("nhc")
-	ref := refTo("Replace", "replace")
-	named.Spec.RemediationTemplate = &ref
-	must.Do(t, k.client.Update(t.Context(), named))
-	k.settle("nhc")
-	k.turn("b", corev1.ConditionTrue)
-	k.after(time.Second)
-	k.settle("nhc")
-	k.wants("the node is healthy")
-}
-
 // The webhook of Reboots refuses every node, or is down.
 func TestALadderGoesOnWhereAStepCannotBeRequested(t *testing.T) {
 	reboots := schema.GroupResource{Group: remediatorGroup, Resource: "reboots"}

@@ -46,18 +46,6 @@ func TestW7ANodesChangeEnqueuesTheCheckOfItsOwnMachineThoughAnotherClusterHasANo
 	})
 }
 
-func TestW10EnqueueingANewCheckJudgesAtOnceAndSoItDoesAfterAUserMarksAMachine(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("a", "b")
-		s.fallsSilent("a")
-		s.check("check")
-		s.Eventually(s.owner("a")).Should(Equal(ownerRequested))
-
-		s.change("b", annotated(clusterv1.RemediateMachineAnnotation, ""))
-		s.Eventually(s.owner("b")).Should(Equal(ownerRequested))
-	})
-}
-
 func TestW11ReconcilesAChangeOfAMachineThatNoVerdictDependsOnCausesNoReconcile(t *testing.T) {
 	run(t, func(s *environment) {
 		s.worker("a")

@@ -170,10 +170,6 @@ func annotated(key, value string) func(*clusterv1.Machine) {
 	}
 }
 
-func without(key string) func(*clusterv1.Machine) {
-	return func(m *clusterv1.Machine) { delete(m.Annotations, key) }
-}
-
 func (s *environment) get(machine string) *clusterv1.Machine {
 	m := &clusterv1.Machine{}
 	s.Expect(s.here.Get(s.ctx, client.ObjectKey{Namespace: s.cluster.Namespace, Name: machine}, m)).To(Succeed())

@@ -176,6 +176,7 @@ func TestW16ReleasingMachines(t *testing.T) {
 		for _, m := range machines {
 			s.Eventually(s.health(m)).Should(Equal(nothing))
 			s.Eventually(s.external(m)).Should(Equal("-"))
+			s.Eventually(s.remediation(m)).Should(Equal("-"))
 		}
 	}
 	for name, happens := range map[string]func(s *environment){

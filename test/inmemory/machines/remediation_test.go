@@ -73,35 +73,6 @@ func TestAMachineSaysWhetherItIsBeingRemediatedUntilItIsHealthy(t *testing.T) {
 	})
 }
 
-func TestAMachineOfACheckOnWhichNobodyActsSaysNothing(t *testing.T) {
-	run(t, func(s *environment) {
-		s.workers("paused", "deselected", "orphaned")
-		s.check("check")
-		s.Eventually(s.health("orphaned")).Should(Equal(well))
-		for _, name := range []string{"paused", "deselected", "orphaned"} {
-			s.nodeReports(name, corev1.NodeReady, corev1.ConditionUnknown, 0)
-			s.Eventually(s.remediation(name)).Should(Equal("False/WithinTimeout"))
-		}
-
-		s.change("deselected", func(m *clusterv1.Machine) { m.Labels["pool"] = "another" })
-		s.Eventually(s.remediation("deselected")).Should(Equal("-"))
-		s.Expect(s.health("deselected")()).To(Equal(well))
-		s.change("paused", annotated(clusterv1.PausedAnnotation, ""))
-		s.Eventually(s.remediation("paused")).Should(Equal("-"))
-		s.change("paused", without(clusterv1.PausedAnnotation))
-		s.Eventually(s.remediation("paused")).Should(Equal("False/WithinTimeout"))
-
-		s.changeCheck("check", pausedAs("true"))
-		s.Eventually(s.remediation("paused")).Should(Equal("-"))
-		s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Annotations = nil })
-		s.Eventually(s.remediation("paused")).ShouldNot(Equal("-"))
-
-		s.Expect(s.here.Delete(s.ctx, s.getCheck("check"))).To(Succeed())
-		s.Eventually(s.remediation("paused")).Should(Equal("-"))
-		s.Eventually(s.remediation("orphaned")).Should(Equal("-"))
-	})
-}
-
 func TestAnOwnerThatNeverAnswersKeepsItsPlaceOnlyIfOthersOfItsKindHaveAnswered(t *testing.T) {
 	talos := func(m *clusterv1.Machine) {
 		m.OwnerReferences = []metav1.OwnerReference{
