@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"context"
 	"os"
 	"path/filepath"
@@ -44,25 +43,6 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		}))
 		management, kubeconfig = reach(plane), "--kubeconfig="+plane.KubeconfigFile()
 	}, NodeTimeout(specPatience))
-
-	DescribeTable("gets no release that breaks the contract", func(ctx SpecContext, file, was, is, said string) {
-		const broken = "v0.1.98"
-		folder := released(broken, "")
-		Expect(os.CopyFS(folder, os.DirFS(released(this, "")))).To(Succeed())
-		DeferCleanup(os.RemoveAll, folder)
-		content := read(filepath.Join(folder, file))
-		Expect(content).To(ContainSubstring(was))
-		Expect(os.WriteFile(filepath.Join(folder, file), bytes.ReplaceAll(content, []byte(was), []byte(is)), 0o600)).To(Succeed())
-		Expect(management.initialise(ctx, broken, core())).To(MatchError(ContainSubstring(said)))
-	},
-		Entry("a name that Cluster API would not look for", SpecTimeout(specPatience), "addon-components.yaml",
-			"name: hostremediations.kubemend.io", "name: hostremediation.kubemend.io", `CRD name "hostremediation.kubemend.io" is invalid`),
-		Entry("a contract that core does not keep", SpecTimeout(specPatience), "metadata.yaml",
-			"contract: v1beta2", "contract: v1alpha4", "detected contract version v1alpha4"),
-		Entry("a version of no series", SpecTimeout(specPatience), "metadata.yaml",
-			"minor: 1", "minor: 7", "does not match any release series"),
-		Entry("an image without a host", SpecTimeout(specPatience), "addon-components.yaml",
-			"image: ghcr.io/kubemend/kubemend", "image: kubemend/kubemend", "repository name must be canonical"))
 
 	It("has kubemend beside Cluster API after clusterctl init", func(ctx SpecContext) {
 		Expect(management.initialise(ctx, first, core())).To(Succeed())
