@@ -343,6 +343,8 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
 		s.loses(ctx, "w1")
+		s.settle("check")
+		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.isDeleted(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
