@@ -80,7 +80,7 @@ func TestWhatBlocksARemediation(t *testing.T) {
 		"a request of a check that is gone":          {of(lost(orphaned)), []Reason{"OrphanedRequest"}},
 		"W23: one of the same kind of another check": {of(lost(foreign("Reboot"))), []Reason{"ForeignRequest"}},
 		"none of another kind":                       {of(lost(foreign("Replace"))), nil},
-		"the name, if another has it":                {of(lost(named(false, "reboot"))), []Reason{"ForeignRequest"}},
+		"C36: the name, if another has it":           {of(lost(named(false, "reboot"))), []Reason{"ForeignRequest"}},
 		"the name, if another template has it":       {of(lost(asked(on(-1)), named(true, "other"))), []Reason{"RequestOfOtherTemplate"}},
 		"a template of Machines without one":         {of(lost()).with(steps(hostTemplate())), []Reason{TemplateOfMachines}},
 		"a template elsewhere than its Machine":      {of(lost(machine())).with(steps(hostTemplate())), []Reason{TemplateElsewhere}},

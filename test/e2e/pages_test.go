@@ -34,6 +34,9 @@ var _ = Describe("The commands of the page", fencing, func() {
 		out := aUser(ctx, map[string]string{"NAME": nodesChecked(ctx)}).follows(ctx, page)
 		Expect(out).To(And(MatchRegexp(`mhc/my-check .*claimed`), MatchRegexp(`mhc/my-check .*released`)))
 		Expect(stored(ctx, Default, check).Annotations).NotTo(HaveKey(clusterv1.PausedAnnotation))
+		Eventually(func(g Gomega) {
+			g.Expect(conditions.IsFalse(stored(ctx, g, check), clusterv1.PausedCondition)).To(BeTrue(), "Cluster API acts on it again")
+		}).Should(Succeed())
 	},
 		Entry(nil, SpecTimeout(specPatience), "docs/coexistence.md"),
 		Entry(nil, SpecTimeout(specPatience), "docs/choose-your-setup.md"),

@@ -4,8 +4,6 @@ import (
 	. "github.com/onsi/ginkgo/v2"
 	. "github.com/onsi/gomega"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -38,29 +36,5 @@ var _ = Describe("A worker whose kubelet falls silent", func() {
 		Eventually(reasons(ctx, check, check.Name)).Should(ContainElement(mendv1.EventRemediationStarted))
 		Eventually(func() string { return writers(named(ctx, check.Name))["capi-core"] }).Should(MatchJSON(onlyPaused))
 		Eventually(message(ctx, "machine/"+lost)).Should(HavePrefix("REPLACED: "), "its record outlives it")
-	}, SpecTimeout(specPatience))
-})
-
-var _ = Describe("For an unclaimed check", func() {
-	It("claim makes kubemend act, and release returns it to Cluster API", func(ctx SpecContext) {
-		fixture.AllWell(ctx)
-		check := checked(ctx, "unclaimed")
-		mode := func() cliv1.Mode { return explained(ctx, "mhc/"+check.Name).Checks[0].Mode }
-		core := func() bool { return conditions.IsFalse(named(ctx, check.Name), clusterv1.PausedCondition) }
-		Eventually(core).Should(BeTrue())
-		Eventually(mode).Should(Equal(cliv1.ModeObserving))
-		Expect(conditions.Has(named(ctx, check.Name), mendv1.TargetsExclusive)).
-			To(BeFalse(), "kubemend says nothing on what it only observes")
-
-		claimed := mend(ctx, "claim", "mhc/"+check.Name, "--yes")
-		Expect(claimed.code).To(Equal(done), claimed.complaint)
-		Eventually(func() bool { return conditions.Has(named(ctx, check.Name), mendv1.TargetsExclusive) }).Should(BeTrue())
-		Expect(mode()).To(Equal(cliv1.ModeActing))
-		Eventually(core).Should(BeFalse(), "Cluster API core says that it skips the check")
-
-		released := mend(ctx, "release", "mhc/"+check.Name, "--yes")
-		Expect(released.code).To(Equal(done), released.complaint)
-		Eventually(core).Should(BeTrue())
-		Eventually(mode).Should(Equal(cliv1.ModeObserving))
 	}, SpecTimeout(specPatience))
 })

@@ -10,7 +10,6 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -162,78 +161,6 @@ func (env *environment) turnAPIServer(ctx context.Context, machine string, statu
 	Expect(ready).NotTo(BeNumerically("<", 0))
 	pod.Status.Conditions[ready].Status = status
 	Expect(env.there.Update(ctx, pod)).To(Succeed())
-}
-
-var _ = Describe("A node that went bad and recovered while the owners were paused", func() {
-	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
-	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
-
-	It("is not replaced by owners that go on after kubemend took its verdict back", func(ctx SpecContext) {
-		shared.check(ctx, controlPlane)
-		shared.check(ctx, worker)
-		before := shared.identities(ctx)
-		bad := []string{shared.names(ctx, controlPlane)[0], shared.names(ctx, worker)[0]}
-		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: shared.namespace}}
-		set.Name = metav1.GetControllerOf(shared.machines(ctx)[bad[1]]).Name
-		owners := []owner{shared.owner(ctx), set}
-		for _, o := range owners {
-			pause(ctx, o, new("e2e"))
-			DeferCleanup(func(ctx SpecContext) { pause(ctx, o, nil) })
-		}
-		for _, name := range bad {
-			shared.turn(ctx, name, corev1.ConditionFalse)
-		}
-		for _, name := range bad {
-			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(Equal("False/UnhealthyNode"))
-			Eventually(shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)).Should(HavePrefix("False/"), "its owner is asked")
-			shared.turn(ctx, name, corev1.ConditionTrue)
-			Eventually(shared.said(ctx, name, clusterv1.MachineHealthCheckSucceededCondition)).Should(HavePrefix("True/"))
-		}
-		for _, o := range owners {
-			pause(ctx, o, nil)
-		}
-		By("having the owners look at their machines")
-		shared.remediation(ctx, `{"maxRetry":3}`)
-		DeferCleanup(func(ctx SpecContext) { shared.remediation(ctx, `null`) })
-		Eventually(func(g Gomega) {
-			owner := shared.owner(ctx)
-			g.Expect(owner.Status.ObservedGeneration).To(Equal(owner.Generation))
-		}).Should(Succeed())
-		shared.scale(ctx, shared.controlPlanes, shared.workers+1)
-		DeferCleanup(func(ctx SpecContext) { shared.scale(ctx, shared.controlPlanes, shared.workers-1) })
-		shared.allHealthy(ctx)
-		for name, m := range shared.machines(ctx) {
-			if _, was := before[name]; !was {
-				continue
-			}
-			Expect(m.UID).To(Equal(before[name]), name)
-			Expect(conditions.Has(m, clusterv1.MachineOwnerRemediatedCondition)).To(BeFalse(), name)
-			delete(before, name)
-		}
-		Expect(before).To(BeEmpty(), "none was replaced")
-	}, SpecTimeout(specPatience))
-})
-
-// owner is an object that replaces machines.
-type owner interface {
-	client.Object
-	conditions.Getter
-}
-
-// pause has an owner paused, or go on if the value is nil, and returns when it knows.
-func pause(ctx context.Context, o owner, value *string) {
-	GinkgoHelper()
-	suite.Annotate(ctx, here, o, clusterv1.PausedAnnotation, value)
-	Eventually(func(g Gomega) {
-		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(o), o)).To(Succeed())
-		g.Expect(conditions.IsTrue(o, clusterv1.PausedCondition)).To(Equal(value != nil))
-	}).Should(Succeed())
-}
-
-// remediation sets spec.remediation of the control plane, and nothing else of it. The topology leaves alone what is not in the class.
-func (env *environment) remediation(ctx context.Context, is string) {
-	GinkgoHelper()
-	Expect(here.Patch(ctx, env.owner(ctx), client.RawPatch(types.MergePatchType, []byte(`{"spec":{"remediation":`+is+`}}`)))).To(Succeed())
 }
 
 var _ = Describe("A rolling upgrade of the cluster", func() {

@@ -44,6 +44,12 @@ func TestJudgingRequestsOwnerRemediationOfAMachineWhoseNodeIsSilentInTheWordsTha
 			s.Expect(collections.IsUnhealthyAndOwnerRemediated(m)).To(BeTrue())
 		}
 		s.Eventually(s.counts("check")).Should(Equal([]int32{2, 0, 0}))
+
+		s.comesBack("a", "of-control-plane")
+		for _, name := range []string{"a", "of-control-plane"} {
+			s.Eventually(s.health(name)).Should(Equal(well))
+			s.Expect(collections.IsUnhealthyAndOwnerRemediated(s.get(name))).To(BeFalse(), "an owner that was paused replaces none")
+		}
 	})
 }
 

@@ -217,13 +217,6 @@ func minHealthy(amount string) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy = ptr.To(intstr.Parse(amount)) }
 }
 
-// maxUnhealthy sets the other threshold.
-func maxUnhealthy(amount string) func(*nhcv1.NodeHealthCheck) {
-	return func(c *nhcv1.NodeHealthCheck) {
-		c.Spec.MinHealthy, c.Spec.MaxUnhealthy = nil, ptr.To(intstr.Parse(amount))
-	}
-}
-
 // selecting makes a check select the nodes with a label.
 func selecting(key, value string) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) {

@@ -150,8 +150,8 @@ func (s *environment) template(ctx context.Context, r remediator, name string, e
 	t := r.object(s.name, name)
 	t.SetGroupVersionKind(r.templates())
 	t.Object["spec"] = map[string]any{"template": map[string]any{"spec": map[string]any{"size": int64(42)}}}
-	if s.several {
-		several(t)
+	if s.several { // there may be several requests for one node
+		t.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
 	}
 	for _, edit := range edits {
 		edit(t)
@@ -159,11 +159,6 @@ func (s *environment) template(ctx context.Context, r remediator, name string, e
 	s.puts(ctx, t)
 	s.kinds[r] = true
 	return corev1.ObjectReference{APIVersion: t.GetAPIVersion(), Kind: t.GetKind(), Namespace: t.GetNamespace(), Name: t.GetName()}
-}
-
-// several says that there may be several requests for one node.
-func several(t *unstructured.Unstructured) {
-	t.SetAnnotations(map[string]string{nhcv1.MultipleTemplatesAnnotation: "true"})
 }
 
 // object is a request of that name.

@@ -148,33 +148,6 @@ var _ = Describe("As medik8s does,", func() {
 		Expect(s.metric("nodehealthcheck_old_remediation_cr", series)).To(BeEquivalentTo(1))
 	})
 
-	inModes("C36, W24: a request of another client blocks the node, is not touched, and is reported", modes[:1],
-		func(ctx context.Context, s *environment) {
-			template := s.template(ctx, reboot, "soft")
-			s.workers(ctx, 3)
-			foreign := reboot.object(s.name, s.called("w1"))
-			foreign.SetAnnotations(map[string]string{nhcv1.NodeNameAnnotation: s.called("w1"), nhcv1.TemplateNameAnnotation: "soft"})
-			foreign.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: s.called("w1"), UID: s.getNode(ctx, "w1").UID}})
-			Expect(s.here.Create(ctx, foreign)).To(Succeed())
-			s.check(ctx, "check", s.by(template))
-			Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
-
-			s.fails(ctx, "w1")
-			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
-			Expect(s.about(ctx, "w1")).To(HaveLen(1))
-			Expect(s.again(ctx, foreign).GetResourceVersion()).To(Equal(foreign.GetResourceVersion()))
-			Expect(s.lease(ctx, "w1")).To(BeNil())
-			Eventually(s.events(ctx, "check", "RemediationSkipped")).Should(ConsistOf(And(ContainSubstring("w1"), ContainSubstring("RebootRemediation"))))
-			s.recovers(ctx, "w1")
-			Eventually(s.listed(ctx, "check")).Should(BeEmpty())
-			Expect(s.isLeaving(ctx, foreign)()).To(BeFalse())
-
-			s.fails(ctx, "w1")
-			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1"}))
-			s.settle("check")
-			s.isDeleted(ctx, foreign)
-			Eventually(s.listed(ctx, "check")).Should(Equal([]string{"w1: RebootRemediation/soft"}))
-		})
 })
 
 var _ = Describe("As medik8s does, a check", func() {
@@ -343,6 +316,8 @@ var _ = Describe("Unlike medik8s', a check", func() {
 		Eventually(s.phase(ctx, "check")).Should(Equal(remediating))
 		s.says(ctx, req, "PermanentNodeDeletionExpected", metav1.ConditionTrue)
 		s.loses(ctx, "w1")
+		s.settle("check")
+		Expect(s.isGone(ctx, req)()).To(BeFalse())
 		s.isDeleted(ctx, req)
 		Eventually(s.phase(ctx, "check")).Should(Equal(enabled))
 		Eventually(s.lease).WithArguments(ctx, "w1").Should(BeNil())
