@@ -1,0 +1,266 @@
+package bmo_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/kubemend/kubemend/test/partners/bmo"
+)
+
+// The annotations that hosts are asked with.
+const (
+	suffixed = bmov1alpha1.RebootAnnotationPrefix + "/test"
+	hard     = `{"mode":"hard","force":false}`
+	forced   = `{"mode":"hard","force":true}`
+)
+
+var noon = time.Date(2026, 1, 1, 12, 0, 0, 0, time.UTC)
+
+// deployed asks for a host to be provisioned and switched on; external says that another system has provisioned it.
+func deployed(h *bmov1alpha1.BareMetalHost) {
+	h.Spec.Online, h.Spec.Image = true, &bmov1alpha1.Image{URL: "http://simulated/image"}
+}
+
+// player is a host with the object that BMO reconciles, by a clock of its own.
+type player struct {
+	bmo.Host
+	t     *testing.T
+	bmh   *bmov1alpha1.BareMetalHost // nil once it is deleted
+	looks bmo.Looks
+	now   time.Time
+	// power is what has happened to the power since the host was ready for the test.
+	power []bmo.Power
+}
+
+// play has a host that is as its object asks after a while, with these times.
+func play(t *testing.T, times bmo.Times, edits ...func(*bmov1alpha1.BareMetalHost)) *player {
+	t.Helper()
+	p := &player{Host: bmo.Host{Waits: bmo.Real(), Times: times}, t: t, now: noon, bmh: &bmov1alpha1.BareMetalHost{}}
+	p.bmh.Annotations = map[string]string{}
+	p.bmh.Spec.BMC = bmov1alpha1.BMCDetails{Address: "simulated://h", CredentialsName: "h"}
+	for _, edit := range edits {
+		edit(p.bmh)
+	}
+	p.pass(time.Hour)
+	p.power = nil
+	return p
+}
+
+func (p *player) pass(d time.Duration) {
+	p.t.Helper()
+	for end := p.now.Add(d); ; {
+		for n := 0; p.step(); n++ {
+			if n > 100 {
+				p.t.Fatalf("it does not come to rest: %+v", p.bmh.Status)
+			}
+		}
+		next := end
+		for _, at := range []time.Time{p.looks.Next(), p.Next()} {
+			if at.After(p.now) && at.Before(next) {
+				next = at
+			}
+		}
+		if p.now = next; !next.Before(end) {
+			return
+		}
+	}
+}
+
+func (p *player) step() bool {
+	p.Advance(p.now)
+	for _, c := range p.Changes() {
+		p.power = append(p.power, c.To)
+	}
+	if p.bmh == nil || !p.looks.Due(p.bmh, p.now) {
+		return false
+	}
+	is := p.bmh.DeepCopy()
+	done := p.Reconcile(is, p.now)
+	p.looks.Note(done, p.now)
+	if done.Object {
+		p.bmh.ObjectMeta, p.bmh.Spec = is.ObjectMeta, is.Spec
+	}
+	if done.Status {
+		p.bmh.Status = is.Status
+	}
+	if p.bmh.DeletionTimestamp != nil && len(p.bmh.Finalizers) == 0 {
+		p.bmh = nil
+	}
+	return true
+}
+
+// is fails the test unless the power went so, and is reported as on or off.
+func (p *player) is(on bool, power ...bmo.Power) {
+	p.t.Helper()
+	if p.bmh.Status.PoweredOn != on || !slices.Equal(p.power, power) {
+		p.t.Errorf("it is on: %t, want %t; its power went %q, want %q (%+v)", p.bmh.Status.PoweredOn, on, p.power, power, p.bmh.Status)
+	}
+}
+
+func (p *player) annotate(key, value string) { p.bmh.Annotations[key] = value }
+
+func (p *player) strip(key string) { delete(p.bmh.Annotations, key) }
+
+func TestAHostIsLeftAloneWhilePausedOrDetached(t *testing.T) {
+	for annotation, status := range map[string]bmov1alpha1.OperationalStatus{
+		bmov1alpha1.PausedAnnotation:   bmov1alpha1.OperationalStatusOK,
+		bmov1alpha1.DetachedAnnotation: bmov1alpha1.OperationalStatusDetached,
+	} {
+		p := play(t, bmo.Times{}, deployed)
+		p.annotate(annotation, "")
+		p.pass(time.Minute)
+		if got := p.bmh.Status.OperationalStatus; got != status {
+			t.Errorf("%s: it is %q, want %q", annotation, got, status)
+		}
+		p.annotate(suffixed, hard)
+		p.pass(24 * time.Hour)
+		p.is(true)
+		p.strip(annotation)
+		p.pass(time.Hour)
+		p.is(false, bmo.Off)
+	}
+}
+
+func TestTheEffectOfAnAnnotationDependsOnTheProvisioningState(t *testing.T) {
+	for _, tc := range []struct {
+		state bmov1alpha1.ProvisioningState
+		value string
+		acts  bool
+	}{
+		{bmov1alpha1.StateProvisioned, hard, true},
+		{bmov1alpha1.StateExternallyProvisioned, hard, true},
+		{bmov1alpha1.StateAvailable, hard, false},
+		{bmov1alpha1.StateAvailable, forced, true},
+		{bmov1alpha1.StateUnmanaged, forced, false},
+		{bmov1alpha1.StateRegistering, hard, false},
+		{bmov1alpha1.StateInspecting, hard, false},
+		{bmov1alpha1.StatePreparing, hard, false},
+		{bmov1alpha1.StateReady, hard, false},
+		{bmov1alpha1.StateProvisioning, hard, false},
+		{bmov1alpha1.StateProvisioning, forced, false},
+		{bmov1alpha1.StateDeprovisioning, hard, false},
+		{bmov1alpha1.StateDeleting, hard, false},
+	} {
+		t.Run(string(tc.state)+" "+tc.value, func(t *testing.T) {
+			p := play(t, bmo.Times{}, func(h *bmov1alpha1.BareMetalHost) { h.Spec.Online = true })
+			p.Pinned = &tc.state
+			p.looks.Now(p.now)
+			p.pass(time.Hour)
+			p.annotate(suffixed, tc.value)
+			p.pass(time.Hour)
+			if got := !p.Powered(); got != tc.acts {
+				t.Errorf("it is off: %t, want %t", got, tc.acts)
+			}
+		})
+	}
+}
+
+func TestADeletedHostIsPoweredOffAndRemoved(t *testing.T) {
+	for name, tc := range map[string]struct {
+		detached             string
+		dead, stays, powered bool
+	}{
+		"in service":                       {},
+		"with a dead BMC":                  {dead: true, powered: true},
+		"detached":                         {detached: "true", powered: true},
+		"detached and to be kept":          {detached: `{"deleteAction":"delay"}`, stays: true, powered: true},
+		"detached and to be deleted as is": {detached: `{"deleteAction":"delete"}`, powered: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := play(t, bmo.Times{}, deployed)
+			p.Faults.IgnoresOff = tc.dead
+			if tc.detached != "" {
+				p.annotate(bmov1alpha1.DetachedAnnotation, tc.detached)
+				p.pass(time.Minute)
+			}
+			p.bmh.DeletionTimestamp = &metav1.Time{Time: p.now}
+			p.pass(48 * time.Hour)
+			if got := p.bmh != nil; got != tc.stays || p.Powered() != tc.powered {
+				t.Fatalf("it stays: %t, want %t; it is on: %t, want %t", got, tc.stays, p.Powered(), tc.powered)
+			}
+			if !tc.stays {
+				return
+			}
+			p.strip(bmov1alpha1.DetachedAnnotation)
+			if p.pass(time.Hour); p.bmh != nil || p.Powered() {
+				t.Errorf("it is not switched off and deleted when it is attached again")
+			}
+		})
+	}
+}
+
+func TestAFailureIsReportedAndCountedAndClearedBySuccess(t *testing.T) {
+	p := play(t, bmo.Times{}, deployed)
+	p.Faults.Refuses = "no power for you"
+	p.annotate(suffixed, hard)
+	p.pass(time.Minute)
+	p.is(true)
+	s := p.bmh.Status
+	if s.OperationalStatus != bmov1alpha1.OperationalStatusError || s.ErrorType != bmov1alpha1.PowerManagementError {
+		t.Errorf("it reports %s %s", s.OperationalStatus, s.ErrorType)
+	}
+	if s.ErrorMessage != "no power for you" {
+		t.Errorf("it says %q", s.ErrorMessage)
+	}
+	// The wait until it is tried again doubles, and a change of annotations ends it.
+	counted := s.ErrorCount
+	p.pass(24 * time.Hour)
+	if got := p.bmh.Status.ErrorCount; got <= counted || got > counted+24 {
+		t.Errorf("after a day it has failed %d times, before %d", got, counted)
+	}
+	counted = p.bmh.Status.ErrorCount
+	p.annotate("example.com/any", "")
+	p.pass(time.Second)
+	if got := p.bmh.Status.ErrorCount; got != counted+1 {
+		t.Errorf("after a change of annotations it has failed %d times, before %d", got, counted)
+	}
+	p.Faults.Refuses = ""
+	p.pass(24 * time.Hour)
+	p.is(false, bmo.Off)
+	s = p.bmh.Status
+	if s.OperationalStatus != bmov1alpha1.OperationalStatusOK || s.ErrorType != "" || s.ErrorMessage != "" || s.ErrorCount == 0 {
+		t.Errorf("it reports %+v; the count stays: from now on the host is switched off the hard way", s)
+	}
+}
+
+func TestStalePowerIsReportedAsItWas(t *testing.T) {
+	p := play(t, bmo.Times{}, deployed)
+	p.Faults.Stale = true
+	p.annotate(suffixed, hard)
+	p.pass(10 * time.Second)
+	p.is(true, bmo.Off)
+	p.Faults.Stale = false
+	p.pass(24 * time.Hour)
+	p.is(false, p.power...)
+}
+
+func TestAForcedRebootBeginsProvisioningAnew(t *testing.T) {
+	const takes = time.Hour
+	times := bmo.Times{Inspecting: takes, Provisioning: takes, Deprovisioning: takes}
+	p := play(t, times, deployed)
+	in := func(state bmov1alpha1.ProvisioningState) {
+		t.Helper()
+		if got := p.bmh.Status.Provisioning.State; got != state {
+			t.Fatalf("after %s it is %q, want %q", p.now.Sub(noon), got, state)
+		}
+	}
+	p.pass(takes / 2)
+	in(bmov1alpha1.StateProvisioning)
+	p.annotate(bmov1alpha1.RebootAnnotationPrefix, forced)
+	p.pass(takes - time.Minute)
+	in(bmov1alpha1.StateProvisioning)
+	if _, has := p.bmh.Annotations[bmov1alpha1.RebootAnnotationPrefix]; has {
+		t.Error("the annotation stays")
+	}
+	p.pass(2 * time.Minute)
+	in(bmov1alpha1.StateProvisioned)
+	p.bmh.Spec.Image = nil
+	p.pass(time.Minute)
+	in(bmov1alpha1.StateDeprovisioning)
+	p.pass(takes)
+	in(bmov1alpha1.StateAvailable)
+}
