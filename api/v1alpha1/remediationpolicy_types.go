@@ -221,7 +221,7 @@ type RemediationPolicySpec struct {
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:Enum=NodeMaintenance;NodeShutdown;AutoscalerScaleDown;ClusterRollout
-	BlockWhile []Signal `json:"blockWhile,omitempty"`
+	BlockWhile []Signal `json:"blockWhile,omitzero"`
 	// waitForSpare makes the remediation of a machine on bare metal by its owner, where the check has no template, wait while no free host
 	// fits its replacement. Of several policies the longest wait counts.
 	// +optional

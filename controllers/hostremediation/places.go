@@ -73,7 +73,7 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 		if made.Kind == policy.NodeHealthCheck {
 			id = place.NodeID(obs.nodeName())
 		}
-		blockers = r.Ledger.Holds(check, id)
+		blockers = r.Ledger.Holds(check, id, place.SignalsOf(obs.lastNode, obs.cluster))
 	default:
 		blockers = r.Ledger.Ask(check, []types.UID{id})[id]
 	}
@@ -86,8 +86,9 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 
 // settlePlace gives the place of the remediation called key back if it did not begin, as obs and err say.
 func (r *Reconciler) settlePlace(key client.ObjectKey, obs *observed, err error) {
+	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	if obs != nil && obs.machine != nil {
-		id := obs.machine.UID
-		r.Ledger.Settle(r.placeOf(key), map[types.UID]bool{id: obs.record.Attempt > 0}, map[types.UID]bool{id: begin.Lost(err)})
+		begun[obs.machine.UID], lost[obs.machine.UID] = obs.record.Attempt > 0, begin.Lost(err)
 	}
+	r.Ledger.Settle(r.placeOf(key), begun, lost)
 }

@@ -115,6 +115,24 @@ func TestWhatCoreAskedForWaitsUntilTheMaintenanceOfItsNodeIsOver(t *testing.T) {
 	}
 }
 
+// A check asks for the place of its request once. Held before its first attempt, the request keeps it: it is not left aside.
+func TestWhatACheckAskedForKeepsItsPlaceWhileItIsHeld(t *testing.T) {
+	k := fixtureOf(t, byCheck)
+	k.seen.Node.Status.Conditions = []corev1.NodeCondition{{Type: "MaintenanceInProgress", Status: "True"}}
+	k.r.Clusters = answering{nodes: []*corev1.Node{k.seen.Node}}
+	must.Equal(t, "It may not begin now (Its node is in maintenance: condition MaintenanceInProgress)", k.pass().Message)
+	must.Equal(t, "", k.remediation().Annotations[mendv1.WaitsForAnnotation])
+}
+
+func TestAPlaceIsGivenBackIfTheRemediationCannotBeReadAgain(t *testing.T) {
+	k := fixtureOf(t, byCore).bound(atMostOne)
+	own := k.r.placeOf(k.key)
+	k.r.Ledger.Report(own, []*place.Target{{UID: "machine-uid", Namespace: "ns", Kind: own.Kind, Unavailable: true}})
+	must.Is(t, 0, len(k.r.Ledger.Ask(own, []types.UID{"machine-uid"})))
+	k.r.settlePlace(k.key, nil, nil)
+	must.Is(t, true, k.theOther(false), "another one may begin:")
+}
+
 // An attempt that follows one that has begun waits for windows, and keeps its place.
 func TestTheNextAttemptWaitsForAWindow(t *testing.T) {
 	for name, made := range map[string]func(*mendv1.HostRemediation){"of core": byCore, "of a check": byCheck} {

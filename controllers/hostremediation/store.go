@@ -23,11 +23,11 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/undone"
 )
 
-// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile. One that has begun
-// keeps its place when a policy lets its next attempt wait.
+// waitsForOthers reports whether the remediation waits for what passes without kubemend, and keeps no host off meanwhile. One that has begun,
+// or that a check of kubemend asked for, keeps its place when a policy lets its attempt wait: it does not ask for one again.
 func waitsForOthers(obs *observed, step powercycle.Step) bool {
 	waits := step.Do == powercycle.Wait || step.Do == powercycle.AskPerson
-	if step.Reason == powercycle.WaitingForPolicyReason && obs.record.Attempt > 0 {
+	if step.Reason == powercycle.WaitingForPolicyReason && (obs.record.Attempt > 0 || checkOf(obs) != nil) {
 		return false
 	}
 	return waits && powercycle.RuleOf(step.Reason).Passes && !obs.facts.KeptOff

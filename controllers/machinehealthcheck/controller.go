@@ -141,8 +141,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 
 // decide decides on state, and reads what a plan needs that was not read.
 func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
-	state.SpareWait = r.Ledger.SpareWaits(state.Check, state.Cluster)
 	for {
+		state.SpareWait = r.Ledger.SpareWaits(state.Check, state.Cluster)
 		plan := state.decide()
 		switch {
 		case plan.Needs.Cycles:

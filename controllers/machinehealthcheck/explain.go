@@ -32,6 +32,9 @@ func (r *Reconciler) Explain(ctx context.Context, key client.ObjectKey, now time
 		}
 	}
 	state.Allowed, state.Placeless = r.Ledger.Allows(key, state.Cluster.Name), r.Ledger.Waiting(placesOf(key))
+	if len(state.Placeless) == 0 {
+		state.Placeless = signalled(state.decide(), state.Now)
+	}
 	return explained(state, r.decide(ctx, state)), nil
 }
 

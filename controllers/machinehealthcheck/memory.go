@@ -134,6 +134,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped, verdicts: state.Verdicts,
 		inFlight: state.before.inFlight, warned: state.before.warned, statusDue: done.statusDue,
 		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
+		placed: state.before.placed,
 	}
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if state.placed != nil {

@@ -172,14 +172,14 @@ func TestEventsThatComeBeforeTheAnswerToAWriteAreLookedAtUnlessItIsTheWrite(t *t
 		next := statusCopy(o.Target.Machine)
 		next.ResourceVersion = "8"
 		r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
-			_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+			ctx context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
 		) error {
 			for version := range strings.FieldsSeq(tc.events) {
 				must.Is(t, false, heard(version), name+": while it is written, %s is looked at:", version)
 			}
 			if tc.another {
 				tc.another = false
-				r.save(t.Context(), o, next.DeepCopy())
+				r.save(ctx, o, next.DeepCopy())
 			}
 			obj.SetResourceVersion("9")
 			if tc.fails {

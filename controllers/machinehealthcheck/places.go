@@ -44,41 +44,53 @@ func placesOf(check types.NamespacedName) policy.Check {
 }
 
 // takePlaces reports the targets of state to the ledger of RemediationPolicies, and asks for a place for each remediation that would begin.
-// It returns false if it is to be called once more when the hosts were read again. Without policies only the signals of others keep it from beginning.
+// It returns false if it is to be called once more when the hosts were read again. Without policies the signals of others alone block.
 func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan) bool {
-	state.Placeless = map[types.UID][]rule.Blocker{}
 	if !r.Ledger.Active(ctx) {
-		for _, decision := range plan.Open {
-			if signals := place.WithoutLedger(decision.Target.Node, state.Now); decision.Starts() && len(signals) > 0 {
-				state.Placeless[decision.Target.UID] = signals
-			}
-		}
+		state.Placeless = signalled(plan, state.Now)
 		return true
 	}
+	state.Placeless = map[types.UID][]rule.Blocker{}
 	key := placesOf(client.ObjectKeyFromObject(state.Check))
 	now, before := placed{state.Cluster.Labels, state.Check.Labels, r.Ledger.OfHosts()}, state.before.placed
 	same := maps.Equal(now.cluster, before.cluster) && maps.Equal(now.check, before.check) && now.hosts == before.hosts
 	if same {
 		now = before // the maps that the ledger has
 	}
-	state.placed = &now
 	if now.hosts && r.hostLabels.awaited(ctx, r.Hosts, plan) {
-		state.placed = &before
 		for _, decision := range plan.Open {
 			state.Placeless[decision.Target.UID] = []rule.Blocker{place.Unread(time.Time{})}
 		}
 		state.lookAgainIn(time.Second)
 		return true
 	}
+	state.placed = &now
+	r.Ledger.Report(key, r.reported(state, plan, same))
+	return r.askPlaces(key, state, plan)
+}
+
+// signalled is what others say of the nodes of open targets, for what no policy selects.
+func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
+	signalled := map[types.UID][]rule.Blocker{}
+	for _, decision := range plan.Open {
+		if signals := place.WithoutLedger(decision.Target.Node, now); len(signals) > 0 {
+			signalled[decision.Target.UID] = signals
+		}
+	}
+	return signalled
+}
+
+// reported are the targets of plan as policies see them; those about which nothing has changed as they were, if the labels are the same.
+func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.Target {
 	targets := make([]*place.Target, len(plan.Decisions))
 	for i, decision := range plan.Decisions {
 		target, labels := decision.Target, (*hostLabels)(nil)
-		if now.hosts && OnHost(target.Machine) {
+		if state.placed.hosts && OnHost(target.Machine) {
 			labels = r.hostLabels.of(target.Machine)
 		}
 		quiet := decision == target.quiet
 		if !quiet || !same || target.place == nil || target.hostLabels != labels {
-			target.place = placeOf(state, decision, &now, labels)
+			target.place = placeOf(state, decision, state.placed, labels)
 		}
 		if target.hostLabels = labels; !quiet {
 			targets[i], target.place = target.place, nil
@@ -86,8 +98,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 		}
 		targets[i] = target.place
 	}
-	r.Ledger.Report(key, targets)
-	return r.askPlaces(key, state, plan)
+	return targets
 }
 
 // askPlaces asks for a place for each remediation that would begin. It asks for none, and returns false, if others were given since the hosts
@@ -148,6 +159,9 @@ func (r *Reconciler) checksOf(ctx context.Context, namespace string) []reconcile
 
 // settlePlaces gives back the places of remediations that did not begin.
 func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
+	if state.placed == nil { // nothing was reported: what has a place keeps it
+		return
+	}
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, o := range outcomes {
 		begun[o.Target.UID] = o.requested || o.again

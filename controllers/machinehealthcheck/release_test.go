@@ -72,9 +72,13 @@ func TestALabelThatAssignsAClusterToThisManagerEnqueues(t *testing.T) {
 	if !clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
 		t.Error("a Cluster that is assigned to this manager enqueues nothing")
 	}
-	is.Labels = map[string]string{"other": "label"}
+	was.Labels = is.Labels
 	if clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
-		t.Error("any label enqueues")
+		t.Error("a Cluster whose labels are the same enqueues")
+	}
+	is.Status.Conditions = []metav1.Condition{{Type: clusterv1.ClusterRollingOutCondition, Status: metav1.ConditionTrue}}
+	if !clusterChanges().Update(event.UpdateEvent{ObjectOld: was, ObjectNew: is}) {
+		t.Error("a rollout for which remediations may wait enqueues nothing when it begins or ends")
 	}
 }
 

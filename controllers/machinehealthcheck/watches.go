@@ -289,16 +289,18 @@ func sameCondition(a, b metav1.Condition) bool {
 	return a.Type == b.Type && a.Status == b.Status && a.Reason == b.Reason && a.LastTransitionTime.Equal(&b.LastTransitionTime)
 }
 
-// clusterChanges passes the pause, the label that says which manager looks after the Cluster, the workload cluster that it keeps, and the
-// two conditions that open or close the gates.
+// clusterChanges passes the pause, the labels, by which policies select and which say which manager looks after the Cluster, the workload
+// cluster that it keeps, the conditions that open or close the gates, and that of a rollout, for which remediations may wait.
 func clusterChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Cluster), e.ObjectNew.(*clusterv1.Cluster)
 		if ptr.Deref(before.Spec.Paused, false) != ptr.Deref(after.Spec.Paused, false) || before.UID != after.UID ||
-			before.Labels[clusterv1.WatchLabel] != after.Labels[clusterv1.WatchLabel] || workload.Kept(before) != workload.Kept(after) {
+			!maps.Equal(before.Labels, after.Labels) || workload.Kept(before) != workload.Kept(after) {
 			return true
 		}
-		for _, gate := range []string{clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition} {
+		for _, gate := range []string{
+			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterRollingOutCondition,
+		} {
 			old, cond := ConditionOf(before, gate), ConditionOf(after, gate)
 			if (old == nil) != (cond == nil) || old != nil && old.Status != cond.Status {
 				return true

@@ -1,6 +1,7 @@
 package nodehealthcheck
 
 import (
+	"cmp"
 	"context"
 	"maps"
 	"reflect"
@@ -20,22 +21,16 @@ import (
 )
 
 // placeless is a rule of RemediationPolicies: a remediation does not begin without a place, nor does its next step while nothing may begin.
-func placeless(reason, example string) Rule {
+func placeless(reason, example string, ends ...string) Rule {
 	words := func(c *Case) rule.Blocker { return place.Of(reason, c.f.Placeless[place.NodeID(c.n.Name)]) }
 	return Rule{
-		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}", EndsWhen: "the policies allow it",
-		When:   func(c *Case) bool { return words(c).Reason != "" },
-		Object: func(c *Case) rule.Ref { return words(c).Object },
-		Why:    func(c *Case) string { return words(c).Text },
-		Until:  func(c *Case) time.Time { return words(c).Until },
+		Reason: Reason(reason), Event: skipped, asked: ofStep, Message: skippedOn + "{" + example + "}",
+		EndsWhen: cmp.Or(append(ends, "the policies allow it")...),
+		When:     func(c *Case) bool { return words(c).Reason != "" },
+		Object:   func(c *Case) rule.Ref { return words(c).Object },
+		Why:      func(c *Case) string { return words(c).Text },
+		Until:    func(c *Case) time.Time { return words(c).Until },
 	}
-}
-
-// signalled is one that ends when somebody else says no more what they say of the node.
-func signalled(reason, example, ends string) Rule {
-	r := placeless(reason, example)
-	r.EndsWhen = ends
-	return r
 }
 
 func placesOf(check string) policy.Check {

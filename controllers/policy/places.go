@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -100,14 +101,21 @@ func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) 
 	return l.given, begun
 }
 
-// Holds is what keeps the next step of a remediation that has begun from being taken. Limits do not.
-func (l *Ledger) Holds(check Check, target types.UID) []rule.Blocker {
+// Holds is what keeps the next step of a remediation that has begun from being taken, with the signals that there are now. Limits do not.
+// For a target that its check reports no more the signals alone do.
+func (l *Ledger) Holds(check Check, target types.UID, signals []place.Signal) []rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if e := l.checks[check][target]; e != nil {
-		return l.holds(e, l.Clock.Now())
+	now, e := l.Clock.Now(), l.checks[check][target]
+	switch until := l.awaits(now); {
+	case e == nil && (!l.read || !until.IsZero()):
+		return []rule.Blocker{place.Unread(until)}
+	case e == nil:
+		return place.Signalled(signals, place.WithoutPolicy, now)
 	}
-	return nil
+	seen := *e.Target
+	seen.Signals = signals
+	return l.holds(&entry{Target: &seen, by: e.by}, now)
 }
 
 // Waiting is what keeps targets of a check from being remediated: those that ask for a place from beginning, as when they last asked, and

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/place"
@@ -330,11 +331,34 @@ func TestPoliciesSayWhichSignalsBlock(t *testing.T) {
 			f.edit("a", 0, sick)
 			f.edit("a", 0, func(target *Target) { target.On(drained, rolls, "", nil) })
 			_, blocked := f.ask("a")
-			got := ""
+			var got []string
 			for _, b := range blocked["a-b07-0"] {
-				got += " " + b.Reason
+				got = append(got, b.Reason)
 			}
-			must.Equal(t, tc.want, strings.TrimSpace(got))
+			must.Equal(t, tc.want, strings.Join(got, " "))
 		})
 	}
+}
+
+// After a start, or once its check is paused, the ledger does not know the target of a power cycle that goes on.
+func TestWhatNoCheckReportsIsHeldBySignalsAlone(t *testing.T) {
+	f := newFleet(t)
+	f.ledger.SetUp(MachineHealthCheck, func() []reconcile.Request {
+		return []reconcile.Request{{NamespacedName: check("a").NamespacedName}}
+	}, func(reconcile.Request, time.Duration) {})
+	f.set(policyWith(rack("1", "")))
+	drained := place.SignalsOf(&corev1.Node{Spec: corev1.NodeSpec{Taints: []corev1.Taint{{Key: "medik8s.io/drain"}}}}, nil)
+	holds := func(signals []place.Signal) string {
+		blockers := f.ledger.Holds(check("a"), "a-r1-0", signals)
+		if len(blockers) == 0 {
+			return ""
+		}
+		return blockers[0].Reason
+	}
+	must.Equal(t, place.PoliciesUnread, holds(nil), "before its check was heard:")
+	f.ledger.Forget(check("a"))
+	must.Equal(t, "", holds(nil))
+	must.Equal(t, place.NodeInMaintenance, holds(drained))
+	f.machines("a", "r1", 1)
+	must.Equal(t, place.NodeInMaintenance, holds(drained), "with what the node says now:")
 }

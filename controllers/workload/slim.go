@@ -123,7 +123,7 @@ func NodeChanges() predicate.TypedPredicate[*corev1.Node] {
 			before, after := e.ObjectOld, e.ObjectNew
 			return before.UID != after.UID || before.Spec.ProviderID != after.Spec.ProviderID ||
 				!sameConditions(before.Status.Conditions, after.Status.Conditions) ||
-				!slices.Equal(place.SignalTaints(before), place.SignalTaints(after))
+				place.SignalTaints(before) != place.SignalTaints(after)
 		},
 		GenericFunc: func(event.TypedGenericEvent[*corev1.Node]) bool { return false },
 	}

@@ -276,6 +276,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
 				"get metal3.io/hostclaims (kubemend-hosts)",
 				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
+				"get cluster.x-k8s.io/machinedeployments (kubemend-manager-role)",
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",

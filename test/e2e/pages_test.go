@@ -10,6 +10,7 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -22,6 +23,15 @@ import (
 	"github.com/kubemend/kubemend/test/fences"
 	"github.com/kubemend/kubemend/test/suite"
 )
+
+// limited makes a policy that lets so many remediations be under way, until the spec ends.
+func limited(ctx context.Context, name string, most int32) {
+	GinkgoHelper()
+	policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: name}}
+	policy.Spec.Limits = []mendv1.PolicyLimit{{Name: name, MaxInFlight: new(intstr.FromInt32(most))}}
+	Expect(here.Create(ctx, policy)).To(Succeed())
+	DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, policy)).To(Succeed()) })
+}
 
 var _ = Describe("The commands of the page", fencing, func() {
 	BeforeEach(func(ctx SpecContext) {
@@ -91,11 +101,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 
 	It("docs/faq.md skip a machine, and mark it", func(ctx SpecContext) {
 		checked(ctx, "my-check", builders.Claimed)
-		none := &mendv1.RemediationPolicy{}
-		none.Namespace, none.Name = fixture.Namespace, "none"
-		none.Spec.Limits = []mendv1.PolicyLimit{{Name: "none", MaxInFlight: new(intstr.FromInt32(0))}}
-		Expect(here.Create(ctx, none)).To(Succeed())
-		DeferCleanup(func(ctx SpecContext) { Expect(here.Delete(ctx, none)).To(Succeed()) })
+		limited(ctx, "none", 0)
 		machine := fixture.Machine(ctx, fixture.WorkerNames(ctx)[0])
 		unmark := func(ctx context.Context) {
 			none := map[string]any{clusterv1.MachineSkipRemediationAnnotation: nil, clusterv1.RemediateMachineAnnotation: nil}
@@ -174,8 +180,10 @@ var _ = Describe("The commands of the page", fencing, func() {
 
 	It("of kubectl mend run for every kind of object", func(ctx SpecContext) {
 		checked(ctx, "my-check", builders.Claimed)
+		limited(ctx, "all", 100)
 		machine := fixture.WorkerNames(ctx)[0]
 		reader := aUser(ctx, map[string]string{
+			"policy/NAME":  "policy/all",
 			"machine/NAME": "machine/" + machine, "node/NAME": "node/" + machine, "host/NAME": "host/" + hostOf(ctx, machine),
 			"cluster/NAME": "cluster/" + fixture.Name, "md/NAME": "md/" + fixture.Pool(),
 			"mhc/NAME": "mhc/my-check", "nhc/NAME": "nhc/" + nodesChecked(ctx), "hrem/NAME": "hrem/" + powerCycled(ctx, machine),
@@ -183,7 +191,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		})
 		for page, prints := range map[string][]string{
 			"docs/cli/README.md":  {"machine.*/prod-.* condition met", "baremetalhost.*/host-\\d+ condition met"},
-			"docs/cli/explain.md": {"Machine: ", "BareMetalHost: ", "MachineHealthCheck: ", "NodeHealthCheck: ", "HostRemediation"},
+			"docs/cli/explain.md": {"Machine: ", "BareMetalHost: ", "MachineHealthCheck: ", "NodeHealthCheck: ", "HostRemediation", "Policy: "},
 			"docs/cli/history.md": {"PoweredOn", "Created"},
 			"docs/cli/output.md":  {"(?m)^Healthy ", "(?m)Z Healed$"},
 			"docs/cli/record.md":  {"TooManyUnhealthy", "MachineMarkedUnhealthy", "None of 5 machines would be remediated"},

@@ -245,7 +245,7 @@ var Manifests = []Manifest{
 	{"RemediationPolicy", "spec.windows.0.durationSeconds", 30, "should be greater than or equal to 60"},
 	{"RemediationPolicy", "spec.windows.0.action", "Block", `supported values: "Deny", "Allow"`},
 	{"RemediationPolicy", "spec.windows.0.scope", "Dead", `supported values: "All", "LiveNodes"`},
-	{"RemediationPolicy", "spec.blockWhile.0", "Night", `supported values: "NodeMaintenance", "NodeShutdown"`},
+	{"RemediationPolicy", "spec.blockWhile", []any{"Night"}, `supported values: "NodeMaintenance", "NodeShutdown"`},
 	{"RemediationPolicy", "spec.mode", "act", `supported values: "Act", "Observe"`},
 	{"RemediationPolicy", "spec.selector", map[string]any{}, "would claim everything: with mode Act select namespaces, clusters or checks"},
 	{"RemediationPolicy", "spec.selector.targets", map[string]any{}, "a check is claimed whole: a policy with mode selects no targets"},

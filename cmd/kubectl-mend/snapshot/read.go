@@ -275,7 +275,7 @@ func (r *source) rest() reads {
 	}
 	for _, p := range All[mendv1.RemediationPolicy](r.snapshot, "") {
 		if p.Spec.Selector.Namespaces != nil {
-			lists[namespaceGVK] = []question{{}}
+			lists[namespaceGVK] = append(lists[namespaceGVK], question{})
 		}
 	}
 	lists[overrideGVK], lists[definitionGVK] = []question{{}}, []question{{Name: crdgate.NodeCheckCRD}} // whose it is, a simulation asks

@@ -129,9 +129,10 @@ func tainted(node *corev1.Node, key string) (what string, since time.Time) {
 	return "taint " + key, since
 }
 
-// SignalTaints are those of node that are signals.
-func SignalTaints(node *corev1.Node) []corev1.Taint {
-	return slices.DeleteFunc(slices.Clone(node.Spec.Taints), func(taint corev1.Taint) bool {
-		return taint.Key != drainTaint && taint.Key != scaleDownTaint
-	})
+// SignalTaints are those of node that are signals, with their values.
+func SignalTaints(node *corev1.Node) (taints [2]string) {
+	taints[0], _ = tainted(node, drainTaint)
+	_, since := tainted(node, scaleDownTaint)
+	taints[1] = since.String()
+	return taints
 }
