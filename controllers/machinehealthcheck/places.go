@@ -71,13 +71,13 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 
 // signalled is what others say of the nodes of open targets, for what no policy selects.
 func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
-	signalled := map[types.UID][]rule.Blocker{}
+	blocked := map[types.UID][]rule.Blocker{}
 	for _, decision := range plan.Open {
 		if signals := place.WithoutLedger(decision.Target.Node, now); len(signals) > 0 {
-			signalled[decision.Target.UID] = signals
+			blocked[decision.Target.UID] = signals
 		}
 	}
-	return signalled
+	return blocked
 }
 
 // reported are the targets of plan as policies see them; those about which nothing has changed as they were, if the labels are the same.
@@ -92,11 +92,10 @@ func (r *Reconciler) reported(state *observed, plan *Plan, same bool) []*place.T
 		if !quiet || !same || target.place == nil || target.hostLabels != labels {
 			target.place = placeOf(state, decision, state.placed, labels)
 		}
-		if target.hostLabels = labels; !quiet {
-			targets[i], target.place = target.place, nil
-			continue
+		targets[i], target.hostLabels = target.place, labels
+		if !quiet {
+			target.place = nil
 		}
-		targets[i] = target.place
 	}
 	return targets
 }

@@ -245,7 +245,7 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctr
 		}
 	}
 	next := statusAfter(state, plan, outcomes)
-	r.memory.keepExhausted(state, plan) // before whoever hears of the status asks for it
+	r.memory.keepExhausted(state, plan) // before a record that hears of the status asks for it
 	saved := r.record(ctx, state, next)
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, outcomes)

@@ -50,13 +50,12 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) Plan {
 		var starts []types.UID
 		blocked := map[types.UID][]rule.Blocker{}
 		for i := range plan.Decisions {
-			n := &state.facts.Nodes[i]
-			id := place.NodeID(n.Name)
+			id := place.NodeID(state.facts.Nodes[i].Name)
 			if !plan.Decisions[i].Starts() || asked[id] {
 				continue
 			}
 			starts, asked[id] = append(starts, id), true
-			if signals := place.WithoutLedger(n.Object, state.facts.Now); !active && len(signals) > 0 {
+			if signals := place.WithoutLedger(state.facts.Nodes[i].Object, state.facts.Now); !active && len(signals) > 0 {
 				blocked[id] = signals
 			}
 		}

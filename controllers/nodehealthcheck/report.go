@@ -366,6 +366,7 @@ func unix(t time.Time) float64 {
 func (r *Reconciler) forget(name string) {
 	last := r.memory.of(name)
 	r.Ledger.Forget(placesOf(name))
+	r.memory.exhausted.Delete(name) // a check made anew under the name has all its steps
 	for _, request := range last.begun {
 		ongoingRemediation.DeleteLabelValues(request.node, request.namespace, request.kind)
 	}

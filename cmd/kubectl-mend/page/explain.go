@@ -306,8 +306,11 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 		e.fact(strings.TrimSpace(g.Limit+" "+g.Group), says)
 	}
 	e.fact("invalid", p.Invalid)
-	if p.Invalid != "" && status.Selected.Targets > 0 {
+	switch {
+	case p.Invalid != "" && status.Selected.Targets > 0:
 		answer.State, answer.Reason = explain.IsBlocking, place.PolicyInvalid
+	case object.Spec.Mode == mendv1.PolicyObserves:
+		answer.State, answer.Reason = explain.IsBlocking, place.ObservedByPolicy
 	}
 	e.answer(answer)
 	return e, nil

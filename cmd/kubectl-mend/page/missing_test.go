@@ -200,8 +200,14 @@ func TestPoliciesAndOverrides(t *testing.T) {
 	ofHold := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
 		return Override(ctx, a, client.ObjectKey{Namespace: "default", Name: "swap"})
 	}
+	observes := func(s *scene) {
+		racks := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "racks"}}
+		racks.Spec.Mode = mendv1.PolicyObserves
+		s.others = append(s.others, racks)
+	}
 	golden.Stories(t, "policies", map[string]story{
 		"a policy": {aScene(reported, limited), ofPolicy}, "a hold": {aScene(reported, limited), ofHold},
+		"a policy that observes": {aScene(reported, observes), ofPolicy},
 	}, answered)
 }
 

@@ -93,8 +93,7 @@ func WithoutLedger(node *corev1.Node, now time.Time) []rule.Blocker {
 	return Signalled(SignalsOf(node, nil), WithoutPolicy, now)
 }
 
-// maintenance is by what somebody says that node may go down at any moment, and since when; empty if nobody does. A cordon says no such
-// thing. (kubernetes.io/docs/reference/node/node-lifecycle-conditions)
+// maintenance is the condition or taint by which node may go down at any moment, and since when. A cordon is none. (KEP-5683)
 func maintenance(node *corev1.Node) (what string, since time.Time) {
 	for _, kind := range []corev1.NodeConditionType{"MaintenanceInProgress", "DrainInProgress"} {
 		if what, since = isTrue(node, kind); what != "" {
@@ -104,7 +103,7 @@ func maintenance(node *corev1.Node) (what string, since time.Time) {
 	return tainted(node, drainTaint)
 }
 
-// InMaintenance reports whether somebody says that node may go down at any moment.
+// InMaintenance reports whether a condition or a taint says that node may go down at any moment.
 func InMaintenance(node *corev1.Node) bool {
 	return len(Signalled(SignalsOf(node, nil), []mendv1.Signal{mendv1.SignalNodeMaintenance}, time.Time{})) > 0
 }
@@ -130,9 +129,8 @@ func tainted(node *corev1.Node, key string) (what string, since time.Time) {
 }
 
 // SignalTaints are those of node that are signals, with their values.
-func SignalTaints(node *corev1.Node) (taints [2]string) {
-	taints[0], _ = tainted(node, drainTaint)
-	_, since := tainted(node, scaleDownTaint)
-	taints[1] = since.String()
-	return taints
+func SignalTaints(node *corev1.Node) [2]string {
+	drained, _ := tainted(node, drainTaint)
+	_, deleted := tainted(node, scaleDownTaint)
+	return [2]string{drained, deleted.String()}
 }
