@@ -271,12 +271,13 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(append(slices.Clone(suite.LookedFor), inOne)))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
 		// A simulated kubelet has not booted this machine, so the manager is on none of their hosts, and makes way for no other replica.
-		Expect(texts(rights.Unused(here, rights.Used(events, rig.Account)))).
+		// Read past the caches before a record ends without a replacement: which one does depends on what the manager sees first.
+		either := func(text string) bool { return text == "get cluster.x-k8s.io/machinedeployments (kubemend-manager-role)" }
+		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
 			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
 				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
 				"get metal3.io/hostclaims (kubemend-hosts)",
 				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
-				"get cluster.x-k8s.io/machinedeployments (kubemend-manager-role)",
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",
