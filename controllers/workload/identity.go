@@ -111,6 +111,10 @@ func (c *Clusters) identified(ctx context.Context, cluster client.ObjectKey, v V
 func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool {
 	ctx, done := context.WithTimeout(ctx, requestTimeout)
 	defer done()
+	to, before := c.Transports.routeOf(cluster), (*time.Time)(nil)
+	if to != nil {
+		before = to.identified.Load()
+	}
 	var uid types.UID
 	live, err := c.cache.GetUncachedClient(ctx, cluster)
 	if err == nil {
@@ -124,14 +128,13 @@ func (c *Clusters) identify(ctx context.Context, cluster client.ObjectKey) bool 
 	if err != nil && (same || known.changed) {
 		return true
 	}
-	to := c.Transports.routeOf(cluster)
 	ends := same && state.nodes != nil && known.uid != "" && known.uid != uid && to != nil
 	if ends {
 		to.reconnects.Store(true)
 		state.nodes = nil
 	}
-	if to != nil && err == nil {
-		to.identified.Store(new(c.Transports.clock.Now()))
+	if to != nil && err == nil { // unless the kubeconfig was changed meanwhile: the answer may be of the one before
+		to.identified.CompareAndSwap(before, new(c.Transports.clock.Now()))
 	}
 	known.connection, known.uid = state.connection, uid
 	if err != nil && !apierrors.IsForbidden(err) {

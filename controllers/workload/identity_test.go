@@ -242,3 +242,21 @@ func TestWhichClusterAnswersByAKubeconfigIsReadOnceASecond(t *testing.T) {
 		}
 	}
 }
+
+// The answer of the cluster that the former kubeconfig led to says nothing about the next one.
+func TestAnAnswerFromBeforeAnotherKubeconfigDoesNotCount(t *testing.T) {
+	server, now := serve(t, func(http.ResponseWriter, *http.Request) {}), testclock.NewFakePassiveClock(noon.Time)
+	c := NewClusters(nil)
+	c.Transports, c.Management = routed(t, c1, server, NewTransports(1<<20, now)), objects(t, clusterOf("c1/w1"))
+	c.cache = connected{to: interceptor.NewClient(answering(t, "w1"), interceptor.Funcs{
+		Get: func(ctx context.Context, w client.WithWatch, k client.ObjectKey, into client.Object, opts ...client.GetOption) error {
+			must.Do(t, c.Transports.use(c1, kubeconfigOf(server, "token: other", "")))
+			return w.Get(ctx, k, into, opts...)
+		},
+	})}
+	first := c.Verify(t.Context(), c1)
+	c.cache = connected{to: answering(t, "w2")}
+	if second := c.Verify(t.Context(), c1); first != nil || second == nil {
+		t.Errorf("it was %v, and is %v", first, second)
+	}
+}

@@ -37,7 +37,8 @@ type route struct {
 	// reconnects makes ClusterCache connect to the cluster anew, as it does when its probe, of the path /, is unauthorized.
 	// (clusterAccessor.)
 	reconnects atomic.Bool
-	// identified is when it was last read which cluster answers by kubeconfig; nil if that is not known.
+	// identified is when it was last read which cluster answers by kubeconfig: nil or zero if that is not known. Each kubeconfig has a
+	// pointer of its own.
 	identified atomic.Pointer[time.Time]
 
 	dialing    sync.Mutex // also while the server is asked whether this runs in its cluster

@@ -88,7 +88,7 @@ func (t *Transports) use(cluster client.ObjectKey, kubeconfig []byte) error {
 	defer to.dialing.Unlock()
 	if to.kubeconfig != string(kubeconfig) {
 		to.kubeconfig, to.config, to.transport = string(kubeconfig), config, nil
-		to.identified.Store(nil)
+		to.identified.Store(new(time.Time))
 	}
 	return nil
 }
