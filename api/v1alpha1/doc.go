@@ -98,8 +98,8 @@ const (
 	ConfirmedAnnotation = "kubemend.io/confirmed"
 )
 
-// RecordOpenLabel is on a RemediationRecord; its value is "true" until it has ended and, of one that tells what was remediated again and
-// again, "false" for twelve hours after that. The manager watches records with it, and no others.
+// RecordOpenLabel is on a RemediationRecord; its value is "true" until it has ended, and "false" until an hour after it was begun or, of one
+// that tells what was remediated again and again, until twelve hours after its end. The manager watches records with it, and no others.
 const RecordOpenLabel = "kubemend.io/open"
 
 // RecordTargetLabel is on a RemediationRecord; its value is the UID of the Machine that it is about, or of the Node, or of the

@@ -337,7 +337,8 @@ func (l *Ledger) FollowRecords(informer interface {
 	return nil
 }
 
-// Follow counts the remediation of a record while it exists, is open and has begun, and its capacity is not back.
+// Follow counts the remediation of a record that has begun: until its capacity is back or it has ended in all limits, and for an hour in
+// maxPerHour.
 func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check
@@ -351,8 +352,12 @@ func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	case of.Machine != nil:
 		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
 	}
-	if !exists || target.UID == "" || !record.Open() || status.Begun == nil || status.CapacityBack != nil {
+	if !exists || target.UID == "" || status.Begun == nil {
 		l.Record(key, nil, time.Time{}, time.Time{})
+		return
+	}
+	if !record.Open() || status.CapacityBack != nil {
+		l.Record(key, target, status.Begun.Time, time.Time{})
 		return
 	}
 	stepped := status.Begun.Time

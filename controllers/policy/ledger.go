@@ -85,7 +85,8 @@ type entry struct {
 	// claimed is when it was given a place; zero if it has none, or if it is InFlight. lost says that the answer to the write was.
 	claimed time.Time
 	lost    bool
-	// begun is when a record says that it began, stalled when that takes no place any more; zero for what is no record.
+	// begun is when a record says that it began; zero for what is no record. stalled is when that takes no place any more; zero if it takes
+	// none: its capacity is back, or it has ended.
 	begun, stalled time.Time
 }
 
@@ -272,7 +273,7 @@ func (l *Ledger) Forget(check Check) {
 
 // occupies reports whether e takes a place under maxInFlight.
 func (e *entry) occupies(now time.Time) bool {
-	if !e.stalled.IsZero() {
+	if !e.begun.IsZero() {
 		return now.Before(e.stalled)
 	}
 	return e.InFlight || !e.claimed.IsZero()
@@ -280,7 +281,7 @@ func (e *entry) occupies(now time.Time) bool {
 
 // idle reports whether e is counted as a target and nothing else.
 func (e *entry) idle() bool {
-	return !e.Unavailable && !e.InFlight && !e.waits && e.claimed.IsZero() && e.stalled.IsZero()
+	return !e.Unavailable && !e.InFlight && !e.waits && e.claimed.IsZero() && e.begun.IsZero()
 }
 
 // place puts e into the groups that it belongs to by the policies that are there.
@@ -308,7 +309,7 @@ func (l *Ledger) place(e *entry) {
 			if limit.SlowStart == mendv1.SlowStartEnabled || limit.MaxPerHour != nil {
 				l.news[g] = true
 			}
-			if !e.Unknown && e.stalled.IsZero() {
+			if !e.Unknown && e.begun.IsZero() {
 				g.judged[e.UID]++
 			}
 		}
@@ -338,7 +339,7 @@ func (l *Ledger) remove(e *entry) {
 	delete(l.queue, e)
 	for _, g := range e.groups {
 		delete(g.open, e)
-		if !e.Unknown && e.stalled.IsZero() {
+		if !e.Unknown && e.begun.IsZero() {
 			g.judged[e.UID]--
 			if g.judged[e.UID] == 0 {
 				delete(g.judged, e.UID)

@@ -512,10 +512,12 @@ func TestSlowStartPausesLongerAfterEachFailureAndForgets(t *testing.T) {
 
 func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
 	limit := rack("", "")
-	limit.MaxPerHour = new(int32(2))
+	limit.MaxPerHour = new(int32(3))
 	f := newFleet(t, policyWith(limit))
 	f.machines("a", "r1", 9)
-	f.ledger.Record(types.NamespacedName{Name: "before"}, f.targets[check("a")][8], start.Add(-30*time.Minute), start)
+	for name, begun := range map[string]time.Duration{"ended before a restart": -30 * time.Minute, "again": -20 * time.Minute} {
+		f.ledger.Record(types.NamespacedName{Name: name}, f.targets[check("a")][8], start.Add(begun), time.Time{})
+	}
 	for i := range 3 {
 		f.edit("a", i, sick)
 	}

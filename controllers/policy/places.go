@@ -25,6 +25,9 @@ func (g *group) numbers(now time.Time) numbers {
 		}
 	}
 	for e := range g.open {
+		if !e.begun.IsZero() {
+			g.trials.saw(e.UID, e.begun)
+		}
 		if e.Unknown && e.claimed.IsZero() && !e.InFlight {
 			continue
 		}

@@ -254,7 +254,7 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	if limit.MaxPerHour != nil {
 		if until := g.trials.rate(int(*limit.MaxPerHour), n.claimed, now); !until.IsZero() {
 			return reached{place.GroupRate, fmt.Sprintf("%d have begun within an hour, at most %d may (maxPerHour)",
-				len(g.trials.begun)+n.claimed, *limit.MaxPerHour), until}
+				len(g.trials.within(now))+n.claimed, *limit.MaxPerHour), until}
 		}
 	}
 	if limit.SlowStart != mendv1.SlowStartEnabled {

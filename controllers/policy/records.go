@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Record counts the remediation of an open record, whose target may be gone. It can only make numbers larger. target is nil for a record
-// that is closed, gone, or not begun.
+// Record counts the remediation of a record, whose target may be gone. It can only make numbers larger. target is nil for a record that is
+// gone, or not begun; stepped is zero for one that counts for maxPerHour alone.
 func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, stepped time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -32,10 +32,16 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, step
 	if before != nil { // it may know the labels of a target that is gone
 		target = before.Target
 	}
-	e := &entry{Target: target, check: check, begun: begun, stalled: stepped.Add(stalledAfter)}
+	e := &entry{Target: target, check: check, begun: begun}
+	if !stepped.IsZero() {
+		e.stalled = stepped.Add(stalledAfter)
+	}
 	e.Target = l.known(e)
 	l.records[record] = e
 	l.place(e)
+	if before != nil && stepped.IsZero() {
+		l.offer(Check{})
+	}
 }
 
 // known is the target of a record with what its check has reported, of it or of others: a record tells no labels.

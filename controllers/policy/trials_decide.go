@@ -2,6 +2,7 @@ package policy
 
 import (
 	"maps"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -17,10 +18,10 @@ const (
 	firstPause, longestPause = time.Minute, 10 * time.Minute
 )
 
-// trials are the remediations of a group that were begun: how many within an hour, and, for slowStart, how they turn out. They are
-// forgotten with the process, which makes slowStart careful.
+// trials are the remediations of a group that were begun: when, and, for slowStart, how they turn out. A process that was started again
+// knows from records when, and begins slowStart anew, which is careful.
 type trials struct {
-	begun map[types.UID]time.Time
+	begun map[types.UID][]time.Time
 	// unproven are those that were begun, and when their capacity was back; zero while it is not.
 	unproven map[types.UID]time.Time
 	// width is how many unproven ones there may be, 0 for the first one; pause is how long nothing began after the last failure, and
@@ -30,18 +31,34 @@ type trials struct {
 	until time.Time
 }
 
+// saw notes when a remediation was begun. A target that is seen to be remediated has a record that says so some seconds sooner or later.
+func (t *trials) saw(target types.UID, at time.Time) {
+	if t.begun == nil {
+		t.begun = map[types.UID][]time.Time{}
+	}
+	if !slices.ContainsFunc(t.begun[target], func(known time.Time) bool { return known.Sub(at).Abs() < time.Minute }) {
+		t.begun[target] = append(t.begun[target], at)
+	}
+}
+
+// within are when remediations were begun in the hour before now.
+func (t *trials) within(now time.Time) []time.Time {
+	all := slices.Concat(slices.Collect(maps.Values(t.begun))...)
+	return slices.DeleteFunc(all, func(at time.Time) bool { return now.Sub(at) >= time.Hour })
+}
+
 // observe takes in which remediations of a group are under way, by when they began, and which targets are unavailable.
 func (t *trials) observe(flying map[types.UID]time.Time, unavailable map[types.UID]bool, now time.Time) {
-	if t.begun == nil {
-		t.begun, t.unproven = map[types.UID]time.Time{}, map[types.UID]time.Time{}
+	if t.unproven == nil {
+		t.unproven = map[types.UID]time.Time{}
 	}
-	maps.DeleteFunc(t.begun, func(_ types.UID, at time.Time) bool { return now.Sub(at) >= time.Hour })
+	maps.DeleteFunc(t.begun, func(_ types.UID, at []time.Time) bool {
+		return now.Sub(slices.MaxFunc(at, time.Time.Compare)) >= time.Hour
+	})
 	for uid, at := range flying {
 		if _, known := t.unproven[uid]; !known {
 			t.unproven[uid] = time.Time{}
-			if now.Sub(at) < time.Hour {
-				t.begun[uid] = at
-			}
+			t.saw(uid, at)
 		}
 	}
 	for uid, back := range t.unproven {
@@ -86,12 +103,9 @@ func (t *trials) slow(claimed int, now time.Time) (until time.Time, blocks bool)
 
 // rate is until when no more may begin, as so many have within an hour; zero if one may.
 func (t *trials) rate(most, claimed int, now time.Time) time.Time {
-	if len(t.begun)+claimed < most {
+	begun := t.within(now)
+	if len(begun)+claimed < most {
 		return time.Time{}
 	}
-	oldest := now // with 0 none may begin, and it is asked again
-	for _, at := range t.begun {
-		oldest = health.Earliest(oldest, at)
-	}
-	return oldest.Add(time.Hour)
+	return slices.MinFunc(append(begun, now), time.Time.Compare).Add(time.Hour) // with 0 none may begin, and it is asked again
 }

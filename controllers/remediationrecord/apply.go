@@ -17,7 +17,6 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/decide/repeats"
 	"github.com/kubemend/kubemend/controllers/recorder"
 )
 
@@ -38,7 +37,7 @@ func (r *Reconciler) apply(ctx context.Context, o *observed, plan Plan) (changed
 	}
 	if ended := after.Status.Ended; ended != nil {
 		delete(after.Labels, mendv1.RecordOpenLabel)
-		if after.Status.Begun != nil && len(repeats.SubjectsOf(after)) > 0 { // what it is about may fail again
+		if countsUntil(after).After(o.now) {
 			metav1.SetMetaDataLabel(&after.ObjectMeta, mendv1.RecordOpenLabel, "false")
 		}
 		metav1.SetMetaDataAnnotation(&after.ObjectMeta, mendv1.RecordEndedAnnotation, ended.UTC().Format(time.RFC3339))

@@ -173,6 +173,18 @@ func (r *Records) Awaited(ctx context.Context) time.Time {
 	return r.awaited
 }
 
+// countsUntil is until when a closed record counts: what it is about may fail again, and RemediationPolicies count for an hour what was
+// begun (maxPerHour). It is zero for one that was not begun.
+func countsUntil(record *mendv1.RemediationRecord) time.Time {
+	switch {
+	case record.Status.Begun == nil:
+		return time.Time{}
+	case len(repeats.SubjectsOf(record)) > 0:
+		return record.Status.Ended.Add(repeats.Remembered)
+	}
+	return record.Status.Begun.Add(time.Hour)
+}
+
 // forgetClosed takes a closed record out of the cache once it counts no longer.
 func (r *Reconciler) forgetClosed(ctx context.Context, key client.ObjectKey) (ctrl.Result, error) {
 	record := &mendv1.RemediationRecord{}
@@ -180,7 +192,7 @@ func (r *Reconciler) forgetClosed(ctx context.Context, key client.ObjectKey) (ct
 	if err != nil || record.Open() || record.Labels[mendv1.RecordOpenLabel] == "" {
 		return ctrl.Result{}, client.IgnoreNotFound(err)
 	}
-	if wait := record.Status.Ended.Add(repeats.Remembered).Sub(r.Clock.Now()); wait > 0 {
+	if wait := countsUntil(record).Sub(r.Clock.Now()); wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil
 	}
 	after := record.DeepCopy()

@@ -178,7 +178,7 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 	}
 }
 
-func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
+func TestAClosedRecordStaysInTheCacheForAsLongAsItCounts(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...) // of a Machine that had no node
 	m.replaced()
 	if label := m.record().Labels[mendv1.RecordOpenLabel]; label != "false" {
@@ -191,8 +191,11 @@ func TestAClosedRecordStaysInTheCacheForAsLongAsItMayTellOfALoop(t *testing.T) {
 		t.Errorf("after that its label is %q", label)
 	}
 	m = newManagement(t, append(fleet(), unhealthy(), recordOf(func(r *mendv1.RemediationRecord) { r.Spec.Target.Node = NodeRef("n", "") }))...)
-	if label, labelled := m.replaced().Labels[mendv1.RecordOpenLabel]; labelled {
+	if label := m.replaced().Labels[mendv1.RecordOpenLabel]; label != "false" {
 		t.Errorf("of a Machine that had a node its label is %q", label)
+	}
+	if label, labelled := m.reconcile(61 * time.Minute).Labels[mendv1.RecordOpenLabel]; labelled {
+		t.Errorf("an hour after that began its label is %q", label)
 	}
 }
 

@@ -128,6 +128,29 @@ func TestALimitHoldsOverTwoClustersAndARestartAndUntilTheCapacityIsBack(t *testi
 	})
 }
 
+func TestNoMoreBeginInAnHourAlsoAfterARestart(t *testing.T) {
+	policy := &mendv1.RemediationPolicy{}
+	policy.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxPerHour: new(int32(1))}}
+	fleet(t, policy, func(ctx context.Context, f *fleetOf) {
+		f.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(f.asked).WithArguments(ctx).Should(Equal([]string{"a"}))
+		begun := time.Now()
+		f.reports(ctx, "a", corev1.ConditionTrue)
+		time.Sleep(10 * time.Minute)
+		records := &mendv1.RemediationRecordList{}
+		Expect(f.here.List(ctx, records)).To(Succeed())
+		Expect(records.Items).To(ConsistOf(HaveField("Status.Ended", Not(BeNil()))))
+		f.manager.Kill()
+		f.start()
+		f.reports(ctx, "c", corev1.ConditionUnknown)
+		Eventually(f.health(ctx, "c")).Should(Equal(metav1.ConditionFalse))
+		time.Sleep(time.Until(begun.Add(time.Hour - 2*time.Second)))
+		Expect(f.asked(ctx)).NotTo(ContainElement("c"))
+		time.Sleep(10 * time.Second)
+		Expect(f.asked(ctx)).To(ContainElement("c"))
+	})
+}
+
 func TestAWindowLetsNothingBeginAndItsEndAndItsRemovalDo(t *testing.T) {
 	policy := &mendv1.RemediationPolicy{}
 	policy.Spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 * * * *", DurationSeconds: 1800}}
