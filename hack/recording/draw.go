@@ -47,7 +47,7 @@ func draw(title string, lines []line) []byte {
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(&out, format+"\n", args...) }
 	p(`<svg xmlns="http://www.w3.org/2000/svg" xml:space="preserve" viewBox="0 0 %.0f %.0f" width="%.0f" height="%.0f" role="img" aria-label="%s">`,
 		width, height, width, height, html.EscapeString(title))
-	p(`<!-- Made by make recording from the .cast beside it. -->`)
+	p(`<!-- Made by hack/recording from the .cast beside it. -->`)
 	p(`<style>`)
 	p(`text{font:12px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",monospace;fill:#d0d7de;white-space:pre}`)
 	p(`.h{fill:#fff;font-weight:bold}.t{fill:#8b949e}.a{fill:#79c0ff}`)

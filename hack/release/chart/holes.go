@@ -17,6 +17,7 @@ const (
 	metal3On     = ".Values.kinds.metal3Remediation"
 	nodeChecksOn = ".Values.kinds.nodeHealthCheck"
 	recordsOn    = ".Values.kinds.remediationRecord"
+	policiesOn   = ".Values.kinds.remediationPolicy"
 	hostRights   = "or " + hostsOn + " " + metal3On + " .Values.rights.hosts"
 	nodeRights   = "or " + nodeChecksOn + " .Values.rights.nodes"
 	monitorOn    = ".Values.serviceMonitor.enabled"
@@ -174,6 +175,8 @@ func conditionOf(name string) string {
 		return nodeChecksOn
 	case strings.Contains(name, "remediationrecord"):
 		return recordsOn
+	case strings.Contains(name, "remediationpolicies"), strings.Contains(name, "remediationoverrides"):
+		return policiesOn
 	default:
 		return hostsOn
 	}

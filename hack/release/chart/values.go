@@ -44,6 +44,7 @@ func valuesOf(objects []tree) ([]value, error) {
 		{"kinds.hostRemediation", "Install the CRDs of HostRemediation and its template.", true, yes},
 		{"kinds.remediationRecord", "Install the CRD of RemediationRecord, by which kubemend remembers what it remediates again and again.",
 			true, yes},
+		{"kinds.remediationPolicy", "Install the CRDs of RemediationPolicy and RemediationOverride.", true, yes},
 		{"kinds.metal3Remediation", "Install the CRDs of Metal3Remediation and its template, and their webhooks. " +
 			"CAPM3 brings its own: never enable this beside it.", false, yes},
 		{"kinds.nodeHealthCheck", "Install the CRD of NodeHealthCheck, and its webhook. " +
