@@ -12,7 +12,6 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -61,25 +60,18 @@ type Seen struct {
 	Pods []types.UID
 }
 
-// Waits reports whether something has to leave the node before it is Drained.
-func (s Seen) Waits() bool { return (s.Fenced || s.Presence == powercycle.NodeAbsent) && !s.Drained }
-
 // Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
 //
 // A cluster that cannot be asked is no error: the node is unseen. An error means that the cluster gave an answer that is of no use, such
 // as a refusal; the look that comes with it is of a node unseen as well, so that a caller can carry on, and tell of the error.
-func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
+func (n Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
 		return Seen{Presence: powercycle.NodeAbsent, Drained: true}, nil
 	}
 	var seen Seen
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	live, err := n.Clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
-		_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
-		seen, err = lookAt(ctx, live, node, by, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
-			return n.attachmentsLeft(ctx, live, cluster, node, ask)
-		})
+		seen, err = lookAt(ctx, live, node, by)
 	}
 	switch {
 	case err == nil:
@@ -91,10 +83,7 @@ func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string,
 	}
 }
 
-// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
-type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
-
-func lookAt(ctx context.Context, live client.Reader, name string, by Owner, attached volumes) (Seen, error) {
+func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (Seen, error) {
 	node := &corev1.Node{}
 	err := live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if client.IgnoreNotFound(err) != nil {
@@ -108,7 +97,7 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 		return seen, nil
 	}
 	if waits := seen.Fenced || seen.Presence == powercycle.NodeAbsent; waits && !by.On {
-		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
+		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by); err != nil {
 			return Seen{}, err
 		}
 	} else if by.Fences { // it can be fenced without that as well
@@ -198,32 +187,30 @@ const (
 // mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
 const mostNoted = 1000
 
-// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes.
-// taint is the one by which the node is fenced, if it is.
-func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner, attached volumes) error {
+// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and, once these are gone,
+// attachments of volumes, which go after them and are listed for all of the cluster. taint is the one by which the node is fenced, if it is.
+func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {
 		return err
 	}
-	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
-	// them.
-	attachments, err := attached(len(pods.left) == 0)
-	if err != nil {
-		return err
-	}
 	left := pods.left
-	for _, a := range attachments {
-		has, idle, called := true, false, "VolumeAttachment "+a.Name
-		if len(pods.left) == 0 {
-			if has, idle, err = pods.hasToGo(ctx, live, a, by.Long); err != nil {
+	if len(left) == 0 {
+		attachments, err := attachmentsTo(ctx, live, node)
+		if err != nil {
+			return err
+		}
+		for i := range attachments {
+			has, idle, err := pods.hasToGo(ctx, live, &attachments[i], by.Long)
+			if err != nil {
 				return err
 			}
-		}
-		switch {
-		case has:
-			left = append(left, called)
-		case idle:
-			s.Idle = append(s.Idle, called)
+			switch called := "VolumeAttachment " + attachments[i].Name; {
+			case has:
+				left = append(left, called)
+			case idle:
+				s.Idle = append(s.Idle, called)
+			}
 		}
 	}
 	s.Drained, s.Left, s.Count = len(left) == 0, slices.Clip(left[:min(len(left), few)]), len(left)

@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// drainRecheck is how soon to read a node again that is being drained, should its watch have reported nothing.
-	drainRecheck = 20 * time.Second
+	// drainRecheck is how soon to read a node again that is being drained, lifeRecheck one that may show life: neither pods nor leases are
+	// watched, which would cost every workload cluster a watch for the few minutes of a power cycle.
+	drainRecheck, lifeRecheck = 5 * time.Second, 20 * time.Second
 	// unreachableRecheck is how soon to read again from a workload cluster that did not answer.
 	unreachableRecheck = 10 * time.Second
 )
@@ -62,29 +63,6 @@ func (obs *observed) answering(ctx context.Context) (context.Context, context.Ca
 	return ctx, done
 }
 
-// followNode enqueues the remediation when something leaves the node, while the workload moves.
-func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
-	name := obs.nodeName()
-	if obs.cluster == nil || name == "" {
-		return
-	}
-	cluster := client.ObjectKeyFromObject(obs.cluster)
-	switch {
-	case obs.facts.State != powercycle.MovingWorkload:
-		r.Nodes.Unwatch(cluster, name)
-	case obs.seen.Waits():
-		ctx, done := obs.answering(ctx)
-		defer done()
-		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
-			obs.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
-		}
-		if former := obs.kept.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-			r.Nodes.Unwatch(former.Cluster, former.Node)
-		}
-		obs.kept.watched = fence.Place{Cluster: cluster, Node: name}
-	}
-}
-
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	cluster := client.ObjectKeyFromObject(obs.cluster)
@@ -110,8 +88,11 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
 	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
-	if moving && !seen.Drained || obs.facts.State == powercycle.PoweringOn || obs.record.Lived {
+	switch {
+	case moving && !seen.Drained:
 		obs.recheckAfter(drainRecheck)
+	case obs.facts.State == powercycle.PoweringOn || obs.record.Lived:
+		obs.recheckAfter(lifeRecheck)
 	}
 }
 

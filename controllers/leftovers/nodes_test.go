@@ -43,7 +43,7 @@ func (p plainCluster) Watch(context.Context, client.ObjectKey, clustercache.Watc
 
 // lookedAt are nodes of a cluster that may be silent.
 type lookedAt struct {
-	*fence.Nodes
+	fence.Nodes
 	silent bool
 }
 
@@ -115,7 +115,7 @@ func TestAFenceWhoseRemediationIsGoneIsRemovedAfterAGracePeriod(t *testing.T) {
 			s := &Sweep{
 				Remover: Remover{
 					Client: here, Live: here, Recorder: recorder,
-					Nodes: lookedAt{fence.NewNodes(plainCluster{there}, func(fence.Place) {}), row.silent},
+					Nodes: lookedAt{fence.Nodes{Clusters: plainCluster{there}}, row.silent},
 				},
 				Installed: installed, Clock: clock, Grace: time.Minute,
 				Fenced: func() map[client.ObjectKey][]*corev1.Node {
