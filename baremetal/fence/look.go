@@ -188,7 +188,7 @@ const (
 const mostNoted = 1000
 
 // whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and, once these are gone,
-// attachments of volumes, which go after them and are listed for all of the cluster. taint is the one by which the node is fenced, if it is.
+// attachments of volumes, which go after them and are listed for all of the cluster. taint is that of the fence; nil without one.
 func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {

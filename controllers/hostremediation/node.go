@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// drainRecheck is how soon to read a node again that is being drained, lifeRecheck one that may show life: neither pods nor leases are
-	// watched, which would cost every workload cluster a watch for the few minutes of a power cycle.
+	// drainRecheck is how soon to read a node again that is being drained, lifeRecheck one that may show life: neither pods nor leases
+	// are watched.
 	drainRecheck, lifeRecheck = 5 * time.Second, 20 * time.Second
 	// unreachableRecheck is how soon to read again from a workload cluster that did not answer.
 	unreachableRecheck = 10 * time.Second
