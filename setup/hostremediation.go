@@ -111,7 +111,7 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced
 	}
-	return orphans.SetupWithManager(p)
+	return p.Add(orphans)
 }
 
 var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")
