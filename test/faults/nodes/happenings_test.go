@@ -67,7 +67,7 @@ func inTurn(first, second string) func(*environment) {
 		e.awaits("the request", func() bool { return len(e.requests()) == 1 })
 		req := e.requests()[0]
 		e.holds(req, true)
-		e.fails(second)
+		e.fails(second) // which takes longer than a step
 		e.elapse(2 * time.Minute)
 		e.recovers(first)
 		e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })

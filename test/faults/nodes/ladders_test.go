@@ -184,7 +184,9 @@ var tales = map[string]tale{
 	"a request that lasts for more than two days":       {setUp: classic(soft), happens: lasting, made: []string{"Reboot/soft"}},
 	"a template that another one replaces":              {setUp: classic(soft), happens: exchanging, made: []string{"Reboot/soft", "Replace/hard"}},
 	"two checks of the same nodes":                      {setUp: twoChecks, made: []string{"Reboot/soft"}, either: true},
-	"two checks to which a policy gives one place":      {setUp: onePlace, happens: inTurn("w1", "x1"), made: []string{"Reboot/soft", "Reboot/soft"}},
+	"two checks to which a policy gives one place": {
+		setUp: onePlace, happens: inTurn("w1", "x1"), made: []string{"Reboot/soft", "Replace/hard", "Reboot/soft"},
+	},
 }
 
 func ofMachine(setUp func(*environment)) func(*environment) {
@@ -217,9 +219,9 @@ func onePlace(e *environment) {
 	racks.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: ptr.To(intstr.FromInt32(1))}}
 	e.policies = []*policy.Policy{policy.Read(racks, "")}
 	e.node("x1", map[string]string{"pool": "x"})
-	ref := e.template(soft.kind, soft.name, false)
-	e.nodeCheck("a", one(ref))
-	e.nodeCheck("b", one(ref), func(c *nhcv1.NodeHealthCheck) {
+	steps := escalating(e.template(soft.kind, soft.name, false), e.template(hard.kind, hard.name, false))
+	e.nodeCheck("a", steps)
+	e.nodeCheck("b", steps, func(c *nhcv1.NodeHealthCheck) {
 		c.Spec.Selector.MatchLabels["pool"], c.Spec.MinHealthy = "x", ptr.To(intstr.FromInt32(0))
 	})
 }
