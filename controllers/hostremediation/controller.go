@@ -105,7 +105,6 @@ type Reconciler struct {
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
-	stale      consistency.Waits
 	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
@@ -149,13 +148,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if errors.Is(err, begin.ErrBusy) {
 		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, obs)
 	}
-	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
-		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
-	}
-	r.stale.Reset(req.NamespacedName)
 	switch {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
+	case errors.Is(err, consistency.ErrStale), apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // the cache is about to show what was written, here or by another client
 	case err != nil:
 		return ctrl.Result{}, err
 	case obs == nil || obs.idle != "":

@@ -255,18 +255,11 @@ func (obs *observed) named() *clusterv1.Machine {
 // booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is
 // off, so that it is ready under the old boot proves nothing.
 func (obs *observed) booted() bool {
-	if obs.node == nil || obs.machine == nil || readyOf(obs.node) != corev1.ConditionTrue || obs.mismatched(obs.node) {
+	if obs.machine == nil || !health.Ready(obs.node) || obs.mismatched(obs.node) {
 		return false
 	}
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	return !cycled || obs.record.BootID == "" || obs.record.BootID != obs.node.Status.NodeInfo.BootID
-}
-
-func readyOf(node *corev1.Node) corev1.ConditionStatus {
-	if ready := conditionOf(node, corev1.NodeReady); ready != nil && ready.Status != "" {
-		return ready.Status
-	}
-	return corev1.ConditionUnknown
 }
 
 // unreadable notes why the node cannot be read.

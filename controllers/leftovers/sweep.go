@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -180,7 +181,7 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	s.mu.Lock()
 	until := s.since[orphan{node.UID, by}].Add(s.Grace + stays)
 	s.mu.Unlock()
-	if s.Clock.Now().Before(until) && !ready(node) {
+	if s.Clock.Now().Before(until) && !health.Ready(node) {
 		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
 		if err != nil || seen.Presence == powercycle.NodeUnseen || seen.Fenced && !seen.Drained {
 			return err
@@ -189,12 +190,6 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	return s.remove(ctx, &leftover{
 		on: as(nodeKind, node.ObjectMeta), cluster: cluster, do: unfence,
 		why: fmt.Sprintf("remediation %s, which had fenced it, does not exist any more", by),
-	})
-}
-
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
-		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
 	})
 }
 
