@@ -2,9 +2,7 @@ package fence
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -26,8 +23,6 @@ import (
 // Seen is a node as it was read.
 type Seen struct {
 	Presence powercycle.Node
-	// Cause is why a node is unseen. It is for the log: its text is another one each time.
-	Cause error
 
 	// Node is what the API server returned; nil unless it is present. All below is read from it, and zero if there is none, but for Drained.
 	Node *corev1.Node
@@ -62,25 +57,19 @@ type Seen struct {
 
 // Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
 //
-// A cluster that cannot be asked is no error: the node is unseen. An error means that the cluster gave an answer that is of no use, such
-// as a refusal; the look that comes with it is of a node unseen as well, so that a caller can carry on, and tell of the error.
+// With an error, be it that the cluster cannot be asked or that it refuses to answer, the node is unseen, so that a caller can carry on.
 func (n Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
 		return Seen{Presence: powercycle.NodeAbsent, Drained: true}, nil
 	}
-	var seen Seen
 	live, err := n.Clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		seen, err = lookAt(ctx, live, node, by)
+		var seen Seen
+		if seen, err = lookAt(ctx, live, node, by); err == nil {
+			return seen, nil
+		}
 	}
-	switch {
-	case err == nil:
-		return seen, nil
-	case !errors.Is(ctx.Err(), context.Canceled) && outOfReach(err): // a deadline that has passed is the cluster's silence
-		return Seen{Cause: err}, nil
-	default:
-		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
-	}
+	return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
 }
 
 func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (Seen, error) {
@@ -156,20 +145,6 @@ func outOfService(node *corev1.Node) *corev1.Taint {
 		}
 	}
 	return nil
-}
-
-// outOfReach tells a cluster that cannot be asked from one that gave an answer. An API server that fails, is overrun or has lost its
-// etcd has not answered.
-func outOfReach(err error) bool {
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return true
-	}
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return true
-	}
-	code := answer.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
 }
 
 // nodeNameField is the field by which the API server can select pods of a node.

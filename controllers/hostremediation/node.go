@@ -73,10 +73,8 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	} else {
 		seen, err = r.Nodes.Look(ctx, cluster, name, r.signs(obs))
 	}
-	for _, trouble := range []error{seen.Cause, err} {
-		if trouble != nil {
-			obs.unreadable(trouble)
-		}
+	if err != nil {
+		obs.unreadable(err)
 	}
 	if seen.Presence == powercycle.NodePresent {
 		r.claimFence(ctx, obs, &seen)

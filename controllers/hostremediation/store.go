@@ -213,9 +213,6 @@ func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
 	if err != nil {
 		return err
 	}
-	if seen.Presence == powercycle.NodeUnseen {
-		return fmt.Errorf("disown node %q of cluster %s: %w", obs.nodeName(), cluster, seen.Cause)
-	}
 	if seen.Ours {
 		if err := r.Nodes.Disown(ctx, cluster, seen.Node, by); err != nil {
 			return err

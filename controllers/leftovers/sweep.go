@@ -24,7 +24,6 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/health"
@@ -183,7 +182,7 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	s.mu.Unlock()
 	if s.Clock.Now().Before(until) && !health.Ready(node) {
 		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
-		if err != nil || seen.Presence == powercycle.NodeUnseen || seen.Fenced && !seen.Drained {
+		if err != nil || seen.Fenced && !seen.Drained {
 			return err
 		}
 	}
