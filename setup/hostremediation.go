@@ -27,10 +27,9 @@ import (
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
-	left := &enqueue.Broadcast[fence.Place]{}
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
-	p.nodes = fence.NewNodes(verified, left.Send)
+	p.nodes = fence.Nodes{Clusters: verified}
 	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return nil, err
@@ -43,7 +42,7 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Ledger: p.ledger, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Gate: gate, Ledger: p.ledger, Over: over, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none
@@ -112,7 +111,7 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced
 	}
-	return orphans.SetupWithManager(p)
+	return p.Add(orphans)
 }
 
 var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")

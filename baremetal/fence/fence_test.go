@@ -14,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -31,9 +29,6 @@ var (
 // fakeCluster is the one workload cluster there is.
 type fakeCluster struct {
 	client client.Client
-	config *rest.Config
-	cache  cache.Cache
-	added  map[string]bool
 	down   bool
 }
 
@@ -44,24 +39,6 @@ func (w *fakeCluster) GetUncachedClient(context.Context, client.ObjectKey) (clie
 	return w.client, nil
 }
 
-func (w *fakeCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
-	if w.down {
-		return nil, clustercache.ErrClusterNotConnected
-	}
-	return w.config, nil
-}
-
-func (w *fakeCluster) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
-	if w.down {
-		return clustercache.ErrClusterNotConnected
-	}
-	if w.cache == nil || w.added[watcher.Name()] {
-		return nil
-	}
-	w.added[watcher.Name()] = true
-	return watcher.Watch(w.cache)
-}
-
 // clusterOf is a cluster that holds objs and fails as told.
 func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	if fails.Delete == nil {
@@ -69,7 +46,6 @@ func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
 	}
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 	return &fakeCluster{
-		config: &rest.Config{}, added: map[string]bool{},
 		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
 	}
 }
@@ -97,7 +73,7 @@ func (w *fakeCluster) look(t *testing.T, by Owner) Seen {
 	return seen
 }
 
-func nodesOf(w *fakeCluster) *Nodes { return NewNodes(w, func(Place) {}) }
+func nodesOf(w *fakeCluster) Nodes { return Nodes{Clusters: w} }
 
 func node(changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}

@@ -127,14 +127,6 @@ func (q *Queue) behind(o controlplane.Objection, now time.Time) Ahead {
 	return ahead
 }
 
-// LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.
-func (q *Queue) LeasesDecide(now time.Time) bool {
-	if q.Plane == nil || q.Plane.API != controlplane.Answers || controlplane.Majority(len(q.Plane.Members)) == 0 {
-		return false
-	}
-	return !q.plane().Busy(q.Machine, now)
-}
-
 // plane is the control plane with what the remediation itself does to its member.
 func (q *Queue) plane() controlplane.Plane {
 	plane := controlplane.Plane{API: q.Plane.API, Members: slices.Clone(q.Plane.Members)}

@@ -121,28 +121,6 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}
 }
 
-func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
-	plane := func(api controlplane.API, members ...controlplane.Member) *controlplane.Plane {
-		return &controlplane.Plane{API: api, Members: append([]controlplane.Member{memberAs("m")}, members...)}
-	}
-	busy := memberAs("b", queuedAs("r", begunAt(PoweringOff, noon)))
-	for name, tc := range map[string]struct {
-		plane *controlplane.Plane
-		want  bool
-	}{
-		"not for a worker":                                 {nil, false},
-		"where there is a majority to protect":             {plane(controlplane.Answers, memberAs("b"), memberAs("c")), true},
-		"not in a control plane of two":                    {plane(controlplane.Answers, memberAs("b")), false},
-		"not while the API does not answer":                {plane(controlplane.NoAnswer, memberAs("b"), memberAs("c")), false},
-		"not while another member keeps it waiting anyhow": {plane(controlplane.Answers, busy, memberAs("c")), false},
-	} {
-		q := Queue{Machine: "m", Self: queuedAs("s", Memory{}), Plane: tc.plane}
-		if got := q.LeasesDecide(noon); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step Step

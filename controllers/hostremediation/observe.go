@@ -115,7 +115,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 		return nil, err
 	case !found:
 		r.written.Forget(key)
-		r.drop(key)
+		r.kept.Delete(key)
 		return nil, nil
 	case r.written.Stale(obs.rem):
 		return nil, consistency.ErrStale

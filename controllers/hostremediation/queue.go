@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -153,7 +154,7 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 		}
 		if api == controlplane.Answers && !member.Joining {
 			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(m.node), place.InMaintenance(m.node)
-			if m.node != nil && readyOf(m.node) == corev1.ConditionTrue {
+			if health.Ready(m.node) {
 				member.Node = controlplane.Alive
 			}
 		}
@@ -288,8 +289,8 @@ func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.
 // readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
 // they are read past the cache. Where they cannot be read the nodes alone count.
 func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
-	obs.queue.Self = obs.queued()
-	if r.Reader == nil || !obs.queue.LeasesDecide(obs.now) {
+	plane := obs.queue.Plane
+	if r.Reader == nil || plane == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 {
 		return
 	}
 	ctx, done := obs.answering(ctx)

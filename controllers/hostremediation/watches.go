@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -68,13 +67,12 @@ func (r *Reconciler) SetupWithManager(
 		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			r.Ledger.SetUp(r.Kind.Kind, func() []reconcile.Request { return r.requests(ctx) }, q.AddAfter)
 			return nil
 		})).
-		WatchesRawSource(r.Left.Source(r.ofNode)).
 		WatchesRawSource(r.Over.Source(r.waiting)).
 		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
@@ -149,17 +147,6 @@ func (r *Reconciler) ends() handler.EventHandler {
 	}
 }
 
-// forgetting passes events of clusters on, and forgets the nodes of one that is gone.
-func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: next.Create, UpdateFunc: next.Update,
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.Nodes.Forget(client.ObjectKeyFromObject(e.Object))
-			next.Delete(ctx, e, q)
-		},
-	}
-}
-
 // ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
 func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile.Request {
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
@@ -207,27 +194,21 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		ID:         r.Kind.ControllerName() + "-nodes",
 		Controller: *r.controller.Load(),
 		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-			return r.ofNodeOrHost(ctx, cluster, node)
+			return r.ofNode(ctx, cluster.Namespace, node)
 		}),
 		Predicate: nodeChanges(),
 	}
 }
 
-// ofNodeOrHost maps a node to those of its name, and to those of the host that its provider ID names: it may have registered under
-// another name.
-func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
-	requests := r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
+// ofNode maps a node to the remediations that remember a node of its name, to those of the host that its provider ID names, since it may
+// have registered under another name, and to those that wait in a queue: a control plane that has one more member that is alive may do
+// without another one. Those of another cluster are reconciled in vain.
+func (r *Reconciler) ofNode(ctx context.Context, namespace string, node *corev1.Node) []reconcile.Request {
+	requests := append(r.concerned(ctx, namespace, "node/"+node.Name), r.waiting(ctx, namespace)...)
 	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {
-		requests = append(requests, r.concerned(ctx, cluster.Namespace, "host/"+name)...)
+		requests = append(requests, r.concerned(ctx, namespace, "host/"+name)...)
 	}
 	return requests
-}
-
-// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one
-// more member that is alive may do without another one. Those of another cluster are reconciled in vain.
-func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Request {
-	namespace := at.Cluster.Namespace
-	return append(r.concerned(ctx, namespace, "node/"+at.Node), r.waiting(ctx, namespace)...)
 }
 
 // metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue

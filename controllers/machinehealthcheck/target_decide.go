@@ -101,9 +101,7 @@ func (target *Target) NodeReady() bool {
 	if target.Node == nil {
 		return target.Health.Node == health.NodeUnseen && ConditionTrue(target, clusterv1.MachineNodeReadyCondition) != nil
 	}
-	return slices.ContainsFunc(target.Node.Status.Conditions, func(cond corev1.NodeCondition) bool {
-		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
-	})
+	return health.Ready(target.Node)
 }
 
 // ConditionOf returns the condition of that type, or nil. It is shared with obj.

@@ -181,13 +181,6 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
-// Busy reports whether the member called name has to wait in any case, whichever members are alive: another one is being remediated or
-// replaced.
-func (p Plane) Busy(name string, now time.Time) bool {
-	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
-	return i >= 0 && len(p.others(p.Members[i], now)) > 0
-}
-
 // others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are
 // being replaced.
 func (p Plane) others(m Member, now time.Time) []Objection {
