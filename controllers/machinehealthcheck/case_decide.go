@@ -87,6 +87,10 @@ func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
 }
 
+func gated(by health.Gate) func(*Case) bool {
+	return func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == by }
+}
+
 func putOffFor(reason Reason) func(*Case) bool {
 	return func(c *Case) bool { return c.PutOff.Reason == reason }
 }
