@@ -161,7 +161,6 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 	r.set(ctx, state, o, machine, set)
 }
 
-// askOwner asks the owner of a machine that is marked, and makes the machine carry its record.
 func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, marked := cmp.Or(o.saved, o.Target.Machine), o.saved
 	record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))

@@ -207,7 +207,6 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host.
 func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
 	return rule.Blocker{
 		Text: text, Until: c.Spare.Until, EndsWhen: endsWhen,
@@ -216,7 +215,6 @@ func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
 	}
 }
 
-// noSpare is why no spare host is counted on.
 func (c *Case) noSpare() string {
 	spare := c.Spare
 	switch {
@@ -281,15 +279,11 @@ func (facts *Facts) templateRef() rule.Ref {
 
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
 func (c *Case) notHealthy(wanted int) string {
-	population := &c.plan.Population
-	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
+	population, are := &c.plan.Population, "are"
+	if wanted == 1 {
+		are = "is"
 	}
-	return "are"
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are, population.NotHealthy())
 }
 
 func (c *Case) counts() string {

@@ -239,10 +239,10 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 
 // checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any
 // more that it was counted for.
-func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
-	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && OnHost(m) {
-		for _, waiting := range r.spares.waitingIn(m.Namespace) {
+func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Object) []reconcile.Request {
+	checks := r.checksOfMachine(ctx, obj)
+	if OnHost(obj.(*clusterv1.Machine)) {
+		for _, waiting := range r.spares.waitingIn(obj.GetNamespace()) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
 			}

@@ -75,7 +75,6 @@ type remembered struct {
 	unread map[schema.GroupKind]time.Time
 }
 
-// of is what is remembered of a check.
 func (m *memory) of(check types.NamespacedName) remembered {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -141,7 +141,7 @@ func turnNotes(state *observed, next *clusterv1.MachineHealthCheck) (notes []rec
 		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
 	}
 	reach, turned := turned(state.Check, next, mendv1.WorkloadClusterReachable)
-	switch changed := reach != nil && reach.Reason == mendv1.ChangedReason; {
+	switch changed := reach.Reason == mendv1.ChangedReason; {
 	case changed && conditions.GetReason(state.Check, reach.Type) != reach.Reason:
 		add(corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, "Observe", reach.Message)
 	case changed || !turned:
@@ -153,14 +153,10 @@ func turnNotes(state *observed, next *clusterv1.MachineHealthCheck) (notes []rec
 	return notes
 }
 
-// turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
-// before counts as good: a new check has nothing to announce but trouble.
+// turned returns the condition of that type in next, which a check always has on which kubemend acts, and whether its status differs from
+// before. One that was not there before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
-	cond := ConditionOf(next, kind)
-	if cond == nil {
-		return nil, false
-	}
-	status := metav1.ConditionTrue
+	cond, status := ConditionOf(next, kind), metav1.ConditionTrue
 	if stored := ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
 		status = stored.Status
 	}

@@ -87,7 +87,6 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond
 	}
 }
 
-// recordStatus writes the status of the check if it differs.
 func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
 	if sameStatus(state.Check.Status, next.Status) {
 		return nil

@@ -169,10 +169,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 }
 
 func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []reconcile.Request {
-	machine, ok := obj.(*clusterv1.Machine)
-	if !ok {
-		return nil
-	}
+	machine := obj.(*clusterv1.Machine)
 	return r.checksIn(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, labels.Set(machine.Labels))
 }
 
@@ -181,13 +178,10 @@ func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object)
 }
 
 // checkAndOthers maps a check to all checks of its cluster: with it, the overlaps of the others change.
-func (r *Reconciler) checkAndOthers(ctx context.Context, check client.Object) []reconcile.Request {
-	mhc, ok := check.(*clusterv1.MachineHealthCheck)
-	if !ok {
-		return nil
-	}
-	requests := r.checksIn(ctx, client.ObjectKey{Namespace: mhc.Namespace, Name: mhc.Spec.ClusterName}, nil)
-	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(mhc)}); !slices.Contains(requests, self) {
+func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []reconcile.Request {
+	check := obj.(*clusterv1.MachineHealthCheck)
+	requests := r.checksIn(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, nil)
+	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(check)}); !slices.Contains(requests, self) {
 		requests = append(requests, self)
 	}
 	return requests
@@ -309,8 +303,7 @@ func clusterChanges() predicate.Predicate {
 		for _, gate := range []string{
 			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterRollingOutCondition,
 		} {
-			old, cond := ConditionOf(before, gate), ConditionOf(after, gate)
-			if (old == nil) != (cond == nil) || old != nil && old.Status != cond.Status {
+			if ptr.Deref(ConditionOf(before, gate), metav1.Condition{}).Status != ptr.Deref(ConditionOf(after, gate), metav1.Condition{}).Status {
 				return true
 			}
 		}
