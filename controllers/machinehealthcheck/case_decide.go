@@ -23,7 +23,9 @@ type Rule struct {
 	// Else says that the rule is asked only if the rule before it does not block, nor any of the rules whose Else that one is: so one
 	// reason is given for what several rules would say.
 	Else bool
-	When func(*Case) bool
+	// unjudged says that the rule is why a machine could not be judged.
+	unjudged bool
+	When     func(*Case) bool
 	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
 	// have another one. A rule without words is not told.
 	Words func(*Case) rule.Blocker
@@ -74,7 +76,7 @@ func ask(facts *Facts, plan *Plan, decision *Decision) {
 }
 
 func (r *Rule) blocker(c *Case) Blocker {
-	blocker := Blocker{Rule: r.Reason}
+	blocker := Blocker{Rule: r.Reason, unjudged: r.unjudged}
 	if r.Words != nil {
 		blocker.Blocker = r.Words(c)
 		blocker.Reason = cmp.Or(blocker.Reason, string(r.Reason))

@@ -323,7 +323,7 @@ func machineExpires(facts *Facts, d *Decision, target *explain.Target, at time.T
 		return next
 	}
 	left := slices.IndexFunc(d.Blockers, func(blocker Blocker) bool {
-		return blocker.Rule != WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.Rule.Unjudged())
+		return blocker.Rule != WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.unjudged)
 	})
 	switch {
 	case left >= 0:

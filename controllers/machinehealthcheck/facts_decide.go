@@ -267,6 +267,8 @@ func (decision *Decision) Acts() bool {
 type Blocker struct {
 	Rule Reason
 	rule.Blocker
+
+	unjudged bool
 }
 
 // BlockedBy is what blocks decision by that rule; nil if it does not.

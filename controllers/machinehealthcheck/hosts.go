@@ -53,7 +53,7 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 		}
 		target.Host = &Host{}
 		switch found, err := r.Metal.Of(asking, target.Machine); {
-		case errors.Is(err, explain.ErrUnread), apierrors.IsForbidden(err), meta.IsNoMatchError(err): // the manager may read what a reader may not
+		case errors.Is(err, explain.ErrUnread), apierrors.IsForbidden(err), meta.IsNoMatchError(err):
 		case err != nil:
 			target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
 		default:

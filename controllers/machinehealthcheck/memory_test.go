@@ -141,7 +141,8 @@ func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 		"the write with what others wrote on top": {from: "8", to: "10", late: true, others: true, want: true},
 	} {
 		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
-		next := withConditions(r.machine(), []metav1.Condition{condition(mendv1.Remediation, "False", "R", "m")}, nil, noon.Add(time.Millisecond))
+		sets := []metav1.Condition{condition(mendv1.Remediation, "False", "R", "m")}
+		next := withConditions(r.machine(), sets, nil, noon.Add(time.Millisecond))
 		next.ResourceVersion = "8"
 		stored := statusCopy(next).Status.Conditions
 		stored[len(stored)-1].LastTransitionTime = metav1.NewTime(noon)

@@ -261,9 +261,9 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-// machinesToRelease returns the machines of a Cluster, or of that of a check, of which a check has said something that is not good, and those
-// for which there is a request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before the
-// Cluster was paused.
+// machinesToRelease returns the machines of a Cluster, or of that of a check, of which a check has said something that is not good, and
+// those for which there is a request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before
+// the Cluster was paused.
 func (r *Releaser) machinesToRelease(ctx context.Context, changed client.Object) []reconcile.Request {
 	cluster, requested := client.ObjectKeyFromObject(changed), map[string]bool{}
 	if check, is := changed.(*clusterv1.MachineHealthCheck); is {

@@ -250,12 +250,3 @@ const (
 
 // NotRead is the reason that users see where requests, or power cycles, cannot be read.
 const NotRead = explain.NotRead
-
-// Unjudged reports whether r says why a machine could not be judged.
-func (r Reason) Unjudged() bool {
-	switch r {
-	case ControlPlaneNotInitialized, InfrastructureNotReady, ManagerClockWrong, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
-		return true
-	}
-	return false
-}

@@ -59,8 +59,8 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: ControlPlaneNotInitialized,
-		When:   gated(health.ControlPlaneNotInitialized),
+		Reason: ControlPlaneNotInitialized, unjudged: true,
+		When: gated(health.ControlPlaneNotInitialized),
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				EndsWhen: "the control plane of Cluster " + c.Check.Spec.ClusterName + " is initialized",
@@ -70,7 +70,7 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: InfrastructureNotReady, Else: true,
+		Reason: InfrastructureNotReady, Else: true, unjudged: true,
 		When: gated(health.InfrastructureNotReady),
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
@@ -80,7 +80,7 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: ManagerClockWrong, Else: true,
+		Reason: ManagerClockWrong, Else: true, unjudged: true,
 		When: gated(health.ClockWrong),
 		Words: func(c *Case) rule.Blocker {
 			direction := " ahead"
@@ -96,14 +96,14 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: ClusterUnreachable, Else: true,
+		Reason: ClusterUnreachable, Else: true, unjudged: true,
 		When: func(c *Case) bool {
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
 		Words: unreachable,
 	},
 	{
-		Reason: AwaitsClusterAPI, Else: true,
+		Reason: AwaitsClusterAPI, Else: true, unjudged: true,
 		When: func(c *Case) bool {
 			return (c.Verdict.State == health.Unknown || c.Verdict.State == health.Starting) && c.Verdict.Doubted(health.NotSincePause)
 		},
@@ -116,7 +116,7 @@ var rules = slices.Concat([]Rule{
 		},
 	},
 	{
-		Reason: NodeNotSeen, Else: true, // the node of a machine that is being deleted is not looked for
+		Reason: NodeNotSeen, Else: true, unjudged: true, // the node of a machine that is being deleted is not looked for
 		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !Deleting(c.Target.Machine) },
 		Words: func(c *Case) rule.Blocker {
 			if other := c.Target.Health.Other; other.Name != "" {

@@ -84,9 +84,9 @@ func (k *Kinds[T]) Source(h handler.TypedEventHandler[T, reconcile.Request]) sou
 	return source.Func(l.start)
 }
 
-// listener is a controller that hears of objects of all kinds, of which watches begin before it starts, meanwhile, and later. Controller.Watch
-// would wait for a lock that Start holds until all caches have synced, and who calls it may be what a cache waits for. (controller-runtime
-// v0.24, pkg/internal/controller)
+// listener is a controller that hears of objects of all kinds, of which watches begin before it starts, meanwhile, and later.
+// Controller.Watch would wait for a lock that Start holds until all caches have synced, and who calls it may be what a cache waits for.
+// (controller-runtime v0.24, pkg/internal/controller)
 type listener[T client.Object] struct {
 	handler handler.TypedEventHandler[T, reconcile.Request]
 

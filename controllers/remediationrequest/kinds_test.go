@@ -18,7 +18,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -29,6 +28,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
 // watching is a cache that counts the watches that begin, and does something before.
@@ -80,65 +80,27 @@ func TestAWatchThatFailsIsBegunAgain(t *testing.T) {
 	must.Is(t, true, ready && w.watches == 1, "it is watched:")
 }
 
-// slow is what a controller watches whose first list takes long.
-type slow struct{ started, listed chan struct{} }
-
-func (s slow) Start(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-	close(s.started)
-	return nil
-}
-
-func (s slow) WaitForSync(context.Context) error {
-	<-s.listed
-	return nil
-}
-
-// heard is an informer that notes who hears of its objects.
-type heard struct {
-	cache.Informer
-	by chan bool
-}
-
-func (h heard) AddEventHandlerWithOptions(
-	toolscache.ResourceEventHandler, toolscache.HandlerOptions,
-) (toolscache.ResourceEventHandlerRegistration, error) {
-	h.by <- true
-	return nil, nil
-}
-
-type hearing struct {
-	cache.Cache
-	by chan bool
-}
-
-func (h hearing) GetInformer(ctx context.Context, obj client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
-	informer, err := h.Cache.GetInformer(ctx, obj, options...)
-	return heard{informer, h.by}, err
-}
-
 // With a watch that waits for the controller to start this never ends: the first list may be that of what asks for the kind.
 func TestAWatchBeginsBeforeAndWhileItsControllerStarts(t *testing.T) {
 	other := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Other"}
 	k := kindsOf(t, things, other)
-	hearers := make(chan bool, 2)
-	k.cache = hearing{k.cache, hearers}
 	nothing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
 	c, err := controller.NewUnmanaged("starts", controller.Options{Reconciler: nothing, SkipNameValidation: new(true)})
-	list := slow{make(chan struct{}), make(chan struct{})}
-	must.Do(t, errors.Join(err, c.Watch(list), c.Watch(k.Source(handler.TypedFuncs[*Metadata, reconcile.Request]{}))))
+	starts, listed, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	list := source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		close(starts)
+		<-listed
+		return nil
+	})
+	must.Do(t, errors.Join(err, c.Watch(k.Source(handler.TypedFuncs[*Metadata, reconcile.Request]{})), c.Watch(list)))
 	_, before := k.Ready(t.Context(), things)
-	must.Do(t, before)
 	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
 	go func() { ended <- c.Start(ctx) }()
-	<-list.started
+	<-starts
 	_, meanwhile := k.Ready(t.Context(), other)
-	must.Do(t, meanwhile)
-	<-hearers
-	<-hearers
-	close(list.listed)
+	close(listed)
 	stop()
-	must.Do(t, <-ended)
+	must.Do(t, errors.Join(before, meanwhile, <-ended))
 }
 
 func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
