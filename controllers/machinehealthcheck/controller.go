@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -81,7 +82,7 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    consistency.Writes // Machines
-	writing    sync.Map           // Machines that are being written, to the versions of which events came meanwhile
+	writing    sync.Map           // the Machines that result from own writes whose events are awaited, by ownWrite
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
 	hostLabels labelsOfHosts
@@ -101,7 +102,7 @@ type Clusters interface {
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	InUse() []schema.GroupVersionKind
-	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
+	Source(h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source
 }
 
 // Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
@@ -264,9 +265,7 @@ func SlimMachine(obj any) (any, error) {
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
 	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
-		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
-		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
+		slim.Status.Deprecated = machine.Status.Deprecated
 		older := slices.Clone(machine.GetV1Beta1Conditions())
 		for i := range older {
 			cond := &older[i]

@@ -209,8 +209,6 @@ type Plan struct {
 	Reach, Allowed metav1.Condition
 	// AllRequested says that no remediation request is outstanding that was to be made.
 	AllRequested bool
-	// Restriction is the reason of Allowed if the limits keep a machine from being remediated, or cannot be read.
-	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
 	// Open are those of them about which there is something to decide. All others are about machines that are healthy, and do nothing.
@@ -269,6 +267,8 @@ func (decision *Decision) Acts() bool {
 type Blocker struct {
 	Rule Reason
 	rule.Blocker
+
+	unjudged bool
 }
 
 // BlockedBy is what blocks decision by that rule; nil if it does not.

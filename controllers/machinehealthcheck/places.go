@@ -24,15 +24,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// placeless is a rule of RemediationPolicies: a remediation does not begin without a place.
-func placeless(reason string) Rule {
-	return Rule{
-		Reason: Reason(reason), asked: ofAll,
-		When:  func(c *Case) bool { return place.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
-		Words: func(c *Case) rule.Blocker { return place.Of(reason, c.Placeless[c.Target.UID]) },
-	}
-}
-
 // placed is what the ledger was told of the labels that all targets of a check have, and whether of those of hosts.
 type placed struct {
 	cluster, check map[string]string
@@ -164,7 +155,7 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, o := range outcomes {
 		begun[o.Target.UID] = o.requested || o.again
-		lost[o.Target.UID] = o.unsure || o.lost
+		lost[o.Target.UID] = o.lost
 	}
 	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), begun, lost)
 }

@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -69,8 +70,8 @@ type Kinds interface {
 
 // Watches are Kinds as a manager has them: changes of their objects enqueue checks.
 type Watches interface {
-	// Notify makes the controller hear of changes to the objects of all kinds.
-	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	// Source makes a controller hear of changes to the objects of all kinds.
+	Source(hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) source.Source
 	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error

@@ -42,6 +42,12 @@ type Check struct {
 	types.NamespacedName
 }
 
+// pool stands for the checks of the kind and namespace of c, whose machines take the same hosts.
+func (c Check) pool() Check {
+	c.Name = ""
+	return c
+}
+
 // reporter is the controller of the checks of a kind: list are all of them, wake has one reconciled.
 type reporter struct {
 	list func() []reconcile.Request
@@ -68,8 +74,8 @@ type Ledger struct {
 	allHeard bool
 	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
-	replaced func() // there are other policies
-	given    int    // how many places were, since the start
+	replaced func()        // there are other policies
+	given    map[Check]int // how many places were, since the start, by the hosts' pool of the check
 }
 
 // entry is a target, or a remediation by its record, in the groups that it belongs to.

@@ -183,6 +183,26 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 	}
 }
 
+// Who counts on hosts reads them again after a place was given to who takes the same ones, and to nobody else.
+func TestPlacesThatAreGivenConcernTheChecksOfTheKindAndNamespace(t *testing.T) {
+	f := newFleet(t, policyWith(rack("9", "")))
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	f.wants("a", 0)
+	for name, tc := range map[string]struct {
+		check         Check
+		places, begun int
+	}{
+		"another check":       {check("b"), 1, 1},
+		"the check itself":    {check("a"), 1, 0},
+		"one elsewhere":       {Check{MachineHealthCheck, types.NamespacedName{Namespace: "other", Name: "b"}}, 0, 0},
+		"one of another kind": {Check{NodeHealthCheck, types.NamespacedName{Namespace: "ns", Name: "b"}}, 0, 0},
+	} {
+		places, begun := f.ledger.Given(tc.check)
+		must.Is(t, [2]int{tc.places, tc.begun}, [2]int{places, len(begun)}, name+": places, and those that have not begun:")
+	}
+}
+
 // The table of 1.2: a rack of 40 machines.
 func TestArithmetic(t *testing.T) {
 	for name, tc := range map[string]struct {

@@ -79,7 +79,10 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 			continue
 		}
 		e.claimed, e.waits = p.now, false
-		l.given++
+		if l.given == nil {
+			l.given = map[Check]int{}
+		}
+		l.given[check.pool()]++
 		delete(l.queue, e)
 	}
 	if len(blocked) > 0 && p.others {
@@ -88,20 +91,20 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	return blocked
 }
 
-// Given is how many places were given since the start, and since when targets of other checks of the kind and namespace have one that are
-// not seen to be remediated.
+// Given is how many places were given since the start to checks of the kind and namespace of check, and since when targets of other ones
+// have one that are not seen to be remediated.
 func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun = map[types.UID]time.Time{}
 	for other, entries := range l.checks {
 		for uid, e := range entries {
-			if other.Kind == check.Kind && other.Namespace == check.Namespace && !e.claimed.IsZero() && l.checks[check][uid] == nil {
+			if other.pool() == check.pool() && !e.claimed.IsZero() && l.checks[check][uid] == nil {
 				begun[uid] = e.claimed
 			}
 		}
 	}
-	return l.given, begun
+	return l.given[check.pool()], begun
 }
 
 // Holds is what keeps the next step of a remediation that has begun from being taken, with the signals that there are now. Limits do not.

@@ -40,7 +40,6 @@ func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 	return now
 }
 
-// same reports whether other is the same condition in the same status.
 func (s *Signal) same(other Signal) bool {
 	return s.Source == other.Source && s.Type == other.Type && s.Status == other.Status
 }
