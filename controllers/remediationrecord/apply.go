@@ -78,8 +78,8 @@ func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 
 // text is a step, or what is waited for, as a sentence.
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
-	if o.story != nil && reason == o.story.Reason {
-		return o.story.Message
+	if o.facts.Story != nil && reason == o.facts.Story.Reason {
+		return o.facts.Story.Message
 	}
 	target := TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
@@ -102,7 +102,7 @@ func conditionsOf(o *observed, plan Plan) []metav1.Condition {
 	}
 	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
-	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
+	unread := plan.Object == (mendv1.RecordRef{}) && (o.facts.Story == nil || o.facts.Story.Reason != plan.Waiting)
 	if unread && stored != nil && stored.Reason == back.Reason {
 		back.Message = stored.Message // what could not be read now is no news
 	}

@@ -68,9 +68,9 @@ type Reconciler struct {
 	memory, went, retired sync.Map
 }
 
-// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
-// nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
-type memory struct{ written, seen, idle time.Time }
+// memory is what this process remembers of an open record: when it was last written, and since when nothing acts on its target. Without it,
+// words are written sooner.
+type memory struct{ written, idle time.Time }
 
 func (r *Reconciler) forget(record types.NamespacedName) {
 	r.memory.Delete(record)
@@ -85,7 +85,7 @@ func (r *Reconciler) remembers(record types.NamespacedName) memory {
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), cached)
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
@@ -97,9 +97,8 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	for o.from.depth < depthOf(plan) {
-		r.memory.Store(req.NamespacedName, o.memory)
-		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
+	if plan.Confirm {
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)
@@ -138,9 +137,9 @@ func again(o *observed, plan Plan) ctrl.Result {
 	}
 	age := o.now.Sub(o.facts.Decided)
 	in := max(age/20, soonest)
-	if o.story != nil {
+	if o.facts.Story != nil {
 		in = max(age/5, soonestAsked)
-		if owner := o.story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
+		if owner := o.facts.Story.Owner.Kind; !o.facts.Target.leaving() && (owner == "MachineSet" || owner == "MachineDeployment") {
 			in = latest
 		}
 	}

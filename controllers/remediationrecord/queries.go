@@ -97,38 +97,11 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	return losses, true, nil
 }
 
-// Hear makes hear the function that is called with each MachineHealthCheck of which something else is missing than before.
-func (r *Records) Hear(hear func(check types.NamespacedName)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hear = hear
-}
-
 // followed reports whether the cache has all open records.
 func (r *Records) followed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.synced != nil && r.synced()
-}
-
-// changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
-// waited for in other words is no change.
-func (r *Records) changed(before, after *mendv1.RemediationRecord) {
-	reason := func(record *mendv1.RemediationRecord) string {
-		if record == nil {
-			return ""
-		}
-		return ptr.Deref(missingOfCheck(record), Missing{}).Reason
-	}
-	check := cmp.Or(after, before).Spec.Requester.Check
-	if check != nil && check.Kind == machineCheckKind && reason(before) != reason(after) {
-		r.mu.Lock()
-		hear := r.hear
-		r.mu.Unlock()
-		if hear != nil {
-			hear(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
-		}
-	}
 }
 
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.

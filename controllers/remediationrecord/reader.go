@@ -21,49 +21,25 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// depth is how an observation reads.
-type depth int
-
-const (
-	// cached: what watches have is read from the caches.
-	cached depth = iota
-	// live: no cache is read but for checks, and for the other Machines of the owner, of which there may be thousands.
-	live
-	// countedLive: those Machines too, whose number is the end of the record.
-	countedLive
-)
-
-// depthOf is the depth at which facts have to be read for plan to be written.
-func depthOf(plan Plan) depth {
-	switch {
-	case plan.Confirm && plan.Status.EndedBy == capacity.ScaledDown:
-		return countedLive
-	case plan.Confirm:
-		return live
-	}
-	return cached
-}
-
-// reader is where the objects of an observation are read: what watches have from the caches if its depth allows that, and past them what
-// none has; at another depth than cached, what others have read a moment ago does not count. What an object refers to is shared: read only.
+// reader is where the objects of an observation are read: what watches have from the caches, and past them what none has. If it is live,
+// no cache is read but for checks and lists of Machines, of which there may be thousands, and what others have read a moment ago does not
+// count. A list of Machines is no older than what the same watch has shown of the target. What an object refers to is shared: read only.
 type reader struct {
 	*Reconciler
 
-	depth  depth
+	live   bool
 	recent *Recent
 }
 
 func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 	cacheHas := false
 	switch obj.(type) {
-	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList: // the manager may list and watch them, and get none
+	case *clusterv1.MachineHealthCheck, *clusterv1.MachineHealthCheckList, *clusterv1.MachineList: // the manager may not get the first ones
 		cacheHas = true
-	case *clusterv1.MachineList:
-		cacheHas = r.depth < countedLive
 	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
-		cacheHas = r.depth < live
+		cacheHas = !r.live
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
-		if r.depth < live && r.NodeCache != nil && r.actsOnNodes() {
+		if !r.live && r.NodeCache != nil && r.actsOnNodes() {
 			return r.NodeCache
 		}
 	}
@@ -87,7 +63,7 @@ func (r reader) List(ctx context.Context, list client.ObjectList, opts ...client
 // machinesOf returns the Machines of the owner of s as they were a moment ago: hundreds of records ask for those of one owner. The notable
 // ones are few, and the cache has them by an index.
 func (r reader) machinesOf(ctx context.Context, s *capacity.Subject, notable bool) ([]*clusterv1.Machine, error) {
-	if notable && r.depth < countedLive && (r.Namespace == "" || r.Namespace == s.Namespace) {
+	if notable && (r.Namespace == "" || r.Namespace == s.Namespace) {
 		return capacity.Machines(ctx, r, s, client.MatchingFields{notableIndex: makerOf(*s)})
 	}
 	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), func() ([]*clusterv1.Machine, error) {

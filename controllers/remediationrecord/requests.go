@@ -61,7 +61,7 @@ func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
 	for _, cached := range r.Cached {
-		if o.from.depth >= live {
+		if o.from.live {
 			break
 		}
 		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {

@@ -196,9 +196,9 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	if !is.Open() {
 		return is, nil
 	}
-	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), cached)
+	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), false)
 	must.Do(s.t, err)
-	return is, o.story
+	return is, o.facts.Story
 }
 
 // What the manager says of the capacity of w1, step by step, and what is kept of that. Between two steps it says the same at every moment,

@@ -9,8 +9,9 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -119,9 +120,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
-		Watches(&mendv1.RemediationRecord{}, on(func(_ context.Context, record client.Object, q queue) {
-			q.AddAfter(requestOf(record), collected)
-		})).
+		Watches(&mendv1.RemediationRecord{}, r.onRecords()).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.MachineSet{}, r.onOwners()).
 		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
@@ -138,9 +137,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
-	}
-	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
-		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -175,22 +171,29 @@ func (r *Records) Changed(obj client.Object) {
 	}
 }
 
-// missingChanges tells r what changes in the cache.
-func (r *Records) missingChanges() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { r.changed(nil, o.(*mendv1.RemediationRecord)) },
-		UpdateFunc: func(before, after any) {
-			r.changed(before.(*mendv1.RemediationRecord), after.(*mendv1.RemediationRecord))
-		},
-		DeleteFunc: func(o any) {
-			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
-				o = late.Obj
-			}
-			if record, is := o.(*mendv1.RemediationRecord); is {
-				r.changed(record, nil)
-			}
-		},
+// onRecords enqueues a record that has changed, and tells its check if something else is missing by it than before. What is waited for in
+// other words is no change.
+func (r *Records) onRecords() handler.EventHandler {
+	changed := func(before, after client.Object, q queue) {
+		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
+		q.AddAfter(requestOf(record), collected)
+		if check := record.Spec.Requester.Check; check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
+			r.Missing.Send(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
+		}
 	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { changed(nil, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { changed(e.ObjectOld, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { changed(e.Object, nil, q) },
+	}
+}
+
+// missingReason is why capacity is missing, as the check says it; empty if none is, or if there is no record.
+func missingReason(record client.Object) string {
+	if record == nil {
+		return ""
+	}
+	return ptr.Deref(missingOfCheck(record.(*mendv1.RemediationRecord)), Missing{}).Reason
 }
 
 // onMachines enqueues the records of a Machine that has changed and, a while later, those whose target it replaces and, when it comes or
