@@ -199,25 +199,17 @@ type Subject struct {
 	Deployment string
 	// Host is the BareMetalHost that it had.
 	Host string
-	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was
-	// not kept.
-	Lost  []Loss
+	// Found is the machine that was found to replace it before; empty if that was not kept. Lost are other machines of the same owner that
+	// are gone: their names, since when or, if that is not known, when their deletion began, and what was kept of their hosts and of those
+	// that replace them.
 	Found string
+	Lost  []Subject
 	// Remembered are by the name of a machine the one that it replaces, as RemediationRecords have it.
 	Remembered map[string]string
 }
 
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
-
-// Loss is a machine that is gone.
-type Loss struct {
-	Name string
-	// At is when it was gone or, if that is not known, when its deletion began.
-	At time.Time
-	// Found is the machine that was found to replace it, and Host the host that it had, if that was kept.
-	Found, Host string
-}
 
 // Of is machine as a Subject whose remediation began then.
 func Of(machine *clusterv1.Machine, began time.Time) Subject {

@@ -14,11 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -198,12 +198,7 @@ func (o *owner) says(obj client.Object) {
 	case *clusterv1.MachineDeployment:
 		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions
 	case *unstructured.Unstructured:
-		var fields struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		}
-		status, _, _ := unstructured.NestedMap(obj.Object, "status")
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(status, &fields) // conditions of another form say nothing
-		o.conditions = fields.Conditions
+		o.conditions, _ = conditions.UnstructuredGetAll(obj)                                   // those of another form say nothing
 		if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
 			o.replicas = ptr.To(int32(replicas))
 		}
@@ -213,21 +208,27 @@ func (o *owner) says(obj client.Object) {
 
 // newOwner is an empty owner of that kind; one of other projects in the version that is served.
 func (r *reading) newOwner(kind string) (client.Object, error) {
-	obj := &unstructured.Unstructured{}
 	switch kind {
 	case machineSetKind:
 		return &clusterv1.MachineSet{}, nil
 	case machineDeploymentKind:
 		return &clusterv1.MachineDeployment{}, nil
-	case kubeadmKind:
+	case kubeadmKind: // a snapshot may have one, and not its kind
+		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kind))
-	default:
-		mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: r.Owner.Group, Kind: kind})
-		if err != nil {
-			return nil, err
-		}
-		obj.SetGroupVersionKind(mapping.GroupVersionKind)
+		return obj, nil
 	}
+	return r.served(r.Owner.Group, kind)
+}
+
+// served is an empty object of a kind of which there is no Go type here, in the version that is served.
+func (r *reading) served(group, kind string) (*unstructured.Unstructured, error) {
+	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(mapping.GroupVersionKind)
 	return obj, nil
 }
 
@@ -258,7 +259,7 @@ func (r *reading) readMachines(ctx context.Context) error {
 			named[machine.Name] = machine
 		}
 		r.named = named
-		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Loss) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Subject) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
 	}
 	return nil
 }
@@ -323,12 +324,11 @@ func (r *reading) readHosts(ctx context.Context) error {
 // readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a
 // hostSelector that cannot be used.
 func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
-	ref, between := machine.Spec.InfrastructureRef, &unstructured.Unstructured{}
-	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	ref := machine.Spec.InfrastructureRef
+	between, err := r.served(ref.APIGroup, ref.Kind)
 	if err != nil {
 		return r.note("Metal3Machines", err)
 	}
-	between.SetGroupVersionKind(mapping.GroupVersionKind)
 	exists, _, err := r.get(ctx, ref.Name, between, "Metal3Machines")
 	if err != nil || !exists {
 		return err

@@ -43,28 +43,26 @@ func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	return capacity.Subject{
 		Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Host: host.Name,
 		Owner:      capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name},
-		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel],
+		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel], Found: replacementOf(record),
 	}
 }
 
 // subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
 func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject, error) {
 	began := ptr.Deref(o.facts.Status.Begun, o.record.Spec.Decided).Time
-	s := SubjectOf(o.record)
+	kept := SubjectOf(o.record)
 	if o.machine != nil {
-		host := s.Host
-		s = capacity.Of(o.machine, began)
-		s.Host = host
-	} else {
-		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
+		s := capacity.Of(o.machine, began)
+		s.Host, s.Found = kept.Host, kept.Found
+		return s, nil
 	}
-	s.Found = replacementOf(o.record)
-	if o.machine == nil && makerOf(s) != "" {
-		lost, err := r.lost(ctx, o)
-		s.Lost = lost
-		return s, err
+	kept.Began, kept.Gone, kept.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
+	if makerOf(kept) == "" {
+		return kept, nil
 	}
-	return s, nil
+	lost, err := r.lost(ctx, o)
+	kept.Lost = lost
+	return kept, err
 }
 
 // replacementOf is the name of the machine that was found in place of the target of a record; empty if none was.
@@ -73,21 +71,18 @@ func replacementOf(record *mendv1.RemediationRecord) string {
 }
 
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
-func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
+func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Subject, error) {
 	open, err := r.openOf(ctx, o.record.Namespace, makerIndex, makerOf(SubjectOf(o.record)))
 	if err != nil {
 		return nil, err
 	}
-	var losses []capacity.Loss
+	var losses []capacity.Subject
 	for _, other := range open {
-		target := &other.Spec.Target
-		if target.Machine.Name == o.record.Spec.Target.Machine.Name || last(&other.Status, TargetGone) == nil {
-			continue
+		loss := SubjectOf(other)
+		if loss.Name != o.record.Spec.Target.Machine.Name && last(&other.Status, TargetGone) != nil {
+			loss.Gone = r.goneAt(other).Add(-clocksOff)
+			losses = append(losses, loss)
 		}
-		losses = append(losses, capacity.Loss{
-			Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff), Found: replacementOf(other),
-			Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name,
-		})
 	}
 	return losses, nil
 }
