@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"context"
 	"fmt"
-	"maps"
 	"reflect"
 	"sync"
 	"time"
@@ -66,9 +65,11 @@ func (r reader) machinesOf(ctx context.Context, s *capacity.Subject, notable boo
 	if notable && (r.Namespace == "" || r.Namespace == s.Namespace) {
 		return capacity.Machines(ctx, r, s, client.MatchingFields{notableIndex: makerOf(*s)})
 	}
-	return r.recent.machinesOf(fmt.Sprint(s.Namespace, " ", s.Owner, " ", s.Deployment), func() ([]*clusterv1.Machine, error) {
+	listed, err := r.recent.once(fmt.Sprint("machines ", s.Namespace, " ", s.Owner, " ", s.Deployment), remembered, func() (any, error) {
 		return capacity.Machines(ctx, r, s)
 	})
+	machines, _ := listed.([]*clusterv1.Machine)
+	return machines, err
 }
 
 // actsOnNodes reports whether kubemend acts on NodeHealthChecks, so that NodeCache has them and the nodes of this cluster.
@@ -82,97 +83,82 @@ type Recent struct {
 
 	mu      sync.Mutex
 	answers map[string]answer
-	// listing guards machines, which are listed once for all who ask.
-	listing  sync.Mutex
-	machines map[string]machines
 }
 
+// answer is what was read, and until when that counts.
 type answer struct {
-	at  time.Time
-	obj runtime.Object
-	err error
-}
-
-// machines are those of an owner, the oldest one first.
-type machines struct {
-	at   time.Time
-	list []*clusterv1.Machine
+	until time.Time
+	value any
+	err   error
 }
 
 const (
 	// remembered is for how long an answer counts. A record is reconciled later than that after a change of another Machine of its Cluster.
 	// (neighbours)
 	remembered = 3 * time.Second
+	// versionRemembered is for how long one counts of an object of which a watch shows each new version.
+	versionRemembered = 24 * time.Hour
 	// mostAnswers is how many are remembered.
 	mostAnswers = 4096
 )
-
-// machinesOf are the Machines of an owner, listed if they are not remembered.
-func (r *Recent) machinesOf(owner string, list func() ([]*clusterv1.Machine, error)) ([]*clusterv1.Machine, error) {
-	r.listing.Lock()
-	defer r.listing.Unlock()
-	now := r.Clock.Now()
-	maps.DeleteFunc(r.machines, func(_ string, m machines) bool { return now.Sub(m.at) >= remembered })
-	if m, known := r.machines[owner]; known {
-		return m.list, nil
-	}
-	listed, err := list()
-	if err != nil {
-		return nil, err
-	}
-	if r.machines == nil {
-		r.machines = map[string]machines{}
-	}
-	r.machines[owner] = machines{now, listed}
-	return listed, nil
-}
 
 // Get implements client.Reader.
 func (r *Recent) Get(ctx context.Context, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
 	if obj.GetObjectKind().GroupVersionKind().GroupKind() == (schema.GroupKind{Kind: "Secret"}) { // a Machine may refer to any
 		return explain.ErrUnread
 	}
-	return r.answer(key.String(), obj, "", func() error { return r.Live.Get(ctx, key, obj, opts...) })
+	return r.fill(obj, key.String(), remembered, func() error { return r.Live.Get(ctx, key, obj, opts...) })
 }
 
 // Version reads an object of which a watch has shown that version: that one is read once.
 func (r *Recent) Version(ctx context.Context, key client.ObjectKey, obj client.Object, version string) error {
-	return r.answer(key.String(), obj, version, func() error { return r.Live.Get(ctx, key, obj) })
+	return r.fill(obj, key.String()+" "+version, versionRemembered, func() error { return r.Live.Get(ctx, key, obj) })
 }
 
 // List implements client.Reader.
 func (r *Recent) List(ctx context.Context, list client.ObjectList, opts ...client.ListOption) error {
 	among := (&client.ListOptions{}).ApplyOptions(opts)
 	selected := fmt.Sprintf("%s %v %v", among.Namespace, among.LabelSelector, among.FieldSelector)
-	return r.answer(selected, list, "", func() error { return r.Live.List(ctx, list, opts...) })
+	return r.fill(list, selected, remembered, func() error { return r.Live.List(ctx, list, opts...) })
 }
 
-// answer makes obj the answer that is remembered or, if there is none, what read reads. One of that version counts for ever.
-func (r *Recent) answer(which string, obj runtime.Object, version string, read func() error) error {
-	now, id := r.Clock.Now(), fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), which)
+// fill makes obj the answer that is remembered or, if there is none, what read reads into it.
+func (r *Recent) fill(obj runtime.Object, which string, lasts time.Duration, read func() error) error {
+	id := fmt.Sprintf("%T %s %s", obj, obj.GetObjectKind().GroupVersionKind(), which)
+	value, err := r.once(id, lasts, func() (any, error) {
+		err := read()
+		return copyOf(obj).Interface(), err
+	})
+	if value != nil {
+		reflect.ValueOf(obj).Elem().Set(copyOf(value).Elem())
+	}
+	return err
+}
+
+// once is what is remembered or, if nothing is, what read returns. An error that says nothing about an object is not remembered.
+func (r *Recent) once(id string, lasts time.Duration, read func() (any, error)) (any, error) {
+	now := r.Clock.Now()
 	r.mu.Lock()
 	found, known := r.answers[id]
 	r.mu.Unlock()
-	same := known && version != "" && found.err == nil && found.obj.(client.Object).GetResourceVersion() == version
-	if same || known && now.Sub(found.at) < remembered {
-		reflect.ValueOf(obj).Elem().Set(copyOf(found.obj).Elem())
-		return found.err
+	if known && now.Before(found.until) {
+		return found.value, found.err
 	}
-	err := read()
+	value, err := read()
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsForbidden(err) {
-		return err
+		return nil, err
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.answers == nil || len(r.answers) >= mostAnswers {
 		r.answers = map[string]answer{}
 	}
-	r.answers[id] = answer{now, copyOf(obj).Interface().(runtime.Object), err}
-	return err
+	r.answers[id] = answer{now.Add(lasts), value, err}
+	return value, err
 }
 
 // copyOf is a copy of an object, or of a list in which items may be sorted and deleted. What these refer to is shared.
-func copyOf(obj runtime.Object) reflect.Value {
+func copyOf(obj any) reflect.Value {
 	kept := reflect.New(reflect.TypeOf(obj).Elem())
 	kept.Elem().Set(reflect.ValueOf(obj).Elem())
 	if items := kept.Elem().FieldByName("Items"); items.IsValid() && items.Kind() == reflect.Slice {

@@ -129,7 +129,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		WatchesRawSource(r.changes.Into(r.follows))
 	for _, kind := range kinds {
-		follower.Watches(kind.Watched(), on(r.follows))
+		follower.Watches(kind.Watched(), Hears[client.Object](r.Records))
 	}
 	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
@@ -146,22 +146,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// on calls do with each object that comes, changes or goes.
-func on(do func(context.Context, client.Object, queue)) handler.Funcs {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { do(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { do(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { do(ctx, e.Object, q) },
-	}
-}
-
-// Hears passes to the follower of records what happens to the requests that another controller watches.
+// Hears passes to the follower of records what happens to the requests that a controller watches.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { r.Changed(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { r.Changed(e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { r.Changed(e.Object) },
-	}
+	return enqueue.Merged[T](func(_ context.Context, obj client.Object) []reconcile.Request {
+		r.Changed(obj)
+		return nil
+	})
 }
 
 // Changed passes to the follower of records that a request, or a NodeHealthCheck, has changed.
