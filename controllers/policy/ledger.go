@@ -87,6 +87,8 @@ type entry struct {
 	lost    bool
 	// begun is when a record says that it began, stalled when that takes no place any more; zero for what is no record.
 	begun, stalled time.Time
+	// attempted is one of which its record does not say that it began.
+	attempted bool
 }
 
 // group is the targets to which a limit applies together.
@@ -358,7 +360,7 @@ func (l *Ledger) remove(e *entry) {
 func (l *Ledger) see() {
 	now := l.Clock.Now()
 	for g := range l.news {
-		g.numbers(now)
+		l.numbers(g, now)
 	}
 	clear(l.news)
 }
