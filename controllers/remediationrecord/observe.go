@@ -26,7 +26,7 @@ import (
 type observed struct {
 	now    time.Time
 	from   reader
-	memory memory
+	memory *memory
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
 	// or was not read.
@@ -163,7 +163,7 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t.Known = true
 	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
 		t.GoneAt = r.goneAt(o.record)
-		_, t.Went = r.went.Load(client.ObjectKeyFromObject(o.record))
+		t.Went = o.memory.went.Load() != nil
 		return nil
 	}
 	t.Exists = true
@@ -198,8 +198,8 @@ func (o *observed) observeAsked() {
 // a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if went, shown := r.went.Load(client.ObjectKeyFromObject(record)); shown && !said {
-		return went.(time.Time)
+	if went := r.remembers(client.ObjectKeyFromObject(record)).went.Load(); went != nil && !said {
+		return *went
 	}
 	return at
 }

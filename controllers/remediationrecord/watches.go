@@ -216,7 +216,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
 				target := record.Spec.Target.Machine
 				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
-					r.went.Store(client.ObjectKeyFromObject(record), r.Clock.Now())
+					r.remembers(client.ObjectKeyFromObject(record)).went.Store(new(r.Clock.Now()))
 				}
 			}
 			changed(ctx, e.Object, true, q)
