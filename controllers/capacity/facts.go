@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -227,19 +226,6 @@ func Lacking(namespace, cluster string, owner Owner) Subject {
 		s.Owner, s.Deployment = Owner{Group: owner.Group, Kind: machineSetKind}, owner.Name
 	}
 	return s
-}
-
-// selected has the label by which the machines of the owner are found. The record of a NodeHealthCheck names no Cluster.
-func (s *Subject) selected() client.MatchingLabels {
-	switch {
-	case s.Deployment != "":
-		return client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: s.Deployment}
-	case s.Cluster != "":
-		return client.MatchingLabels{clusterv1.ClusterNameLabel: format.MustFormatValue(s.Cluster)}
-	case s.Owner.Kind == machineSetKind:
-		return client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Owner.Name)}
-	}
-	return client.MatchingLabels{clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.Owner.Name)}
 }
 
 func ownerOf(machine *clusterv1.Machine) Owner {

@@ -19,6 +19,7 @@ import (
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -266,8 +267,11 @@ func (r *reading) readMachines(ctx context.Context) error {
 
 // Machines lists the Machines of the owner of s that options select, the oldest one first.
 func Machines(ctx context.Context, reader client.Reader, s *Subject, options ...client.ListOption) ([]*clusterv1.Machine, error) {
-	list := &clusterv1.MachineList{}
-	if err := reader.List(ctx, list, append(options, s.selected(), client.InNamespace(s.Namespace))...); err != nil {
+	list, ofCluster := &clusterv1.MachineList{}, client.MatchingLabels{}
+	if s.Cluster != "" { // the record of a NodeHealthCheck names none
+		ofCluster[clusterv1.ClusterNameLabel] = format.MustFormatValue(s.Cluster)
+	}
+	if err := reader.List(ctx, list, append(options, ofCluster, client.InNamespace(s.Namespace))...); err != nil {
 		return nil, err
 	}
 	var machines []*clusterv1.Machine
