@@ -72,7 +72,7 @@ func replacementOf(record *mendv1.RemediationRecord) string {
 
 // lost are the machines of the same owner that are gone and not replaced yet, by their open records.
 func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Subject, error) {
-	open, err := r.openOf(ctx, o.record.Namespace, makerIndex, makerOf(SubjectOf(o.record)))
+	open, err := r.openOf(ctx, o.record.Namespace, makerKey(makerOf(SubjectOf(o.record))))
 	if err != nil {
 		return nil, err
 	}

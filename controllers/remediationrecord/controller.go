@@ -48,6 +48,8 @@ type Reconciler struct {
 	StepLeft func(check, node string) bool
 	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
 	NodeCache client.Reader
+	// HostLists lists BareMetalHosts, from a cache where the manager watches them; nil to list them past the caches.
+	HostLists client.Reader
 	// Namespace is the one that the caches have; empty for all.
 	Namespace string
 	// Recorder sends events about checks and Machines.

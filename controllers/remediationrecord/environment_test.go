@@ -100,12 +100,9 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	return m
 }
 
-// indexed is a client with the indexes of the cache.
+// indexed is a client with the index of the cache.
 func indexed(builder *fake.ClientBuilder) *fake.ClientBuilder {
-	for field, values := range indexes {
-		builder.WithIndex(&mendv1.RemediationRecord{}, field, func(o client.Object) []string { return values(o.(*mendv1.RemediationRecord)) })
-	}
-	return builder
+	return builder.WithIndex(&mendv1.RemediationRecord{}, recordIndex, keysOf)
 }
 
 func yesNow() bool { return true }

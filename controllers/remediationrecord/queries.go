@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -81,14 +80,13 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	if r == nil || !r.followed() {
 		return nil, false, nil
 	}
-	list := &mendv1.RemediationRecordList{}
-	asked := client.MatchingFields{checkIndex: checkKey(machineCheckKind, check.Namespace, check.Name)}
-	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), asked, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, false, fmt.Errorf("list the open records of MachineHealthCheck %s: %w", check, err)
+	open, err := r.openOf(ctx, check.Namespace, checkKey(machineCheckKind, check.Namespace, check.Name))
+	if err != nil {
+		return nil, false, err
 	}
 	counted := map[mendv1.RecordRef]bool{}
-	for i := range list.Items {
-		if lost := missingOfCheck(&list.Items[i]); lost != nil && !counted[lost.Target] {
+	for _, record := range open {
+		if lost := missingOfCheck(record); lost != nil && !counted[lost.Target] {
 			counted[lost.Target] = true
 			losses = append(losses, *lost)
 		}
@@ -117,7 +115,7 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 		reader = r.Client
 	}
 	list := &mendv1.RemediationRecordList{}
-	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{subjectIndex: kind + "/" + name},
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{recordIndex: subjectKey(kind + "/" + name)},
 		client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
 		log.FromContext(ctx).Error(err, "Former remediations do not count, as their records cannot be read", "kind", kind, "name", name)
 	}

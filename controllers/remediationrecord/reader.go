@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -37,6 +38,10 @@ func (r reader) of(obj runtime.Object, namespace string) client.Reader {
 		cacheHas = true
 	case *clusterv1.Machine, *clusterv1.Cluster, *clusterv1.MachineSet, *clusterv1.MachineSetList, *clusterv1.MachineDeployment:
 		cacheHas = !r.live
+	case *bmov1alpha1.BareMetalHostList:
+		if !r.live && r.HostLists != nil {
+			return r.HostLists
+		}
 	case *corev1.Node, *nhcv1.NodeHealthCheck:
 		if !r.live && r.NodeCache != nil && r.actsOnNodes() {
 			return r.NodeCache

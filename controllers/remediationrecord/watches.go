@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,42 +32,41 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
-// count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf). And the one of notable Machines, by what makes those.
+// The index of the cache of records (keysOf), and that of notable Machines, by what makes those.
 const (
-	clusterIndex = "kubemend.recordCluster"
-	checkIndex   = "kubemend.recordCheck"
-	subjectIndex = "kubemend.recordSubject"
-	machineIndex = "kubemend.recordMachine"
-	makerIndex   = "kubemend.recordMaker"
+	recordIndex  = "kubemend.record"
 	notableIndex = "kubemend.notableMachine"
 )
 
-var indexes = map[string]func(*mendv1.RemediationRecord) []string{
-	clusterIndex: func(record *mendv1.RemediationRecord) []string { return []string{record.Spec.Target.ClusterName} },
-	checkIndex: func(record *mendv1.RemediationRecord) []string {
-		if check := record.Spec.Requester.Check; check != nil {
-			return []string{checkKey(check.Kind, check.Namespace, check.Name)}
+// keysOf are what a record is found by in the cache: its Cluster; the check that asked; the owner, host or node that it counts for, whose
+// names are the same after clusterctl move, and of a host that is registered anew; the names of a Machine and of the one that replaces it;
+// and what makes that one (makerOf).
+func keysOf(obj client.Object) []string {
+	record := obj.(*mendv1.RemediationRecord)
+	target := &record.Spec.Target
+	keys := []string{clusterKey(target.ClusterName)}
+	if check := record.Spec.Requester.Check; check != nil {
+		keys = append(keys, checkKey(check.Kind, check.Namespace, check.Name))
+	}
+	for _, subject := range repeats.SubjectsOf(record) {
+		keys = append(keys, subjectKey(subject))
+	}
+	if target.Machine != nil {
+		keys = append(keys, machineKey(target.Machine.Name), makerKey(makerOf(SubjectOf(record))))
+		if by := replacementOf(record); by != "" && by != target.Machine.Name {
+			keys = append(keys, machineKey(by))
 		}
-		return nil
-	},
-	subjectIndex: repeats.SubjectsOf,
-	machineIndex: func(record *mendv1.RemediationRecord) []string {
-		if target := record.Spec.Target.Machine; target != nil {
-			return slices.Compact([]string{target.Name, cmp.Or(replacementOf(record), target.Name)})
-		}
-		return nil
-	},
-	makerIndex: func(record *mendv1.RemediationRecord) []string {
-		if record.Spec.Target.Machine == nil {
-			return nil
-		}
-		return []string{makerOf(SubjectOf(record))}
-	},
+	}
+	return keys
 }
 
-func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+func clusterKey(name string) string { return "cluster " + name }
+func checkKey(kind, namespace, name string) string {
+	return "check " + kind + "/" + namespace + "/" + name
+}
+func subjectKey(subject string) string { return "subject " + subject }
+func machineKey(name string) string    { return "machine " + name }
+func makerKey(maker string) string     { return "maker " + maker }
 
 func notableOf(o client.Object) []string {
 	if machine := o.(*clusterv1.Machine); capacity.Notable(machine) {
@@ -79,12 +77,9 @@ func notableOf(o client.Object) []string {
 
 // AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf)
-	for field, values := range indexes {
-		err = errors.Join(err, indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
-			return values(o.(*mendv1.RemediationRecord))
-		}))
-	}
+	err := errors.Join(
+		indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf),
+		indexer.IndexField(ctx, &mendv1.RemediationRecord{}, recordIndex, keysOf))
 	if err != nil {
 		return fmt.Errorf("index RemediationRecords and Machines: %w", err)
 	}
@@ -190,7 +185,7 @@ func missingReason(record client.Object) string {
 // goes, all whose target its owner has to replace: which Machine replaces which depends on all of them.
 func (r *Reconciler) onMachines() handler.EventHandler {
 	changed := func(ctx context.Context, machine client.Object, cameOrWent bool, q queue) {
-		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineIndex, machine.GetName()) {
+		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineKey(machine.GetName())) {
 			in := neighbours
 			if record.Spec.Target.Machine.Name == machine.GetName() {
 				in = enqueue.MergeWindow
@@ -213,7 +208,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			changed(ctx, e.ObjectNew, goes, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
+			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineKey(e.Object.GetName())) {
 				target := record.Spec.Target.Machine
 				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
 					r.remembers(client.ObjectKeyFromObject(record)).went.Store(new(r.Clock.Now()))
@@ -245,7 +240,7 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 	if maker == "" {
 		return
 	}
-	for _, record := range r.mustOpenOf(ctx, namespace, makerIndex, maker) {
+	for _, record := range r.mustOpenOf(ctx, namespace, makerKey(maker)) {
 		if record.Status.Replacement == nil && last(&record.Status, steps...) != nil {
 			q.AddAfter(requestOf(record), neighbours)
 		}
@@ -272,22 +267,21 @@ func (r *Reconciler) follows(ctx context.Context, obj client.Object, q queue) {
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
 func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
-	var value string
-	index := checkIndex
+	var key string
 	switch obj.(type) {
 	case *clusterv1.Cluster:
-		index, value = clusterIndex, obj.GetName()
+		key = clusterKey(obj.GetName())
 	case *clusterv1.MachineHealthCheck:
-		value = checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
+		key = checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
 	case *nhcv1.NodeHealthCheck:
-		value = checkKey(nodeCheckKind, "", obj.GetName())
+		key = checkKey(nodeCheckKind, "", obj.GetName())
 	default:
 		if record, _ := CarriedBy(obj); record.Name != "" {
 			requests = []reconcile.Request{{NamespacedName: record}}
 		}
 		return requests
 	}
-	for _, record := range r.mustOpenOf(ctx, obj.GetNamespace(), index, value) {
+	for _, record := range r.mustOpenOf(ctx, obj.GetNamespace(), key) {
 		requests = append(requests, requestOf(record))
 	}
 	return requests
@@ -297,20 +291,20 @@ func requestOf(record client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 
-// mustOpenOf are the open records that an index finds; none, with a log line, if they cannot be listed.
-func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, index, value string) []*mendv1.RemediationRecord {
-	open, err := r.openOf(ctx, namespace, index, value)
+// mustOpenOf are the open records of a key; none, with a log line, if they cannot be listed.
+func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, key string) []*mendv1.RemediationRecord {
+	open, err := r.openOf(ctx, namespace, key)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Records are reconciled later, as those that have changed could not be listed", "index", index, "value", value)
+		log.FromContext(ctx).Error(err, "Records are reconciled later, as those that have changed could not be listed", "key", key)
 	}
 	return open
 }
 
-// openOf are the open records that an index finds in a namespace, or in all if that is empty, shared with the cache: read only.
-func (r *Reconciler) openOf(ctx context.Context, namespace, index, value string) ([]*mendv1.RemediationRecord, error) {
+// openOf are the open records of a key in a namespace, or in all if that is empty, shared with the cache: read only.
+func (r *Records) openOf(ctx context.Context, namespace, key string) ([]*mendv1.RemediationRecord, error) {
 	list := &mendv1.RemediationRecordList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the open records of %s: %w", value, err)
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{recordIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the open records of %s: %w", key, err)
 	}
 	open := make([]*mendv1.RemediationRecord, 0, len(list.Items))
 	for i := range list.Items {
