@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -153,11 +152,6 @@ func infraOf(machine *clusterv1.Machine) rule.Ref {
 		return machineRef(machine)
 	}
 	return rule.Ref{Kind: machine.Spec.InfrastructureRef.Kind, Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
-}
-
-func isPaused(obj client.Object) bool {
-	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
-	return paused
 }
 
 func machineRef(machine *clusterv1.Machine) rule.Ref {

@@ -136,11 +136,7 @@ func (r *Records) Awaited(ctx context.Context) time.Time {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return time.Time{}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.awaited.IsZero() {
-		r.awaited = r.Clock.Now().Add(formerWithin)
-	}
+	r.asked.Do(func() { r.awaited = r.Clock.Now().Add(formerWithin) })
 	return r.awaited
 }
 

@@ -71,8 +71,9 @@ type Records struct {
 	changes enqueue.Broadcast[client.Object]
 	mu      sync.Mutex
 	// synced reports whether the cache has all open records; nil before anything follows them. awaited is until when remediations wait for
-	// that; zero before one did.
+	// that, once one did.
 	synced  func() bool
+	asked   sync.Once
 	awaited time.Time
 }
 
