@@ -151,20 +151,14 @@ func (r Replacement) Predecessor() string {
 // Story returns what the capacity of the machine waits for.
 func (f *Facts) Story() Story { return f.told(f.decide(), f.Name) }
 
-// Follow returns what the machine, a new one, waits for, and which machine it replaces, if that is known.
+// Follow returns what the machine, a new one that exists, waits for, and which machine it replaces, if that is known.
 func (f *Facts) Follow() (story Story, predecessor Replacement) {
-	if f.old == nil { // it has gone meanwhile
-		return f.Story(), Replacement{}
-	}
 	predecessor = f.Predecessor()
 	return f.told(f.follow(f.old), predecessor.Name), predecessor
 }
 
 // Deletion returns what the deletion of the machine waits for, whether it is replaced or not. It is about a Machine that is being deleted.
 func (f *Facts) Deletion() Story {
-	if f.old == nil { // it has gone meanwhile
-		return f.Story()
-	}
 	w := f.deletion(f.old)
 	if w.next == machineGoes && (f.end() != "" || f.surplus()) {
 		w.next = machineIsGone

@@ -150,7 +150,6 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		},
 		"one that is replaced goes":                   {[]edit{deleting("DeletionCompleted")}, "MachineGoes"},
 		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DeletionGoesOn"},
-		"one that has gone meanwhile is made again":   {[]edit{gone}, "ReplacementIsMade"},
 	}.tell(t, func(f *Facts) string {
 		s := f.Deletion()
 		return s.Next.Reason
@@ -162,7 +161,6 @@ func TestANewMachineIsFollowed(t *testing.T) {
 		"as it boots": {[]edit{func(f *Facts) {
 			f.old = worker("w1", time.Minute, func(m *clusterv1.Machine) { m.Status = clusterv1.MachineStatus{} })
 		}}, "BootstrapNotReady"},
-		"if it has gone meanwhile": {[]edit{gone}, "OwnerCreates"},
 	}.tell(t, func(f *Facts) string {
 		s, _ := f.Follow()
 		return s.Reason

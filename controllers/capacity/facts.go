@@ -26,7 +26,7 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is nil if the machine does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
+	// old is the machine, nil if it does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
 	// named has them by name.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
@@ -183,9 +183,10 @@ const (
 // Subject is the machine whose capacity is asked for. What is in it is all that can be known of a machine that is gone: keep it from Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more. Created is when it was
-	// created.
-	Began, Gone, Created time.Time
+	// Machine is the machine itself, as the caller has read it; nil if it does not exist. One that its owner lacks has no name either.
+	Machine *clusterv1.Machine
+	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more.
+	Began, Gone time.Time
 	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
 	// its MachineSet.
 	Owner      Owner
@@ -208,8 +209,7 @@ type Owner struct{ Group, Kind, Name string }
 func Of(machine *clusterv1.Machine, began time.Time) Subject {
 	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
-		Began: began, Created: machine.CreationTimestamp.Time,
-		Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
+		Machine: machine, Began: began, Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
 	}
 }
 

@@ -25,7 +25,7 @@ func (f *Facts) replacement() Replacement {
 	asked := f.Subject
 	asked.Gone = cmp.Or(f.Gone, f.Began)
 	losses := append(slices.Clone(f.Lost), asked)
-	by := f.matches(losses, f.Created)
+	by := f.matches(losses)
 	slices.SortFunc(losses, byLoss)
 	for _, loss := range slices.Backward(losses) { // what replaced a replacement that is lost was lost later itself
 		if f.lostAgain(loss, losses, by) {
@@ -41,9 +41,9 @@ func (f *Facts) replacement() Replacement {
 
 // matches are the machines that replace losses, by the names of these: what is written down, what has the host of the lost one, what was
 // found before (else the next one would be taken once another loss is made up for, and forgotten), and the others by order. Of a loss
-// without a moment each machine might be the one. The machine that is asked for was created then.
-func (f *Facts) matches(losses []Subject, created time.Time) map[string]Replacement {
-	by := f.writtenDown(created)
+// without a moment each machine might be the one.
+func (f *Facts) matches(losses []Subject) map[string]Replacement {
+	by := f.writtenDown()
 	open := slices.DeleteFunc(slices.Clone(losses), func(loss Subject) bool {
 		return by[loss.Name].Name != "" || loss.Gone.IsZero() || f.lostAgain(loss, losses, by)
 	})
@@ -81,14 +81,12 @@ func (f *Facts) matches(losses []Subject, created time.Time) map[string]Replacem
 	return by
 }
 
-// writtenDown are the machines of which their owner, or a record, says that they replace another, by the name of that. The machine that is
-// asked for was created then, and none that is older replaces it.
-func (f *Facts) writtenDown(created time.Time) map[string]Replacement {
+// writtenDown are the machines of which their owner, or a record, says that they replace another, by the name of that.
+func (f *Facts) writtenDown() map[string]Replacement {
 	by := map[string]Replacement{}
 	for _, machine := range f.others {
 		lost := f.MadeFor(machine)
-		older := lost.Name == f.Name && machine.CreationTimestamp.Time.Before(created)
-		if _, known := by[lost.Name]; lost.Name != "" && !known && !older {
+		if _, known := by[lost.Name]; lost.Name != "" && !known {
 			by[lost.Name] = Replacement{machine.Name, lost.By}
 		}
 	}
@@ -140,7 +138,7 @@ func (f *Facts) Predecessor() Replacement {
 	facts := *f
 	facts.old, facts.others = nil, append(slices.Clone(f.others), f.old)
 	slices.SortFunc(facts.others, byAge)
-	by := facts.matches(f.Lost, time.Time{})
+	by := facts.matches(f.Lost)
 	for _, loss := range f.Lost {
 		if found := by[loss.Name]; found.Name == f.old.Name {
 			return Replacement{loss.Name, found.By}

@@ -54,8 +54,11 @@ type reading struct {
 // not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
+	if s.Machine != nil {
+		r.old = r.seen(s.Machine)
+	}
 	for _, step := range []func(context.Context) error{
-		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
+		r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -92,20 +95,6 @@ func (r *reading) note(kinds string, err error) error {
 	}
 	r.Unread = append(r.Unread, kinds)
 	return nil
-}
-
-// readMachine reads the machine itself. A machine without a name is one that its owner lacks; one that was created at another time is
-// another one of its name.
-func (r *reading) readMachine(ctx context.Context) error {
-	machine := &clusterv1.Machine{}
-	if r.Name == "" {
-		return nil
-	}
-	exists, _, err := r.get(ctx, r.Name, machine, machinesUnread)
-	if exists && (r.Created.IsZero() || r.Created.Equal(machine.CreationTimestamp.Time)) {
-		r.old = r.seen(machine)
-	}
-	return err
 }
 
 // seen is machine with the condition of its node as the caller knows it.

@@ -56,7 +56,7 @@ func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject
 		s.Host, s.Found = kept.Host, kept.Found
 		return s, nil
 	}
-	kept.Began, kept.Gone, kept.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
+	kept.Began, kept.Gone = began, r.goneAt(o.record).Add(-clocksOff)
 	if makerOf(kept) == "" {
 		return kept, nil
 	}

@@ -179,7 +179,7 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
 		if replaced, at := capacity.Replaces(m); replaced == key.Name {
 			subject := capacity.Of(m, at)
-			subject.Name, subject.Created = key.Name, time.Time{}
+			subject.Name, subject.Machine = key.Name, nil
 			return &subject, at
 		}
 	}
