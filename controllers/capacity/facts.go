@@ -185,8 +185,8 @@ type Subject struct {
 	Namespace, Name, Cluster string
 	// Machine is the machine itself, as the caller has read it; nil if it does not exist. One that its owner lacks has no name either.
 	Machine *clusterv1.Machine
-	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more.
-	Began, Gone time.Time
+	// Gone is since when it does not exist any more; Seen, if that is not known, when it was last there: what replaces it was made since.
+	Gone, Seen time.Time
 	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
 	// its MachineSet.
 	Owner      Owner
@@ -205,11 +205,11 @@ type Subject struct {
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
 
-// Of is machine as a Subject whose remediation began then.
-func Of(machine *clusterv1.Machine, began time.Time) Subject {
+// Of is machine as a Subject.
+func Of(machine *clusterv1.Machine) Subject {
 	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
-		Machine: machine, Began: began, Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
+		Machine: machine, Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
 	}
 }
 

@@ -23,7 +23,7 @@ func (f *Facts) replacement() Replacement {
 		return Replacement{}
 	}
 	asked := f.Subject
-	asked.Gone = cmp.Or(f.Gone, f.Began)
+	asked.Gone = cmp.Or(f.Gone, f.Seen)
 	losses := append(slices.Clone(f.Lost), asked)
 	by := f.matches(losses)
 	slices.SortFunc(losses, byLoss)

@@ -64,7 +64,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{deleting(""), made(worker("w0", 25*time.Hour, replaces("w1")))}, "",
 		},
 		"a machine that is known by no name is replaced by none": {
-			[]edit{gone, func(f *Facts) { f.Name, f.Gone, f.Began = "", time.Time{}, time.Time{} }}, "",
+			[]edit{gone, func(f *Facts) { f.Name, f.Gone = "", time.Time{} }}, "",
 		},
 		"the second to go has the second that was made": {[]edit{two}, "w5/ByOrder?"},
 		"unless a machine has the host of the old one": {
@@ -76,7 +76,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{gone, func(f *Facts) { f.Gone = noon.Add(-four + time.Millisecond) }, made(worker("w4", four))}, "w4/Alone?",
 		},
 		"without the time of the loss no machine is taken for it": {
-			[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone, f.Began = time.Time{}, time.Time{} }}, "",
+			[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone = time.Time{} }}, "",
 		},
 		"one on the host of another lost one is not free": {
 			[]edit{two, onHosts(map[string]string{"w5": "h0"}), func(f *Facts) { f.Lost[0].Host = "h0" }}, "w4/ByOrder?",
@@ -107,7 +107,7 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 	four, three := worker("w4", 4*time.Minute), worker("w5", 3*time.Minute)
 	about := func(machine *clusterv1.Machine, others ...*clusterv1.Machine) edit {
 		return func(f *Facts) {
-			f.Subject = Of(machine, noon)
+			f.Subject = Of(machine)
 			f.old, f.others = machine, append(f.others, others...)
 		}
 	}

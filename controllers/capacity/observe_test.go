@@ -60,7 +60,7 @@ func environment(t *testing.T, funcs interceptor.Funcs, more ...client.Object) *
 
 // lostW1 is w1 as a caller has kept it, which saw it gone five minutes ago.
 func lostW1() Subject {
-	s := Of(worker("w1", 24*time.Hour), noon.Add(-10*time.Minute))
+	s := Of(worker("w1", 24*time.Hour))
 	s.Machine, s.Gone = nil, noon.Add(-5*time.Minute)
 	return s
 }
@@ -90,7 +90,7 @@ func TestAStoryFollowsFromWhatIsObserved(t *testing.T) {
 		objects []client.Object
 		want    string
 	}{
-		"a machine that is healthy has lost nothing": {Of(worker("w2", 24*time.Hour), noon), nil, "Back Recovered w2 since=24h0m0s"},
+		"a machine that is healthy has lost nothing": {Of(worker("w2", 24*time.Hour)), nil, "Back Recovered w2 since=24h0m0s"},
 		"one that is gone": {
 			lostW1(), nil, "NoReplacement OwnerCreates w1 waits=MachineDeployment/md-0 since=5m0s next=ReplacementIsMade todo=LookAtOwner",
 		},
@@ -169,7 +169,7 @@ func TestFewObjectsAreRead(t *testing.T) {
 		subject Subject
 		most    int
 	}{
-		"of a machine that is healthy":  {Of(worker("w2", 24*time.Hour), noon), 4},
+		"of a machine that is healthy":  {Of(worker("w2", 24*time.Hour)), 4},
 		"of one that is being replaced": {lostW1(), 8}, // what w5 asks of a host is for the story of another loss
 	} {
 		reads := 0

@@ -24,8 +24,10 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
 		return nil
 	}
-	subject, err := r.subject(ctx, o)
-	if err != nil {
+	subject := SubjectOf(o.record)
+	if o.machine != nil {
+		subject = capacity.Of(o.machine)
+	} else if err := r.observeLosses(ctx, &subject, o.record); err != nil {
 		return err
 	}
 	facts, err := (&capacity.Observer{Management: o.from, Mapper: r.Mapper, Machines: o.from.machinesOf}).Observe(ctx, subject, o.now)
@@ -33,6 +35,27 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
 	o.facts.Story = new(facts.Story())
+	return nil
+}
+
+// observeLosses finds out when the Machine of a record went, and which ones of the same owner are gone and not replaced yet, by their open
+// records.
+func (r *Reconciler) observeLosses(ctx context.Context, s *capacity.Subject, record *mendv1.RemediationRecord) error {
+	s.Gone = r.goneAt(record).Add(-clocksOff)
+	if makerOf(*s) == "" {
+		return nil
+	}
+	open, err := r.openOf(ctx, record.Namespace, makerKey(makerOf(*s)))
+	if err != nil {
+		return err
+	}
+	for _, other := range open {
+		loss := SubjectOf(other)
+		if loss.Name != s.Name && last(&other.Status, TargetGone) != nil {
+			loss.Gone = r.goneAt(other).Add(-clocksOff)
+			s.Lost = append(s.Lost, loss)
+		}
+	}
 	return nil
 }
 
@@ -47,44 +70,9 @@ func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	}
 }
 
-// subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
-func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject, error) {
-	began := ptr.Deref(o.facts.Status.Begun, o.record.Spec.Decided).Time
-	kept := SubjectOf(o.record)
-	if o.machine != nil {
-		s := capacity.Of(o.machine, began)
-		s.Host, s.Found = kept.Host, kept.Found
-		return s, nil
-	}
-	kept.Began, kept.Gone = began, r.goneAt(o.record).Add(-clocksOff)
-	if makerOf(kept) == "" {
-		return kept, nil
-	}
-	lost, err := r.lost(ctx, o)
-	kept.Lost = lost
-	return kept, err
-}
-
 // replacementOf is the name of the machine that was found in place of the target of a record; empty if none was.
 func replacementOf(record *mendv1.RemediationRecord) string {
 	return ptr.Deref(record.Status.Replacement, mendv1.RecordReplacement{}).Machine.Name
-}
-
-// lost are the machines of the same owner that are gone and not replaced yet, by their open records.
-func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Subject, error) {
-	open, err := r.openOf(ctx, o.record.Namespace, makerKey(makerOf(SubjectOf(o.record))))
-	if err != nil {
-		return nil, err
-	}
-	var losses []capacity.Subject
-	for _, other := range open {
-		loss := SubjectOf(other)
-		if loss.Name != o.record.Spec.Target.Machine.Name && last(&other.Status, TargetGone) != nil {
-			loss.Gone = r.goneAt(other).Add(-clocksOff)
-			losses = append(losses, loss)
-		}
-	}
-	return losses, nil
 }
 
 // makerOf is what makes a machine in place of s: its MachineDeployment or its owner; empty if it has neither.

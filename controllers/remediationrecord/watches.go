@@ -70,7 +70,7 @@ func makerKey(maker string) string     { return "maker " + maker }
 
 func notableOf(o client.Object) []string {
 	if machine := o.(*clusterv1.Machine); capacity.Notable(machine) {
-		return []string{makerOf(capacity.Of(machine, time.Time{}))}
+		return []string{makerOf(capacity.Of(machine))}
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			q.AddAfter(requestOf(record), in)
 		}
 		if cameOrWent {
-			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
+			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine)))
 			r.awaiting(ctx, machine.GetNamespace(), maker, q, TargetDeleting, TargetGone)
 		}
 	}

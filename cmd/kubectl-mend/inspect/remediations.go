@@ -205,7 +205,7 @@ func (a *Asker) remember(s *capacity.Subject) {
 
 // Predecessor is the machine that m was made for, as it is written down. Of what is not, the other machines of its owner are needed.
 func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
-	s := capacity.Of(m, m.CreationTimestamp.Time)
+	s := capacity.Of(m)
 	a.remember(&s)
 	return s.MadeFor(m)
 }
