@@ -84,26 +84,29 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostLabels.heard(r))).
 			WatchesRawSource(r.Hosts.Source(fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)}))
 	}
+	if r.Records != nil {
+		controlled = controlled.WatchesRawSource(r.Records.Missing.Into(r.onMissing))
+	}
 	if r.controller, err = controlled.Build(r); err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
 	return nil
 }
 
-// hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
+// hear enqueues a check of whose machines another check says something else.
 func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
 	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
-	if r.Records != nil {
-		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
-			before, now := r.memory.of(check), r.Clock.Now()
-			due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
-			r.wake(check, max(due.Sub(now), enqueue.MergeWindow))
-		})
-	}
 	return nil
+}
+
+// onMissing enqueues a check of which something else is missing than before, when its status, which says that, may be written again.
+func (r *Reconciler) onMissing(_ context.Context, check types.NamespacedName, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+	before, now := r.memory.of(check), r.Clock.Now()
+	due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
+	queue.AddAfter(reconcile.Request{NamespacedName: check}, max(due.Sub(now), enqueue.MergeWindow))
 }
 
 // AddIndexes adds the indexes that reconciles list by.

@@ -94,6 +94,8 @@ type entry struct {
 	// begun is when a record says that it began; zero for what is no record. stalled is when that takes no place any more; zero if it takes
 	// none: its capacity is back, or it has ended.
 	begun, stalled time.Time
+	// attempted is one of which its record does not say that it began.
+	attempted bool
 }
 
 // group is the targets to which a limit applies together.
@@ -365,7 +367,7 @@ func (l *Ledger) remove(e *entry) {
 func (l *Ledger) see() {
 	now := l.Clock.Now()
 	for g := range l.news {
-		g.numbers(now)
+		l.numbers(g, now)
 	}
 	clear(l.news)
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // numbers are what the limit of g compares. A target counts once, by whatever check and record.
-func (g *group) numbers(now time.Time) numbers {
+func (l *Ledger) numbers(g *group, now time.Time) numbers {
 	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
 	waits := map[types.UID]bool{}
 	n := numbers{targets: len(g.judged)}
@@ -25,6 +25,9 @@ func (g *group) numbers(now time.Time) numbers {
 		}
 	}
 	for e := range g.open {
+		if l.asksItself(e) {
+			continue
+		}
 		if !e.begun.IsZero() {
 			g.trials.saw(e.UID, e.begun)
 		}
@@ -224,7 +227,7 @@ func (l *Ledger) inOrder(now time.Time) []*entry {
 	flying := map[string]map[types.UID]bool{}
 	for _, g := range l.groups {
 		for e := range g.open {
-			if e.occupies(now) {
+			if e.occupies(now) && !l.asksItself(e) {
 				cluster := e.Namespace + "/" + e.Cluster
 				if flying[cluster] == nil {
 					flying[cluster] = map[types.UID]bool{}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -72,10 +73,10 @@ func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 // Each look at hundreds of records would else ask the API server. A cache of one namespace has no other.
 func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m := newManagement(t)
-	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
+	m.Client, m.NodeCache, m.HostLists, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), fake.NewFakeClient(), "metal"
 	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
 		m.ActsOnNodes = func() bool { return acts }
-		from := reader{m.Reconciler, cached, m.Recent}
+		from := reader{m.Reconciler, false, m.Recent}
 		for _, tc := range []struct {
 			obj       client.Object
 			namespace string
@@ -89,16 +90,12 @@ func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 			}
 		}
 	}
-	for depth, others := range map[depth]client.Reader{live: m.Client, countedLive: m.Recent} {
-		from := reader{m.Reconciler, depth, m.Recent}
-		if from.of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) || from.of(&clusterv1.MachineList{}, "metal") != others {
-			t.Errorf("at depth %d, what an end rests on is read elsewhere", depth)
-		}
+	if (reader{m.Reconciler, false, m.Recent}).of(&bmov1alpha1.BareMetalHostList{}, "metal") != m.HostLists {
+		t.Error("BareMetalHosts are listed elsewhere")
 	}
-	ends := Plan{Confirm: true}
-	counted := ends
-	if counted.Status.EndedBy = "ScaledDown"; depthOf(ends) != live || depthOf(counted) != countedLive || depthOf(Plan{}) != cached {
-		t.Error("what an end rests on is read at another depth")
+	from := reader{m.Reconciler, true, m.Recent}
+	if from.of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) || from.of(&clusterv1.MachineList{}, "metal") != m.Client {
+		t.Error("what an end rests on is read elsewhere")
 	}
 }
 

@@ -175,7 +175,7 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 // remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
 // which. A MachineSet writes neither down.
 func (a *Asker) remember(s *capacity.Subject) {
-	lost := map[string]capacity.Loss{}
+	lost := map[string]capacity.Subject{}
 	s.Remembered = map[string]string{}
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, s.Namespace) {
 		target := &r.Spec.Target
@@ -189,8 +189,9 @@ func (a *Asker) remember(s *capacity.Subject) {
 				s.Found = by.Machine.Name
 			}
 		case r.Open():
-			at, _ := records.WentAt(r)
-			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name}
+			loss := records.SubjectOf(r)
+			loss.Gone, _ = records.WentAt(r)
+			lost[loss.Name] = loss
 		}
 	}
 	for _, replaced := range s.Remembered {
@@ -199,12 +200,12 @@ func (a *Asker) remember(s *capacity.Subject) {
 	for _, loss := range lost {
 		s.Lost = append(s.Lost, loss)
 	}
-	slices.SortFunc(s.Lost, func(a, b capacity.Loss) int { return a.At.Compare(b.At) })
+	slices.SortFunc(s.Lost, func(a, b capacity.Subject) int { return a.Gone.Compare(b.Gone) })
 }
 
 // Predecessor is the machine that m was made for, as it is written down. Of what is not, the other machines of its owner are needed.
 func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
-	s := capacity.Of(m, m.CreationTimestamp.Time)
+	s := capacity.Of(m)
 	a.remember(&s)
 	return s.MadeFor(m)
 }

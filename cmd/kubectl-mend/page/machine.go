@@ -178,8 +178,8 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 	}
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
 		if replaced, at := capacity.Replaces(m); replaced == key.Name {
-			subject := capacity.Of(m, at)
-			subject.Name, subject.Created = key.Name, time.Time{}
+			subject := capacity.Of(m)
+			subject.Name, subject.Machine, subject.Seen = key.Name, nil, at
 			return &subject, at
 		}
 	}
@@ -193,7 +193,7 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 	if at, said := records.WentAt(record); said {
 		s.Gone = at
 	} else {
-		s.Began = at // when it was last there: what replaces it was made since
+		s.Seen = at
 	}
 	return &s
 }
