@@ -56,10 +56,18 @@ func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	list := &mendv1.RemediationPolicyList{}
 	_ = a.reader.List(ctx, list) // there are none where the kind is not installed
 	for i := range list.Items {
-		a.policies = append(a.policies, policy.Read(&list.Items[i], a.Managers.PolicyNamespace()))
+		a.policies = append(a.policies, a.Policy(ctx, &list.Items[i]))
 	}
 	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
 	return a
+}
+
+// Policy reads a RemediationPolicy as a manager does. One that selects Namespaces which the user may not list selects nothing; the notes of
+// a page report that.
+func (a *Asker) Policy(ctx context.Context, object *mendv1.RemediationPolicy) *policy.Policy {
+	p := policy.Read(object, a.Managers.PolicyNamespace())
+	_ = p.FindNamespaces(ctx, a.reader)
+	return p
 }
 
 // Acting are the controllers that a explains, as they act through c with places of a ledger, by its clock.

@@ -33,6 +33,8 @@ type Status struct {
 	Checks []explain.Check
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
+	// Policies is what RemediationPolicies block, and which RemediationOverrides have an effect.
+	Policies []string
 
 	notReady int                    // machines that no check sees to
 	besides  *cliv1.MissingCapacity // of CapacityMissing that of which none of the checks asked for the remediation
@@ -53,6 +55,7 @@ func (s *Status) Document() *cliv1.Status {
 	for _, name := range s.OutOfService {
 		d.Notes = append(d.Notes, "Host out of service: "+name)
 	}
+	d.Notes = append(d.Notes, s.Policies...)
 	return &d
 }
 
@@ -92,6 +95,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	}
 	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
+	s.addPolicies(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
 	if s.Notes = notes(a); counted > 0 {
 		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
