@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,25 +37,29 @@ func compareNodes(a, b nodeKey) int {
 }
 
 func (s *simulation) fail(checks []explain.Check) error {
-	if s.Fail == "" {
+	if len(s.Fail) == 0 {
 		return nil
 	}
 	candidates, unknown := s.candidates(checks)
-	nodes, err := chosen(s.Fail, candidates)
-	if err != nil && unknown != "" {
-		err = fmt.Errorf("%w; %s", err, unknown)
-	}
-	if err != nil {
-		return fmt.Errorf("--fail %q: %w", s.Fail, err)
+	for _, what := range s.Fail {
+		nodes, err := chosen(what, candidates, s.failed)
+		if err != nil && unknown != "" {
+			err = fmt.Errorf("%w; %s", err, unknown)
+		}
+		if err != nil {
+			return fmt.Errorf("--fail %q: %w", what, err)
+		}
+		for _, node := range nodes {
+			s.failed[node], s.unnoticed[node] = true, true
+		}
 	}
 	silent := corev1.NodeCondition{ // as the node lifecycle controller writes it when a kubelet hangs
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}
-	names := make([]string, 0, len(nodes))
-	for _, node := range nodes {
+	names := make([]string, 0, len(s.failed))
+	for _, node := range slices.SortedFunc(maps.Keys(s.failed), compareNodes) {
 		names = append(names, node.name)
-		s.failed[node], s.unnoticed[node] = true, true
 		s.edit(node, func(obj *corev1.Node) {
 			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 			obj.Status.Conditions = append(obj.Status.Conditions, silent)
@@ -111,11 +116,12 @@ func (s *simulation) candidates(checks []explain.Check) (candidates []candidate,
 	return candidates, unknown
 }
 
-// chosen are the nodes that --fail means, each once, by name: so many of the healthy ones, those that it names, or those that it selects.
-func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
+// chosen are the nodes that one --fail means, each once, by name: so many more of the healthy ones, those that it names, or those that it
+// selects.
+func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nodeKey, error) {
 	number, err := strconv.Atoi(fail)
 	if err == nil {
-		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy })
+		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy && !failed[c.nodeKey] })
 		if number < 1 || number > len(nodes) {
 			return nil, fmt.Errorf("the checks select %d healthy nodes: expected a number from 1 to that", len(nodes))
 		}

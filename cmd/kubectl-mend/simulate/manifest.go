@@ -196,7 +196,7 @@ func install(s *snapshot.Snapshot, kinds ...schema.GroupVersionKind) {
 }
 
 // setUpPolicies makes the ledger that gives places to remediations, and the controller that tells it what policies and overrides say.
-func (s *simulation) setUpPolicies() error {
+func (s *simulation) setUpPolicies(ctx context.Context) error {
 	install(s.snapshot, mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
 	everywhere := s.asker.Managers.PolicyNamespace()
 	for _, obj := range s.Manifest {
@@ -211,6 +211,12 @@ func (s *simulation) setUpPolicies() error {
 		}
 		if why != "" {
 			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
+		}
+	}
+	for _, p := range snapshot.All[mendv1.RemediationPolicy](s.snapshot, "") {
+		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // what a manager finds, it may list
+			s.snapshot.Remove(mendv1.GroupVersion.WithKind(policyKind), client.ObjectKeyFromObject(p))
+			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(policyKind, p), err))
 		}
 	}
 	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}

@@ -45,9 +45,9 @@ type Question struct {
 	// NodeHealthChecks are of none.
 	Namespace string
 	Cluster   string
-	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. For is how long they do,
-	// if no remediation ends it before; if it is zero they do not recover by themselves.
-	Fail string
+	// Fail says which nodes fail at once, each how many more, a label selector, or names; nothing fails if it is empty. For is how long they
+	// do, if no remediation ends it before; if it is zero they do not recover by themselves.
+	Fail []string
 	For  time.Duration
 	// Takes is after how long a remediation is over, and its machine healthy again.
 	Takes time.Duration
@@ -148,7 +148,7 @@ func (s *simulation) setUp(ctx context.Context) error {
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
 	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
-	if err := s.setUpPolicies(); err != nil {
+	if err := s.setUpPolicies(ctx); err != nil {
 		return err
 	}
 	machines, nodes := s.asker.Acting(s.state, s.policies.Ledger)
