@@ -417,12 +417,9 @@ func withExample(t *testing.T, doc, what, printed string) string {
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{
-		"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1", "hold cluster/c1",
+		"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "hold cluster/c1",
 	} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
-			if strings.HasPrefix(what, "confirm") {
-				replaced("c1/old", "new")(p)
-			}
 			if strings.HasPrefix(what, "reset") {
 				p.machines["w1"].Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 			}
@@ -675,8 +672,6 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 		err = (&override{b, time.Hour, "60%", "2"}).create(p.t.Context(), named)
 	case named.kind == machineCheckKind:
 		err = b.claimNamed(p.t.Context(), named)
-	case verb == "confirm":
-		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":
 		err = b.resetNamed(p.t.Context(), named)
 	default:

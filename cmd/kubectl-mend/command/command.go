@@ -73,7 +73,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 // commands are all of them, in the order of the help.
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
-	(*Options).remediate, (*Options).reset, (*Options).confirm, (*Options).hold, (*Options).allow, (*Options).simulate, (*Options).record,
+	(*Options).remediate, (*Options).reset, (*Options).hold, (*Options).allow, (*Options).simulate, (*Options).record,
 	(*Options).check, (*Options).versions, (*Options).options,
 }
 

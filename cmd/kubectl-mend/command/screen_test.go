@@ -269,7 +269,7 @@ func TestTheHelpOfACommandListsItsOwnFlags(t *testing.T) {
 
 func TestWhatIsTypedIsCompleted(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "allow check claim completion confirm explain help history hold options record release remediate report reset simulate status " +
+		"": "allow check claim completion explain help history hold options record release remediate report reset simulate status " +
 			"version wait",
 		"report --by ": "cluster check cause",
 		"explain mhc/x -o ": "go-template go-template-file json jsonpath jsonpath-as-json jsonpath-file kyaml template templatefile " +
