@@ -592,11 +592,11 @@ func (p *place) write(is right) error {
 func (p *place) mapper() meta.RESTMapper {
 	w := snapshot.New()
 	if !p.bare {
-		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"))
 	}
-	w.Install(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "baremetalhosts", true)
-	w.Install(infrav1.GroupVersion.WithKind("Metal3Machine"), "metal3machines", true)
-	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
+	w.Install(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
+	w.Install(infrav1.GroupVersion.WithKind("Metal3Machine"))
+	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	return w.RESTMapper()
 }
 
@@ -609,7 +609,7 @@ func (p *place) options(out *bytes.Buffer) *Options {
 	o.read = func(ctx context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 		w := snapshot.New()
 		if !p.bare {
-			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"))
 		}
 		w.Taken, w.Clock = noon, testclock.NewFakePassiveClock(noon)
 		var nodes []corev1.Node

@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -89,10 +90,11 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)
+	leases := a.Managers.announced(nhcv1.DefaultLeaseNamespace, func(said *managerlease.Announcement) string { return said.NodeLeaseNamespace })
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          &snapshot.Kinds[*unstructured.Unstructured]{Snapshot: w},
-		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
+		LeaseNamespace: leases, Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
 	}
 }
 

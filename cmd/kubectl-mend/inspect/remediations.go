@@ -133,21 +133,16 @@ func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Fact
 	return facts
 }
 
-// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
-func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status == metav1.ConditionTrue
-	}
-	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
-}
-
-// NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
-func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status != metav1.ConditionTrue
+// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says; known is false if neither says.
+func (a *Asker) NodeReady(m *clusterv1.Machine) (ready, known bool) {
+	if cond, read := a.nodeReady(m); read {
+		return cond.Status == metav1.ConditionTrue, true
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
-	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
+	if said == nil || !m.Status.NodeRef.IsDefined() {
+		return false, false
+	}
+	return said.Status == metav1.ConditionTrue, true
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.

@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -83,10 +82,6 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 		return machinehealthcheck.Observe
 	}
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
-}
-
-func (m Managers) leaseNamespace() string {
-	return m.announced(nhcv1.DefaultLeaseNamespace, func(a *managerlease.Announcement) string { return a.NodeLeaseNamespace })
 }
 
 // PolicyNamespace is where the RemediationPolicies are that reach all namespaces.

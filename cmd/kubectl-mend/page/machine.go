@@ -84,7 +84,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
-	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
+	ready, known := a.NodeReady(m)
+	if capacity.Concerns(m, a.Now) || unattended && known && !ready {
 		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
 }

@@ -269,7 +269,7 @@ func (o *Owner) owns(m *clusterv1.Machine) bool {
 
 // follow adds the story of m, unless its node is Ready and will be.
 func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
-	if a.NodeReady(m) && m.DeletionTimestamp.IsZero() {
+	if ready, _ := a.NodeReady(m); ready && m.DeletionTimestamp.IsZero() {
 		o.Ready++
 		if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
 			return

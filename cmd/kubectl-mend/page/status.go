@@ -318,7 +318,7 @@ func unattended(
 		if !selected {
 			unselected++
 		}
-		if (!selected || isHealthy) && a.NodeNotReady(m) {
+		if ready, known := a.NodeReady(m); (!selected || isHealthy) && known && !ready {
 			notReady = append(notReady, m.Name)
 		}
 	}

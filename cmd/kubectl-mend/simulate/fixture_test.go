@@ -156,7 +156,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	w.Taken = noon
 	for _, obj := range s.objs {
 		if u, is := obj.(*unstructured.Unstructured); is {
-			install(w, u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
+			w.Install(u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
 		}
 	}
 	must.Do(s.t, w.Add(s.objs...))

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -152,7 +151,7 @@ func (s *simulation) apply() error {
 			obj.SetCreationTimestamp(metav1.NewTime(s.From))
 		default:
 			if template := obj.GetObjectKind().GroupVersionKind(); remediationrequest.Refusal(template) == nil {
-				install(s.snapshot, template, remediationrequest.KindOf(template))
+				s.snapshot.Install(template, remediationrequest.KindOf(template))
 			}
 		}
 		if err := s.snapshot.Add(obj); err != nil {
@@ -187,17 +186,9 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-// install makes kinds known.
-func install(s *snapshot.Snapshot, kinds ...schema.GroupVersionKind) {
-	for _, kind := range kinds {
-		plural, _ := meta.UnsafeGuessKindToResource(kind)
-		s.Install(kind, plural.Resource, true)
-	}
-}
-
 // setUpPolicies makes the ledger that gives places to remediations, and the controller that tells it what policies and overrides say.
 func (s *simulation) setUpPolicies(ctx context.Context) error {
-	install(s.snapshot, mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
+	s.snapshot.Install(mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
 	everywhere := s.asker.Managers.PolicyNamespace()
 	for _, obj := range s.Manifest {
 		why := ""

@@ -363,22 +363,6 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A page says of a machine that it was power-cycled, however old that is.
-func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
-	old := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "a", UID: "uid-a", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * recordsKept)),
-	}}
-	old.Spec.ClusterName = "prod"
-	about, w := recordOf("a", "prod", 1), New()
-	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
-	put(t, w, old, about, recordOf("b", "prod", 2))
-	read, err := sourceOf(w, clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"}).read(t.Context())
-	must.Do(t, err)
-	if got := All[mendv1.RemediationRecord](read, ""); len(got) != 1 || got[0].Name != about.Name {
-		t.Errorf("read are %v", got)
-	}
-}
-
 // recorded are the machines of the records that are read of w within a scope, in order.
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()

@@ -48,8 +48,8 @@ func thatManagesItself(t testing.TB) *Snapshot {
 		return is
 	}
 	cure := poisonKind.GroupVersion().WithKind("CureTemplate")
-	w.Install(cure, "curetemplates", true)
-	w.Install(poisonKind.GroupVersion().WithKind("Cure"), "cures", true)
+	w.Install(cure)
+	w.Install(poisonKind.GroupVersion().WithKind("Cure"))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp", Annotations: map[string]string{
 		clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: itself.Namespace, clusterv1.ClusterNameAnnotation: itself.Name,
 	}}}
@@ -110,10 +110,10 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	w, _ := newSnapshot(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
 	for kind, plural := range map[string]string{"FormerRemediation": "formerremediations", "FormerMachine": "formermachines"} {
 		gvk := poisonKind.GroupVersion().WithKind(kind)
-		w.Install(gvk.GroupVersion().WithKind(kind+"Template"), plural+"templates", true)
+		w.Install(gvk.GroupVersion().WithKind(kind + "Template"))
 		forbid(w, gvk, plural, "")
 	}
-	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
+	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // is read anyway, and that is said
 	want := []Missing{
 		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},

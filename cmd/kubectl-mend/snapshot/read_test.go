@@ -81,7 +81,7 @@ func aManagementCluster(t testing.TB, reach map[string]*Snapshot) *Snapshot {
 	w, _ := newSnapshot(t)
 	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
 	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind, hostsKind, secrets, eventGVK} {
-		w.Install(gvk, guessPlural(gvk), true)
+		w.Install(gvk)
 	}
 	machine := aMachine("m", func(m *clusterv1.Machine) {
 		m.Spec.Bootstrap.DataSecretName = ptr.To(secret)
