@@ -202,7 +202,7 @@ func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 // observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
 func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
 	list := &mendv1.HostRemediationList{}
-	err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace))
+	err := a.Snapshot.List(ctx, list, client.InNamespace(f.machine.Namespace))
 	if meta.IsNoMatchError(err) {
 		return nil
 	} else if err != nil {

@@ -131,7 +131,7 @@ func hostilelyNamed(name string) func(context.Context, snapshot.Scope) (*snapsho
 		}
 		m, check, event := &clusterv1.Machine{}, &clusterv1.MachineHealthCheck{}, &eventsv1.Event{}
 		for key, obj := range map[string]client.Object{"m": m, "check": check, "e": event} {
-			if err := w.ReadOnly().Get(ctx, client.ObjectKey{Namespace: "ns", Name: key}, obj); err != nil {
+			if err := w.Get(ctx, client.ObjectKey{Namespace: "ns", Name: key}, obj); err != nil {
 				return nil, err
 			}
 			obj.SetName(name)

@@ -146,7 +146,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
 	}
-	if err := clusterIsThere(ctx, w.ReadOnly(), s.Namespace, s.Cluster); err != nil {
+	if err := clusterIsThere(ctx, w, s.Namespace, s.Cluster); err != nil {
 		return nil, err
 	}
 	s.From = w.Clock.Now()

@@ -52,7 +52,7 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 	if err != nil {
 		return err
 	}
-	if err := clusterIsThere(ctx, a.Reader(), namespace, scope.Cluster); err != nil {
+	if err := clusterIsThere(ctx, a.Snapshot, namespace, scope.Cluster); err != nil {
 		return err
 	}
 	s, err := page.Of(ctx, a, namespace, scope.Cluster)

@@ -27,7 +27,7 @@ type Managers struct {
 
 // ManagersOf are those that w knows of at now, those that run first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
-	all, unlisted := managerlease.Of(ctx, w.ReadOnly(), now)
+	all, unlisted := managerlease.Of(ctx, w, now)
 	order := map[bool]int{true: -1}
 	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return order[a.Alive] - order[b.Alive] })
 	m := Managers{All: all}

@@ -46,7 +46,7 @@ func (e *Explanation) selects(check *clusterv1.MachineHealthCheck, m *clusterv1.
 // Machine explains a machine.
 func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	m := &clusterv1.Machine{}
-	if err := a.Reader().Get(ctx, key, m); apierrors.IsNotFound(err) {
+	if err := a.Snapshot.Get(ctx, key, m); apierrors.IsNotFound(err) {
 		return goneMachine(ctx, a, key)
 	} else if err != nil {
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)

@@ -28,7 +28,7 @@ import (
 // Policy explains a RemediationPolicy by what the manager wrote in its status and on the machines that wait, and by its windows.
 func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationPolicy{}
-	if err := a.Reader().Get(ctx, key, object); err != nil {
+	if err := a.Snapshot.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("read RemediationPolicy %s: %w", key, err)
 	}
 	p, status := a.Policy(ctx, object), &object.Status
@@ -78,7 +78,7 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 // Override explains a RemediationOverride, as Policy does.
 func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationOverride{}
-	if err := a.Reader().Get(ctx, key, object); err != nil {
+	if err := a.Snapshot.Get(ctx, key, object); err != nil {
 		return nil, fmt.Errorf("read RemediationOverride %s: %w", key, err)
 	}
 	p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
@@ -134,7 +134,7 @@ func selectedBy(a *inspect.Asker, p *policy.Policy, m *clusterv1.Machine) bool {
 // Cluster if that is not empty, and which RemediationOverrides have an effect there.
 func (s *Status) addPolicies(ctx context.Context, a *inspect.Asker, namespace, cluster string) {
 	list, overrides := &mendv1.RemediationPolicyList{}, &mendv1.RemediationOverrideList{}
-	_, _ = a.Reader().List(ctx, list), a.Reader().List(ctx, overrides) // that they could not be read, the notes say
+	_, _ = a.Snapshot.List(ctx, list), a.Snapshot.List(ctx, overrides) // that they could not be read, the notes say
 	reaches := func(in string) bool { return namespace == "" || in == namespace || in == a.Managers.PolicyNamespace() }
 	policies := 0
 	for i := range list.Items {

@@ -199,7 +199,7 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	known = true
 	for _, namespace := range slices.Compact(namespaces) {
 		list := &mendv1.RemediationRecordList{}
-		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
+		if a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
 			known = false
 		}
 		for i := range list.Items {
@@ -329,7 +329,7 @@ func unattended(
 func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHostList"))
-	_ = a.Reader().List(ctx, list, client.InNamespace(namespace))
+	_ = a.Snapshot.List(ctx, list, client.InNamespace(namespace))
 	var marked []string
 	for i := range list.Items {
 		if hosts.Unhealthy(&list.Items[i]) {

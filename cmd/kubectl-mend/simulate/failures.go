@@ -263,10 +263,9 @@ func (s *simulation) nodeOf(check *explain.Check, target *explain.Target) nodeKe
 // cluster is the copy of the management cluster on which the controllers act. It is no API server: no write is refused, what is deleted is
 // gone at once, and resource versions are left out. What it does not implement the controllers do not call.
 type cluster struct {
-	client.Client // reads
+	*snapshot.Snapshot // reads
 
-	snapshot *snapshot.Snapshot
-	clock    clock.PassiveClock
+	clock clock.PassiveClock
 	// changes counts the writes that have changed anything.
 	changes int
 }
@@ -277,7 +276,7 @@ func (c *cluster) Create(ctx context.Context, obj client.Object, _ ...client.Cre
 	created.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
 	created.SetGeneration(1)
 	c.changes++
-	if err := c.snapshot.Add(created); err != nil {
+	if err := c.Add(created); err != nil {
 		return err
 	}
 	return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
@@ -316,7 +315,7 @@ func (c *cluster) Patch(ctx context.Context, obj client.Object, patch client.Pat
 		if err := tree.UnmarshalJSON(after); err != nil {
 			return err
 		}
-		if err := c.snapshot.Add(tree); err != nil {
+		if err := c.Add(tree); err != nil {
 			return err
 		}
 	}
@@ -328,7 +327,7 @@ func (c *cluster) Delete(_ context.Context, obj client.Object, _ ...client.Delet
 	gvk, err := apiutil.GVKForObject(obj, snapshot.Scheme)
 	if err == nil {
 		c.changes++
-		c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
+		c.Remove(gvk, client.ObjectKeyFromObject(obj))
 	}
 	return err
 }

@@ -160,14 +160,14 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	w := s.snapshot()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
-	must.Do(t, w.ReadOnly().Get(t.Context(), key, was))
+	must.Do(t, w.Get(t.Context(), key, was))
 	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
 	runIn(t, w, changed+"---"+workersAs("", "")+"---"+ladder, question(func(q *Question) { q.Horizon = 0 }))
 	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
 	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
-		must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj))
+		must.Do(t, w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj))
 	}
-	must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck))
+	must.Do(t, w.Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck))
 	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||
 		*is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
 		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)

@@ -147,7 +147,7 @@ func (s *simulation) setUp(ctx context.Context) error {
 	s.asker = inspect.New(ctx, s.snapshot, s.From)
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
-	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
+	s.state = &cluster{Snapshot: s.snapshot, clock: s.clock}
 	if err := s.setUpPolicies(ctx); err != nil {
 		return err
 	}
@@ -169,7 +169,7 @@ func (s *simulation) assumeManagers(ctx context.Context) {
 	}
 	settings := &managerlease.Announcement{}
 	service := crdgate.NodeHealthChecks(crdgate.Auto)
-	definitions := &crdgate.Reconciler{Client: s.snapshot.ReadOnly()}
+	definitions := &crdgate.Reconciler{Client: s.snapshot}
 	if why, because, err := definitions.Why(ctx, service); err == nil && why == crdgate.ForeignReason {
 		settings.Kinds = append(settings.Kinds, managerlease.Kind{CRD: service.CRD, Reason: why, Because: because})
 	}

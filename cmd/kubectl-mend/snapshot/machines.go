@@ -49,7 +49,7 @@ func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.Mach
 
 // written tells of which checks a manager has written how their machines are.
 func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
+	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // one that cannot be read keeps nothing up to date
 	writes := r.snapshot.WrittenBy(managers)
 	return func(check *clusterv1.MachineHealthCheck) bool {
 		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})

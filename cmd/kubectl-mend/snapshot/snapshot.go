@@ -38,6 +38,8 @@ import (
 // Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its
 // fields.
 type Snapshot struct {
+	client.Client // of which nothing is called but what is implemented here: nothing can be written to a snapshot
+
 	// Taken is when it was read.
 	Taken time.Time
 	// Clock is that of the cluster: it says how old what was read is by now.
