@@ -143,7 +143,10 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		}
 		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
 	}
-	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
+	a.machines.Unclaimed = machinehealthcheck.Observe // the default of the flag
+	if m := a.Managers.of(check, cluster); m != nil && m.Announcement != nil && m.Announcement.Unclaimed != "" {
+		a.machines.Unclaimed = machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
+	}
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || explained == nil {
 		return nil, err
