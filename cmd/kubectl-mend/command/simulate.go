@@ -76,8 +76,8 @@ func (s *simulation) addFlags(c *cobra.Command) {
 	f.StringArrayVar(&s.Set, "set", nil,
 		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
 	f.StringArrayVar(&s.Fail, "fail", nil, "Nodes that fail at once: how many of those that the checks select; a label selector over "+
-		"Machines and over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, with "+
-		"commas. May be repeated.")
+		"Machines and over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, "+
+		"with commas. May be repeated.")
 	f.Func("fail-domain", "Failure domain of which all nodes fail at once, as RemediationPolicies know it: by the label of the host, else "+
 		"that of the Machine, else the zone of the Node. May be repeated.", func(name string) error {
 		s.Fail = append(s.Fail, "failuredomain/"+name)

@@ -89,7 +89,7 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)
-	leases := a.Managers.announced(nhcv1.DefaultLeaseNamespace, func(said *managerlease.Announcement) string { return said.NodeLeaseNamespace })
+	leases := a.Managers.announced(nhcv1.DefaultLeaseNamespace, func(m *managerlease.Announcement) string { return m.NodeLeaseNamespace })
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          &snapshot.Kinds[*unstructured.Unstructured]{Snapshot: w},
@@ -143,10 +143,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		}
 		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
 	}
-	a.machines.Unclaimed = machinehealthcheck.Observe // the default of the flag
-	if m := a.Managers.of(check, cluster); m != nil && m.Announcement != nil && m.Announcement.Unclaimed != "" {
-		a.machines.Unclaimed = machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
-	}
+	a.machines.Unclaimed = unclaimed(a.Managers.of(check, cluster))
 	explained, err := a.machines.Explain(ctx, client.ObjectKeyFromObject(check), a.Now)
 	if err != nil || explained == nil {
 		return nil, err

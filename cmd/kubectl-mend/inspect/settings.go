@@ -14,6 +14,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
@@ -73,6 +74,14 @@ func (m Managers) of(obj client.Object, cluster *clusterv1.Cluster) *managerleas
 		}
 	}
 	return nil
+}
+
+// unclaimed is what the manager of a check does about checks that are not claimed. Where that is not known, it is the default of the flag.
+func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
+	if m == nil || m.Announcement == nil || m.Announcement.Unclaimed == "" {
+		return machinehealthcheck.Observe
+	}
+	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
 }
 
 // PolicyNamespace is where the RemediationPolicies are that reach all namespaces.

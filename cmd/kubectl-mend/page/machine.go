@@ -60,7 +60,10 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	for _, c := range checks {
 		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
-	e.writtenOn(m)
+	cond := conditions.Get(m, mendv1.Remediation)
+	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
+		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
+	}
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
 			return nil, err
@@ -247,14 +250,6 @@ func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string)
 	}
 	e.fact("error", h.Status.ErrorMessage)
 	e.Facts = append(e.Facts, explain.Attributions(h)...)
-}
-
-// writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
-func (e *Explanation) writtenOn(m *clusterv1.Machine) {
-	cond := conditions.Get(m, mendv1.Remediation)
-	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
-		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
-	}
 }
 
 // told is a condition in one line.

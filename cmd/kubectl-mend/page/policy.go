@@ -136,41 +136,32 @@ func (s *Status) addPolicies(ctx context.Context, a *inspect.Asker, namespace, c
 	list, overrides := &mendv1.RemediationPolicyList{}, &mendv1.RemediationOverrideList{}
 	_, _ = a.Snapshot.List(ctx, list), a.Snapshot.List(ctx, overrides) // that they could not be read, the notes say
 	reaches := func(in string) bool { return namespace == "" || in == namespace || in == a.Managers.PolicyNamespace() }
-	policies := 0
-	for i := range list.Items {
-		if reaches(list.Items[i].Namespace) {
-			policies++
-		}
-	}
-	blocked := map[string]int{}
+	policies := len(slices.DeleteFunc(list.Items, func(p mendv1.RemediationPolicy) bool { return !reaches(p.Namespace) }))
+	machines, blocked := 0, map[string]int{}
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, namespace) {
 		cond := conditions.Get(m, mendv1.Remediation)
 		if cond != nil && slices.Contains(place.Reasons, cond.Reason) && (cluster == "" || m.Spec.ClusterName == cluster) {
-			blocked[cond.Reason]++
+			machines, blocked[cond.Reason] = machines+1, blocked[cond.Reason]+1
 		}
+	}
+	says := fmt.Sprintf("Policies: %d", policies)
+	if machines > 0 {
+		reasons := make([]string, 0, len(blocked))
+		for _, reason := range slices.Sorted(maps.Keys(blocked)) {
+			reasons = append(reasons, fmt.Sprintf("%s %d", reason, blocked[reason]))
+		}
+		says += fmt.Sprintf(", blocking %s (%s); see kubectl mend explain policy/NAME",
+			explain.Count(machines, "machine"), strings.Join(reasons, ", "))
 	}
 	if policies > 0 {
-		s.Policies = append(s.Policies, fmt.Sprintf("Policies: %d%s", policies, blockedBy(blocked)))
+		s.Policies = append(s.Policies, says)
 	}
 	for i := range overrides.Items {
-		o := &overrides.Items[i]
-		if _, active := policy.ReadOverride(o, a.Managers.PolicyNamespace(), a.Now); active.Status == metav1.ConditionTrue && reaches(o.Namespace) {
-			says := fmt.Sprintf("%s %s %s until %s", o.Spec.Action, o.Spec.TargetRef.Kind, o.Spec.TargetRef.Name, o.Spec.Until.UTC().Format(time.RFC3339))
-			by := strings.TrimSuffix(", by "+o.Spec.By, ", by ")
-			s.Policies = append(s.Policies, fmt.Sprintf("Override %s/%s: %s%s: %s", o.Namespace, o.Name, says, by, o.Spec.Reason))
+		object := &overrides.Items[i]
+		p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
+		if spec := &object.Spec; active.Status == metav1.ConditionTrue && reaches(object.Namespace) {
+			s.Policies = append(s.Policies, fmt.Sprintf("%s: %s %s %s until %s%s: %s", p, spec.Action, spec.TargetRef.Kind, spec.TargetRef.Name,
+				spec.Until.UTC().Format(time.RFC3339), strings.TrimSuffix(", by "+spec.By, ", by "), spec.Reason))
 		}
 	}
-}
-
-// blockedBy says how many machines wait for policies and overrides, by their reasons; empty if none does.
-func blockedBy(reasons map[string]int) string {
-	machines, says := 0, make([]string, 0, len(reasons))
-	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
-		machines += reasons[reason]
-		says = append(says, fmt.Sprintf("%s %d", reason, reasons[reason]))
-	}
-	if machines == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", blocking %s (%s); see kubectl mend explain policy/NAME", explain.Count(machines, "machine"), strings.Join(says, ", "))
 }

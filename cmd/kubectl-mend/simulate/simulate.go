@@ -45,8 +45,8 @@ type Question struct {
 	// NodeHealthChecks are of none.
 	Namespace string
 	Cluster   string
-	// Fail says which nodes fail at once, each how many more, a label selector, or names; nothing fails if it is empty. For is how long they
-	// do, if no remediation ends it before; if it is zero they do not recover by themselves.
+	// Fail says which nodes fail at once, each how many more, a label selector, or names; nothing fails if it is empty. For is how long
+	// they do, if no remediation ends it before; if it is zero they do not recover by themselves.
 	Fail []string
 	For  time.Duration
 	// Takes is after how long a remediation is over, and its machine healthy again.

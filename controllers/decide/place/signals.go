@@ -38,7 +38,8 @@ var Signals = map[mendv1.Signal]rule.Blocker{
 	mendv1.SignalNodeMaintenance: {Reason: NodeInMaintenance, Text: "Its node is in maintenance", EndsWhen: "the maintenance is over"},
 	mendv1.SignalNodeShutdown:    {Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again"},
 	mendv1.SignalAutoscalerScaleDown: {
-		Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node", EndsWhen: "it has, or half an hour has passed",
+		Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node",
+		EndsWhen: "it has, or half an hour has passed",
 	},
 	mendv1.SignalClusterRollout: {Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over"},
 }
