@@ -210,7 +210,7 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}}
 	if len(annotations) > 0 {
-		target.Skipped = explain.MachineAnnotated(annotations[0])
+		target.Skipped = "The machine has the annotation " + annotations[0]
 	}
 	return target
 }

@@ -189,7 +189,7 @@ func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (
 func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
 		if _, has := machine.Annotations[key]; has {
-			return explain.MachineAnnotated(key)
+			return "The machine has the annotation " + key
 		}
 	}
 	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})

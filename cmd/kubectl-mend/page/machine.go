@@ -21,6 +21,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -108,7 +109,9 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 	}
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
-		over := rem.Over() && (target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
+		state := powercycle.State(rem.State)
+		over := state.Final() && state != powercycle.OwnerRequested && !rem.Next.Manual && // neither its owner nor a person has to act
+			(target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
 		if over {
 			value := fmt.Sprintf("%s: %s", rem.Reference, rem.State)
 			if rem.StateSince != nil {

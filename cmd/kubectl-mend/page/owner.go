@@ -158,7 +158,7 @@ func Read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj c
 	case apierrors.IsNotFound(err):
 		return explain.NoSuch(kind, key.Namespace, key.Name)
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%ss are not installed in the management cluster", kind)
+		return fmt.Errorf("the kind %s is not installed in the management cluster", kind)
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", kind, key, err)
 	}

@@ -28,8 +28,8 @@ import (
 // Policy explains a RemediationPolicy by what the manager wrote in its status and on the machines that wait, and by its windows.
 func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationPolicy{}
-	if err := a.Snapshot.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read RemediationPolicy %s: %w", key, err)
+	if err := Read(ctx, a.Snapshot, key, object, "RemediationPolicy"); err != nil {
+		return nil, err
 	}
 	p, status := a.Policy(ctx, object), &object.Status
 	e, answer := explanation(a, p.Ref), explain.Answer{State: explain.BlocksNothing, Rest: fmt.Sprintf("%d waiting", status.Waiting)}
@@ -78,8 +78,8 @@ func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expla
 // Override explains a RemediationOverride, as Policy does.
 func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	object := &mendv1.RemediationOverride{}
-	if err := a.Snapshot.Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read RemediationOverride %s: %w", key, err)
+	if err := Read(ctx, a.Snapshot, key, object, "RemediationOverride"); err != nil {
+		return nil, err
 	}
 	p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
 	e, spec := explanation(a, p.Ref), &object.Spec
