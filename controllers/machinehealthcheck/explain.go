@@ -205,7 +205,7 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 	annotations := LeftAloneBy(machine.Machine)
 	return explain.Target{Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: cliv1.StateSkipped, Skipped: explain.MachineAnnotated(annotations[0]),
+		State: cliv1.StateSkipped, Skipped: "The machine has the annotation " + annotations[0],
 		Next: explain.Step{Reason: explain.Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}}

@@ -162,9 +162,7 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 // findNamespaces finds those that p selects by their labels. If they cannot be listed, p keeps those that it had; a new policy is
 // invalid until then, in all namespaces, so that it does not start with no limit.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	err := r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]})
+	err := p.FindNamespaces(ctx, r.Live)
 	if apierrors.IsForbidden(err) {
 		p.Invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
 		return nil
@@ -173,6 +171,18 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 		if p.namespaces = r.Ledger.namespacesOf(p); p.namespaces == nil {
 			p.Invalid, p.selects[0] = "spec.selector.namespaces: Namespaces could not be listed yet", nil
 		}
+	}
+	return err
+}
+
+// FindNamespaces lists the Namespaces that p selects by their labels, if it does. Without them it selects none.
+func (p *Policy) FindNamespaces(ctx context.Context, c client.Reader) error {
+	if p.selects[0] == nil {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := c.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}); err != nil {
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
 	p.namespaces = make(map[string]bool, len(list.Items))

@@ -29,7 +29,7 @@ import (
 )
 
 // Hosts reads the bare-metal hosts of the snapshot.
-func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
+func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.Snapshot, Live: a.Snapshot} }
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
@@ -56,7 +56,7 @@ func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectK
 			continue
 		}
 		rem := k.New()
-		if err := a.reader.Get(ctx, key, rem.Unwrapped()); err == nil {
+		if err := a.Snapshot.Get(ctx, key, rem.Unwrapped()); err == nil {
 			return a.remediation(k, rem), nil
 		} else if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read %s %s: %w", kind, key, err)
@@ -74,9 +74,9 @@ func (a *Asker) kinds() []remediation.Kind {
 // others.
 func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool) {
 	readable := slices.DeleteFunc(a.kinds(), func(kind remediation.Kind) bool {
-		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
+		return a.Snapshot.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
 	})
-	existing, _ = remediation.List(ctx, a.reader, readable, namespace)
+	existing, _ = remediation.List(ctx, a.Snapshot, readable, namespace)
 	return existing, len(readable) == len(a.kinds())
 }
 
@@ -128,26 +128,21 @@ func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
 func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Facts {
 	a.remember(&s)
-	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
+	o := &capacity.Observer{Management: a.Snapshot, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
 	facts, _ := o.Observe(ctx, s, a.Now) // what a snapshot has not is unread, whatever the reason, and the facts have that
 	return facts
 }
 
-// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
-func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status == metav1.ConditionTrue
-	}
-	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
-}
-
-// NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
-func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status != metav1.ConditionTrue
+// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says; known is false if neither says.
+func (a *Asker) NodeReady(m *clusterv1.Machine) (ready, known bool) {
+	if cond, read := a.nodeReady(m); read {
+		return cond.Status == metav1.ConditionTrue, true
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
-	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
+	if said == nil || !m.Status.NodeRef.IsDefined() {
+		return false, false
+	}
+	return said.Status == metav1.ConditionTrue, true
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
