@@ -13,16 +13,31 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+const (
+	// attachmentsPerPage is how many attachments are asked for at once: an answer of all of a large cluster is longer than one may be
+	// (--clustercache-response-limit). attachmentPages is how many pages of them there may be.
+	attachmentsPerPage = 500
+	attachmentPages    = 200
+)
+
 // attachmentsTo are the attachments of volumes to a node, attached or not: one that is not may be about to be. The API server cannot select
 // them by their node.
 func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]storagev1.VolumeAttachment, error) {
-	list := &storagev1.VolumeAttachmentList{}
-	if err := live.List(ctx, list); err != nil {
-		return nil, fmt.Errorf("list volume attachments: %w", err)
+	var attachments []storagev1.VolumeAttachment
+	page := ""
+	for range attachmentPages {
+		list := &storagev1.VolumeAttachmentList{}
+		if err := live.List(ctx, list, client.Limit(attachmentsPerPage), client.Continue(page)); err != nil {
+			return nil, fmt.Errorf("list volume attachments: %w", err)
+		}
+		attachments = append(attachments,
+			slices.DeleteFunc(list.Items, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName != node })...)
+		if page = list.Continue; page == "" {
+			slices.SortFunc(attachments, func(a, b storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
+			return attachments, nil
+		}
 	}
-	attachments := slices.DeleteFunc(list.Items, func(a storagev1.VolumeAttachment) bool { return a.Spec.NodeName != node })
-	slices.SortFunc(attachments, func(a, b storagev1.VolumeAttachment) int { return strings.Compare(a.Name, b.Name) })
-	return attachments, nil
+	return nil, fmt.Errorf("list volume attachments: there are more than %d", attachmentPages*attachmentsPerPage)
 }
 
 // hasToGo reports whether a power cycle waits until an attachment to a node with no pod that has to move is gone. It does for one that

@@ -109,3 +109,23 @@ func TestThePodsOfANodeThatIsAboutToBeFencedAreToldApart(t *testing.T) {
 		}
 	}
 }
+
+// One answer of all attachments of a large cluster would be longer than an answer may be.
+func TestAttachmentsAreReadInPages(t *testing.T) {
+	pages := map[string]*storagev1.VolumeAttachmentList{
+		"":     {ListMeta: metav1.ListMeta{Continue: "last"}, Items: []storagev1.VolumeAttachment{*attachment("w", "n", true), *attachment("v", "m", true)}},
+		"last": {Items: []storagev1.VolumeAttachment{*attachment("u", "n", false)}},
+	}
+	fails := interceptor.Funcs{List: func(ctx context.Context, c client.WithWatch, list client.ObjectList, opts ...client.ListOption) error {
+		into, is := list.(*storagev1.VolumeAttachmentList)
+		if !is {
+			return c.List(ctx, list, opts...)
+		}
+		*into = *pages[(&client.ListOptions{}).ApplyOptions(opts).Continue].DeepCopy()
+		return nil
+	}}
+	seen, err := nodesOf(clusterOf(fails, node(outage))).Look(t.Context(), cluster, "n", us)
+	if want := []string{"VolumeAttachment u", "VolumeAttachment w"}; err != nil || !cmp.Equal(want, seen.Left) {
+		t.Errorf("%v are left, %v; want %v", seen.Left, err, want)
+	}
+}
