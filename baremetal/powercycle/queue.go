@@ -178,20 +178,6 @@ func (f Facts) Queues() bool {
 	}
 }
 
-// MayQueue reports whether a remediation that remembers m may wait in a queue, as far as its memory says.
-func (m Memory) MayQueue() bool {
-	switch m.State {
-	case "", Pending, Preparing:
-		return true
-	case PoweringOff:
-		return m.Asked.IsZero()
-	case Rebooting:
-		return !m.Touched
-	default:
-		return false
-	}
-}
-
 // Condemns reports whether s asks the owner to replace the machine, or is taken since its node is unhealthy still.
 func (s Step) Condemns() bool {
 	return s.Do == MarkHost || s.Do == RequestOwner || s.Reason == NodeStillUnhealthyReason

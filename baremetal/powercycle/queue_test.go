@@ -142,14 +142,3 @@ func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 		}
 	}
 }
-
-func TestWhichRemediationsMayWaitInAQueue(t *testing.T) {
-	for state, want := range map[State]bool{"": true, Pending: true, Preparing: true, PoweringOff: true, Rebooting: true, MovingWorkload: false, Booting: false, Ended: false} {
-		if got := (Memory{State: state}).MayQueue(); got != want {
-			t.Errorf("in %s: %t", state, got)
-		}
-	}
-	if (Memory{State: PoweringOff, Asked: noon}).MayQueue() || (Memory{State: Rebooting, Touched: true}).MayQueue() {
-		t.Error("one that has asked something of its host waits in no queue")
-	}
-}

@@ -32,8 +32,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// queueRecheck is how soon to read the queue again, should an event have been lost.
-const queueRecheck = 5 * time.Minute
+// queueRecheck is how soon to read the queue again: nothing tells who waits in it that another remediation, machine or node has changed.
+const queueRecheck = 10 * time.Second
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends
 // on it. The error is ErrStale: the cache of hosts will have another member's host in a moment.
