@@ -83,14 +83,14 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
 	first := Ahead{Text: "b is ahead in the queue"}
-	here := Ahead{Until: noon.Add(replicaRecheck), Manager: true}
+	here := Ahead{Manager: true}
 	here.Text = "no other replica is ready elsewhere, or it is about to take over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
 		want []Ahead
 	}{
 		"a worker alone waits for nothing":                  {func(*Queue) {}, nil},
-		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why", Until: noon.Add(unreadRecheck)}}},
+		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why"}}},
 		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Text: "the host is kept powered off for remediation x"}}},
 		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Text: "HostRemediation x is under way"}}},
 		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere = true }, []Ahead{here}},

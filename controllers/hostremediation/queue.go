@@ -60,11 +60,6 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
 	obs.ahead = ahead
 	obs.recheckAfter(queueRecheck)
-	for _, other := range ahead {
-		if !other.Until.IsZero() {
-			obs.recheckAfter(other.Until.Sub(obs.now))
-		}
-	}
 	return nil
 }
 
@@ -178,7 +173,6 @@ func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
-	obs.queue.Connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting
 }
 
