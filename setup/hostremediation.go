@@ -18,7 +18,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/leftovers"
@@ -37,12 +36,12 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	}
 	writer := p.writer()
 	hosts, recorder := &host.Hosts{Client: writer, Live: p.GetAPIReader()}, p.GetEventRecorder("kubemend")
-	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
+	gate := &begin.Gate{Clock: clock.RealClock{}}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Gate: gate, Ledger: p.ledger, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Gate: gate, Ledger: p.ledger, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none

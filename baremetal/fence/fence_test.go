@@ -41,28 +41,10 @@ func (w *fakeCluster) GetUncachedClient(context.Context, client.ObjectKey) (clie
 
 // clusterOf is a cluster that holds objs and fails as told.
 func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
-	if fails.Delete == nil {
-		fails.Delete = deleteThatVeryOne
-	}
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 	return &fakeCluster{
 		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
 	}
-}
-
-// deleteThatVeryOne does what the fake client leaves out: it heeds preconditions.
-func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-	wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
-	if wanted != nil {
-		is := &corev1.Node{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), is); err != nil {
-			return err
-		}
-		if is.UID != *wanted.UID || is.ResourceVersion != *wanted.ResourceVersion {
-			return apierrors.NewConflict(corev1.Resource("nodes"), is.Name, errors.New("what is in the precondition differs"))
-		}
-	}
-	return c.Delete(ctx, obj)
 }
 
 // look is what is seen of the node.

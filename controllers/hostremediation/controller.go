@@ -76,10 +76,9 @@ type Reconciler struct {
 	Hosts    Hosts
 	Clusters Clusters
 	Nodes    Nodes
-	Gate     *begin.Gate                // of all kinds
-	Ledger   *policy.Ledger             // gives places by RemediationPolicies; nil for a reader that writes nothing
-	Over     *enqueue.Broadcast[string] // namespaces in which a remediation, of any kind, is over: others may have waited for it
-	Records  *records.Records           // nil: none are written
+	Gate     *begin.Gate      // of all kinds
+	Ledger   *policy.Ledger   // gives places by RemediationPolicies; nil for a reader that writes nothing
+	Records  *records.Records // nil: none are written
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 

@@ -180,7 +180,7 @@ func (r *Reconciler) checkRecord(ctx context.Context, obs *observed) error {
 func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
 	obs.observation = observation{}
 	obs.facts = r.factsOf(obs)
-	if obs.unverified {
+	if obs.unverified || obs.found.Host == nil && !obs.record.State.Final() { // nothing tells that one has come that was never seen
 		obs.recheckAfter(unreachableRecheck)
 	}
 	if obs.now.Before(obs.loopUntil) && obs.loop.Times == 0 {

@@ -32,8 +32,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// queueRecheck is how soon to read the queue again, should an event have been lost.
-const queueRecheck = 5 * time.Minute
+// queueRecheck is how soon to read the queue again: nothing tells who waits in it that another remediation, machine or node has changed.
+const queueRecheck = 10 * time.Second
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends
 // on it. The error is ErrStale: the cache of hosts will have another member's host in a moment.
@@ -60,11 +60,6 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
 	obs.ahead = ahead
 	obs.recheckAfter(queueRecheck)
-	for _, other := range ahead {
-		if !other.Until.IsZero() {
-			obs.recheckAfter(other.Until.Sub(obs.now))
-		}
-	}
 	return nil
 }
 
@@ -178,7 +173,6 @@ func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
-	obs.queue.Connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting
 }
 

@@ -119,6 +119,16 @@ func TestANodeThatIsBeingDrainedIsReadAgainSoon(t *testing.T) {
 	}
 }
 
+// Events of a host reach the remediations that remember its name.
+func TestAHostThatWasNeverSeenIsLookedForAgain(t *testing.T) {
+	k := fixtureOf(t)
+	k.found = &host.Found{Is: powercycle.HostGone, Why: "Metal3Machine ns/m names no host"}
+	k.reconciles()
+	if in := k.reconciles().RequeueAfter; in == 0 || in > unreachableRecheck {
+		t.Errorf("it looks again in %s", in)
+	}
+}
+
 func TestTheNodeIsAskedForAsLongAsItMayBeFencedOrHasLivedThen(t *testing.T) {
 	for _, tc := range []struct {
 		state                powercycle.State

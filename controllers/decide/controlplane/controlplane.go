@@ -114,8 +114,6 @@ type Objection struct {
 	Member, By string
 	// Votes is how many voters count as alive without the member that asks, Total how many there are, Needed how many are their majority.
 	Votes, Total, Needed int
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
 }
 
 // ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that
@@ -191,9 +189,8 @@ func (p Plane) others(m Member, now time.Time) []Objection {
 		}
 	}
 	for _, o := range p.byName() {
-		until := o.ReplacedSince.Add(ReplacementPatience)
-		if o.Name != m.Name && o.ReplacedBy != "" && now.Before(until) {
-			why = append(why, Objection{Reason: BeingReplaced, Member: o.Name, By: o.ReplacedBy, Until: until})
+		if o.Name != m.Name && o.ReplacedBy != "" && now.Before(o.ReplacedSince.Add(ReplacementPatience)) {
+			why = append(why, Objection{Reason: BeingReplaced, Member: o.Name, By: o.ReplacedBy})
 		}
 	}
 	return why
