@@ -9,11 +9,11 @@ import (
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 
-	"github.com/kubemend/kubemend/controllers/capi"
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -182,7 +182,7 @@ func (f *Facts) deletion(machine *clusterv1.Machine) found {
 		w.reason, w.message = clusterv1.MachineDeletingReason, waits
 	}
 	f.phase(&w, machine)
-	return f.pausedBy(w, machineRef(machine), annotations.HasPaused(machine))
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
 // phase adds to a wait of the deletion of machine for what that waits, since when and until when.
@@ -304,7 +304,7 @@ func (f *Facts) awaited(machine *clusterv1.Machine) found {
 	if timeout := f.startupTimeout(machine); timeout > 0 {
 		w.Timeout, w.Deadline = timeout, f.awaitedSince(machine).Add(timeout)
 	}
-	return f.pausedBy(w, machineRef(machine), annotations.HasPaused(machine))
+	return f.pausedBy(w, machineRef(machine), isPaused(machine))
 }
 
 // startupTimeout is how long checks wait for the node of machine; zero if for ever. Cluster API's webhook writes ten minutes into a check
@@ -312,8 +312,15 @@ func (f *Facts) awaited(machine *clusterv1.Machine) found {
 func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 	var shortest time.Duration
 	for i := range f.checks {
-		timeout := time.Duration(ptr.Deref(f.checks[i].Spec.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
-		if timeout > 0 && (shortest == 0 || timeout < shortest) && capi.Judges(&f.checks[i], machine) {
+		check := &f.checks[i]
+		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
+		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
+		stands := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // nobody judges by it
+		if !selects || stands || check.Spec.ClusterName != machine.Spec.ClusterName {
+			continue
+		}
+		timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
+		if timeout > 0 && (shortest == 0 || timeout < shortest) {
 			shortest = timeout
 		}
 	}

@@ -154,6 +154,11 @@ func infraOf(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: machine.Spec.InfrastructureRef.Kind, Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 }
 
+func isPaused(obj metav1.Object) bool {
+	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
+	return paused
+}
+
 func machineRef(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: "Machine", Namespace: machine.Namespace, Name: machine.Name}
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/annotations"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -174,7 +173,7 @@ func (r *reading) readOwner(ctx context.Context) error {
 	for i := range sets.Items {
 		if set := &sets.Items[i]; set.Annotations[clusterv1.RevisionAnnotation] == obj.GetAnnotations()[clusterv1.RevisionAnnotation] {
 			r.owner.maker.Kind, r.owner.maker.Name = machineSetKind, set.Name
-			r.owner.paused, r.owner.conditions = annotations.HasPaused(set), set.Status.Conditions
+			r.owner.paused, r.owner.conditions = isPaused(set), set.Status.Conditions
 		}
 	}
 	return nil
@@ -182,7 +181,7 @@ func (r *reading) readOwner(ctx context.Context) error {
 
 // says notes what an owner that was read says of itself.
 func (o *owner) says(obj client.Object) {
-	o.paused = annotations.HasPaused(obj)
+	o.paused = isPaused(obj)
 	switch obj := obj.(type) {
 	case *clusterv1.MachineSet:
 		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions

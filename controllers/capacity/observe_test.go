@@ -187,7 +187,6 @@ func TestFewObjectsAreRead(t *testing.T) {
 func TestWhatSaysNothingIsAnError(t *testing.T) {
 	broken := errors.New("broken")
 	o := environment(t, interceptor.Funcs{List: func(context.Context, client.WithWatch, client.ObjectList, ...client.ListOption) error { return broken }})
-	if _, err := o.Observe(t.Context(), lostW1(), noon); !errors.Is(err, broken) {
-		t.Errorf("the error is %v", err)
-	}
+	_, err := o.Observe(t.Context(), lostW1(), noon)
+	must.Is(t, true, errors.Is(err, broken), "%v:", err)
 }

@@ -103,7 +103,9 @@ func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimiting
 }
 
 // onMissing enqueues a check of which something else is missing than before, when its status, which says that, may be written again.
-func (r *Reconciler) onMissing(_ context.Context, check types.NamespacedName, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (r *Reconciler) onMissing(
+	_ context.Context, check types.NamespacedName, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
 	before, now := r.memory.of(check), r.Clock.Now()
 	due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
 	queue.AddAfter(reconcile.Request{NamespacedName: check}, max(due.Sub(now), enqueue.MergeWindow))

@@ -579,18 +579,12 @@ func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
 	}, policy.Status.Groups)
 }
 
-// The manager may have died after it asked an owner, and before it wrote that the remediation has begun.
 func TestARecordThatDoesNotSayThatItBeganCountsOnceNothingReportsItsTarget(t *testing.T) {
 	f := newFleet(t, policyWith(mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}))
 	f.machines("a", "r1", 3)
-	record := &mendv1.RemediationRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "record"}}
-	record.Spec.Target.Machine = &mendv1.RecordRef{Name: f.targets[check("a")][0].Name, UID: string(f.targets[check("a")][0].UID)}
-	record.Spec.Requester.Check = &mendv1.RecordRef{Kind: MachineHealthCheck, Namespace: "ns", Name: "a"}
-	record.Status.Attempted = new(metav1.NewTime(start))
-	f.ledger.Follow(record, true)
+	f.ledger.Record(types.NamespacedName{Name: "record"}, f.targets[check("a")][0], true, start, start)
 	f.edit("a", 0, sick)
 	f.wants("a", 0) // it was refused, and does not keep itself from beginning
-	f.ledger.Settle(check("a"), nil, nil)
 	f.edit("a", 1, sick)
 	f.ledger.Report(check("a"), f.targets[check("a")][1:]) // the other one is being deleted
 	must.Equal(t, 1, len(f.ledger.Ask(check("a"), []types.UID{f.targets[check("a")][1].UID})))

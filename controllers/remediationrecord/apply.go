@@ -99,8 +99,8 @@ func (o *observed) set(status *mendv1.RemediationRecordStatus, kind string, is m
 
 // text is a step, or what is waited for, as a sentence.
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
-	if o.facts.Story != nil && reason == o.facts.Story.Reason {
-		return o.facts.Story.Message
+	if o.story != nil && reason == o.story.Reason {
+		return o.story.Message
 	}
 	target := TargetOf(o.record)
 	return stepText(reason, target.Kind+" "+target.Name, object)
@@ -109,7 +109,7 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 // waitText is what is waited for, as a sentence. What could not be read now is no news.
 func (o *observed) waitText(plan Plan) string {
 	stored := meta.FindStatusCondition(o.record.Status.Conditions, mendv1.RecordCapacityBack)
-	unread := plan.Object == (mendv1.RecordRef{}) && (o.facts.Story == nil || o.facts.Story.Reason != plan.Waiting)
+	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
 	if unread && stored != nil && stored.Reason == plan.Waiting {
 		return stored.Message
 	}

@@ -9,6 +9,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
+
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/capacity"
 )
@@ -34,7 +36,8 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if err != nil {
 		return fmt.Errorf("read what the capacity of Machine %s/%s waits for: %w", subject.Namespace, subject.Name, err)
 	}
-	o.facts.Story = new(facts.Story())
+	story := facts.Story()
+	o.story, o.facts.Capacity = &story, capacityOf(&story, subject.Namespace)
 	return nil
 }
 
@@ -84,4 +87,26 @@ func makerOf(s capacity.Subject) string {
 		return s.Owner.Kind + "/" + s.Owner.Name
 	}
 	return ""
+}
+
+// capacityOf is a story as far as a record has it.
+func capacityOf(s *capacity.Story, namespace string) Capacity {
+	c := Capacity{
+		Known: s.Stage != capacity.Unread, Reason: s.Reason, Since: s.Since, Over: s.Stage == capacity.NotReplaced,
+		Object: mendv1.RecordRef{Kind: s.WaitsFor.Kind, Namespace: s.WaitsFor.Namespace, Name: s.WaitsFor.Name},
+		Back:   s.Stage == capacity.Back && s.Reason != capacity.Recovered, Healthy: s.Healthy, Others: s.Ready,
+	}
+	if s.New == nil {
+		return c
+	}
+	c.Replacement = &mendv1.RecordReplacement{
+		Machine: refTo(s.New, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: s.Replacement.Guess(),
+	}
+	if s.New.Status.NodeRef.IsDefined() {
+		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
+	}
+	if s.Host != "" {
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: namespace, Name: s.Host}
+	}
+	return c
 }

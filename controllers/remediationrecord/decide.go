@@ -6,11 +6,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 const (
@@ -120,23 +116,10 @@ func (p *planning) noteBeginning() {
 
 func (p *planning) begun() bool { return !p.status.Begun.IsZero() }
 
-// noteReplacement notes which Machine comes in place of one that leaves, with its node and its host.
 func (p *planning) noteReplacement() {
-	if p.capacityUnread() || !p.Target.leaving() || p.Story.New == nil {
+	by := p.Capacity.Replacement
+	if !p.Capacity.Known || !p.Target.leaving() || by == nil || Same(p.Target.RecordRef, by.Machine, p.Moved) {
 		return
-	}
-	machine := p.Story.New
-	by := &mendv1.RecordReplacement{
-		Machine: refTo(machine, clusterv1.GroupVersion.WithKind(machineKind)), Guessed: p.Story.Replacement.Guess(),
-	}
-	if Same(p.Target.RecordRef, by.Machine, p.Moved) {
-		return
-	}
-	if machine.Status.NodeRef.IsDefined() {
-		by.Node = NodeRef(machine.Status.NodeRef.Name, "")
-	}
-	if host := p.Story.Host; host != "" {
-		by.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: machine.Namespace, Name: host}
 	}
 	if found := p.status.Replacement; found == nil || !Same(found.Machine, by.Machine, p.Moved) {
 		p.step(p.Now, ReplacementFound, by.Machine)
@@ -173,14 +156,13 @@ func (p *planning) wait() {
 
 // cause is what is waited for; empty if nothing is known of that, or nothing has begun.
 func (p *planning) cause() (reason string, object mendv1.RecordRef, since time.Time) {
-	t, none := &p.Target, mendv1.RecordRef{}
+	c, t, none := &p.Capacity, &p.Target, mendv1.RecordRef{}
 	followed := t.Machine && (t.leaving() || !t.Asked.IsZero())
 	switch req, succeeded := p.inProgress(), p.succeeded(); {
-	case !t.Known || !p.begun() && !t.gone(), followed && p.capacityUnread():
+	case !t.Known || !p.begun() && !t.gone(), followed && !c.Known:
 		return "", none, time.Time{}
 	case followed:
-		object := p.Story.WaitsFor
-		return p.Story.Reason, mendv1.RecordRef{Kind: object.Kind, Namespace: object.Namespace, Name: object.Name}, p.Story.Since
+		return c.Reason, c.Object, c.Since
 	case req != nil && req.State == "":
 		return RemediationInProgress, req.RecordRef, req.Created
 	case req != nil:
@@ -272,22 +254,22 @@ func (p *planning) endOfHealthy() bool {
 // endOfLeaving ends the record of a target that is being deleted, or gone: whether it was replaced says its capacity, by another machine
 // that is healthy, or by all that a rollout has made. It is never healed. A remediator may delete a node that comes back.
 func (p *planning) endOfLeaving() bool {
-	t := &p.Target
+	c, t := &p.Capacity, &p.Target
+	replaced := c.Others > 0
+	if c.Replacement != nil {
+		replaced = c.Healthy && !Same(t.RecordRef, c.Replacement.Machine, p.Moved)
+	}
 	switch {
 	case !t.Machine && t.gone() && !p.RequestsUnread && p.inProgress() == nil:
 		return p.finish(mendv1.RecordGone, Deleted, time.Time{})
-	case !t.Machine || p.capacityUnread():
+	case !t.Machine || !c.Known:
 		return false
-	case p.Story.Stage == capacity.NotReplaced && t.gone():
-		return p.finish(mendv1.RecordGone, p.Story.Reason, time.Time{})
-	case p.Story.Stage != capacity.Back || p.Story.Reason == capacity.Recovered:
-		return false
+	case c.Back && replaced:
+		return p.finish(mendv1.RecordReplaced, "", c.Since)
+	case c.Over && t.gone():
+		return p.finish(mendv1.RecordGone, c.Reason, time.Time{})
 	}
-	replaced := p.Story.Ready > 0
-	if made := p.Story.New; made != nil {
-		replaced = p.Story.Healthy && !Same(t.RecordRef, refTo(made, clusterv1.GroupVersion.WithKind(machineKind)), p.Moved)
-	}
-	return replaced && p.finish(mendv1.RecordReplaced, "", p.Story.Since)
+	return false
 }
 
 func (p *planning) endBefore() bool {

@@ -8,11 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 func later(d time.Duration) time.Time { return noon.Add(d) }
@@ -68,14 +65,8 @@ func withRequest(change func(*Request)) func(*Facts) {
 	}
 }
 
-// replacedBy is the story of a machine that another one replaces; its name is empty if that is not known.
-func replacedBy(by mendv1.RecordRef, healthy bool) *capacity.Story {
-	s := &capacity.Story{Stage: capacity.Back, Reason: capacity.Replaced, Since: later(9 * time.Minute), Healthy: healthy}
-	if by.Name != "" {
-		s.New = &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{Namespace: by.Namespace, Name: by.Name, UID: types.UID(by.UID)}}
-		s.Replacement = capacity.Replacement{Name: by.Name, By: capacity.ByOrder}
-	}
-	return s
+func replacedBy(is *mendv1.RecordReplacement, healthy bool) Capacity {
+	return Capacity{Known: true, Back: true, Reason: "Replaced", Since: later(9 * time.Minute), Replacement: is, Healthy: healthy}
 }
 
 func both(changes ...func(*Facts)) func(*Facts) {
@@ -105,20 +96,20 @@ func TestHowARecordEnds(t *testing.T) {
 		back time.Time
 	}{
 		"a machine that its owner has replaced is replaced": {
-			f:    at(ten, both(gone, func(f *Facts) { f.Story = replacedBy(m2, true) })),
+			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, true) })),
 			want: mendv1.RecordReplaced, back: later(9 * time.Minute),
 		},
-		"not before the new machine is healthy":       {f: at(ten, both(gone, func(f *Facts) { f.Story = replacedBy(m2, false) }))},
-		"and not by itself":                           {f: at(ten, both(gone, func(f *Facts) { f.Story = replacedBy(m1, true) }))},
-		"nor by a machine that is not known":          {f: at(ten, both(gone, func(f *Facts) { f.Story = replacedBy(mendv1.RecordRef{}, true) }))},
-		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.Back, Ready: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
+		"not before the new machine is healthy":       {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2}, false) }))},
+		"and not by itself":                           {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m1}, true) }))},
+		"nor by a machine that is not known":          {f: at(ten, both(gone, func(f *Facts) { f.Capacity = replacedBy(nil, true) }))},
+		"by all machines of a rollout it is replaced": {f: at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Back: true, Others: 3} })), want: mendv1.RecordReplaced, back: later(ten)},
 		"a machine whose owner is scaled down is gone": {
-			f:    at(ten, both(gone, func(f *Facts) { f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"} })),
+			f:    at(ten, both(gone, func(f *Facts) { f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"} })),
 			want: mendv1.RecordGone, by: "ScaledDown",
 		},
 		"but not while it is being deleted": {f: at(ten, both(asked, func(f *Facts) {
 			f.Target.Deleting = later(time.Minute)
-			f.Story = &capacity.Story{Stage: capacity.NotReplaced, Reason: "ScaledDown"}
+			f.Capacity = Capacity{Known: true, Over: true, Reason: "ScaledDown"}
 		}))},
 		"a machine that is gone waits while its capacity cannot be read":    {f: at(ten, gone)},
 		"a machine that is gone is not healed, whatever its conditions are": {f: at(ten, both(gone, healthy))},
@@ -297,29 +288,29 @@ func TestWaits(t *testing.T) {
 		at     time.Duration
 		reason string
 		since  time.Duration
-		stage  string
+		known  bool
 	}{
-		{time.Minute, "WaitingForRemediation", time.Second, ""},
-		{2 * time.Minute, "DrainingNode", 90 * time.Second, ""},
-		{3 * time.Minute, "", 0, capacity.Unread}, // what is not read changes nothing
-		{4 * time.Minute, "WaitingForRemediation", 0, ""},
-		{5 * time.Minute, "DrainingNode", 4 * time.Minute, ""}, // hidden by the other one until now
-		{6 * time.Minute, "NoHost", 330 * time.Second, ""},
-		{8 * time.Minute, "HostChosen", time.Minute, ""}, // likewise
+		{time.Minute, "WaitingForRemediation", time.Second, true},
+		{2 * time.Minute, "DrainingNode", 90 * time.Second, true},
+		{3 * time.Minute, "", 0, false}, // what is not read changes nothing
+		{4 * time.Minute, "WaitingForRemediation", 0, true},
+		{5 * time.Minute, "DrainingNode", 4 * time.Minute, true}, // hidden by the other one until now
+		{6 * time.Minute, "NoHost", 330 * time.Second, true},
+		{8 * time.Minute, "HostChosen", time.Minute, true}, // likewise
 	} {
 		f.Now = later(found.at)
-		f.Story = &capacity.Story{Stage: found.stage, Reason: found.reason}
+		f.Capacity = Capacity{Known: found.known, Reason: found.reason}
 		if found.since > 0 {
-			f.Story.Since = later(found.since)
+			f.Capacity.Since = later(found.since)
 		}
 		f.Status = Decide(f).Status
 	}
 	f.Now, f.Target.Exists = later(10*time.Minute), false
-	f.Story = replacedBy(m2, true)
+	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: m2, Guessed: true}, true)
 	got := Decide(f).Status
 	want := map[string]float64{"WaitingForRemediation": 89 + 60, "DrainingNode": 150 + 30, "NoHost": 150, "HostChosen": 60} // until the capacity was back
 	must.Equal(t, want, waitedOf(&got), "at its end")
-	if !got.Replacement.Guessed || got.Replacement.Machine.UID != m2.UID {
+	if !got.Replacement.Guessed || got.Replacement.Machine != m2 {
 		t.Errorf("replaced by %+v", got.Replacement)
 	}
 }
@@ -328,7 +319,7 @@ func TestARecordIsBounded(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Hour)
-		f.Story = &capacity.Story{Reason: string(rune('A' + i))}
+		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i))}
 		f.Requests = append(f.Requests, Request{RecordRef: mendv1.RecordRef{Kind: "R", UID: string(rune('A' + i))}, Failed: true})
 		f.Target.Asked = time.Time{} // withdrawn, and asked for again
 		f.Status = Decide(f).Status
@@ -345,7 +336,7 @@ func TestWaitsLeaveRoomForSteps(t *testing.T) {
 	f := at(time.Minute, asked)
 	for i := range 200 {
 		f.Now = f.Now.Add(time.Minute)
-		f.Story = &capacity.Story{Reason: string(rune('A' + i%2))}
+		f.Capacity = Capacity{Known: true, Reason: string(rune('A' + i%2))}
 		f.Status = Decide(f).Status
 	}
 	if n := len(f.Status.Steps); n != 32 { // as many are left for two of each of 16 requests
@@ -363,12 +354,12 @@ func TestAMovedRecordIsFollowedByNames(t *testing.T) {
 	f := at(10*time.Minute, both(gone, func(f *Facts) {
 		f.Moved = true
 		f.Status.Replacement = &mendv1.RecordReplacement{Machine: m2}
-		f.Story = replacedBy(there, true)
+		f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: there}, true)
 	}))
 	if got := Decide(f).Status; got.Outcome != mendv1.RecordReplaced || last(&got, ReplacementFound) != nil {
 		t.Errorf("ended as %q with %v", got.Outcome, got.Steps)
 	}
-	f.Story = replacedBy(mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}, true)
+	f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: "here"}}, true)
 	if got := Decide(f).Status; got.Outcome != "" {
 		t.Errorf("replaced by itself: %q", got.Outcome)
 	}
@@ -406,7 +397,7 @@ func TestAMachineOfTheSameNameReplacesByItsUID(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := at(10*time.Minute, both(gone, func(f *Facts) {
 				f.Target.UID = tc.target
-				f.Story = replacedBy(mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}, true)
+				f.Capacity = replacedBy(&mendv1.RecordReplacement{Machine: mendv1.RecordRef{Kind: "Machine", Namespace: "metal", Name: "w1", UID: tc.other}}, true)
 			}))
 			if got := Decide(f).Status; got.Outcome != tc.want {
 				t.Errorf("it ends as %q, want %q", got.Outcome, tc.want)

@@ -9,7 +9,6 @@ import (
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 // Facts are what is known of an open record. A zero moment is one that is not known.
@@ -30,8 +29,7 @@ type Facts struct {
 	Next mendv1.RecordRef
 	// IdleSince is since when nothing acts on the target while it has one; zero if that is new.
 	IdleSince time.Time
-	// Story is what the capacity of a Machine waits for; nil if nothing is missing for good.
-	Story *capacity.Story
+	Capacity  Capacity
 }
 
 // Same reports whether two references name the same object: by their UIDs unless these are of before a move.
@@ -102,8 +100,23 @@ type Request struct {
 
 func (r *Request) ended() bool { return r.Succeeded || r.Failed }
 
-// capacityUnread reports that it is not known what the capacity of the Machine waits for.
-func (f *Facts) capacityUnread() bool { return f.Story == nil || f.Story.Stage == capacity.Unread }
+// Capacity is what the capacity of a Machine waits for, as far as a record says it. (package capacity)
+type Capacity struct {
+	// Known reports that it was read.
+	Known bool
+	// Reason is what is waited for, or why nothing is; Object that for which, and Since since when.
+	Reason string
+	Object mendv1.RecordRef
+	Since  time.Time
+	// Back reports that another machine has come, Over that none will come.
+	Back, Over bool
+	// Replacement is the other machine, nil if there is none; Healthy reports that its node is Ready, no check calls it unhealthy, and it
+	// is not being deleted.
+	Replacement *mendv1.RecordReplacement
+	Healthy     bool
+	// Others is how many machines of the owner have a Ready node, of an owner that has replaced them all.
+	Others int
+}
 
 // ownerActs reports whether the owner of the target may replace it. No owner of Cluster API does that once its check is gone, and no other
 // one calls the machine unhealthy, whatever it has left in OwnerRemediated.

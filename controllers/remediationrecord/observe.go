@@ -18,6 +18,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -39,6 +40,8 @@ type observed struct {
 	check       client.Object
 	templates   []corev1.ObjectReference
 	checkUnread bool
+	// story is what the capacity waits for; nil if it was not asked.
+	story *capacity.Story
 }
 
 // observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The

@@ -8,7 +8,6 @@ import (
 	"pgregory.net/rapid"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/capacity"
 )
 
 func pick[T any](t *rapid.T, name string, of ...T) T { return rapid.SampledFrom(of).Draw(t, name) }
@@ -38,10 +37,11 @@ func random(t *rapid.T, f *Facts) {
 		})
 	}
 	f.Next = pick(t, "next", mendv1.RecordRef{}, mendv1.RecordRef{}, mendv1.RecordRef{Kind: "NodeHealthCheck", Name: "nodes"})
-	f.Story = replacedBy(pick(t, "by", mendv1.RecordRef{}, m1, m2), yes(t, "healthy"))
-	f.Story.Stage = pick[string](t, "stage", capacity.Unread, capacity.Deleting, capacity.Back, capacity.NotReplaced)
-	f.Story.Reason = pick[string](t, "reason", "Draining", "NoHost", "Booting", capacity.Recovered)
-	f.Story.Since, f.Story.Ready = moment("since"), rapid.IntRange(0, 1).Draw(t, "ready")
+	f.Capacity = Capacity{
+		Known: yes(t, "capacity known"), Reason: pick[string](t, "reason", "Draining", "NoHost", "Booting"), Since: moment("since"), Back: yes(t, "back"),
+		Over: yes(t, "over"), Healthy: yes(t, "healthy"), Others: rapid.IntRange(0, 1).Draw(t, "others"),
+		Replacement: pick(t, "by", nil, &mendv1.RecordReplacement{Machine: m1}, &mendv1.RecordReplacement{Machine: m2}),
+	}
 }
 
 // Whatever comes in whatever order, a record does not lie about its end.
@@ -96,7 +96,7 @@ func rules(t *rapid.T, f *Facts, before *mendv1.RemediationRecordStatus, p *Plan
 
 // ends are the rules of a record that ends now.
 func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
-	target, story := &f.Target, f.Story
+	target, c := &f.Target, &f.Capacity
 	effective := last(s, RemediatorActs, TargetDeleting) != nil
 	holds := false
 	switch s.Outcome {
@@ -106,9 +106,11 @@ func ends(t *rapid.T, f *Facts, s *mendv1.RemediationRecordStatus) {
 			holds = holds && f.Requests[i].ended()
 		}
 	case mendv1.RecordReplaced:
-		other := story.New
-		holds = story.Stage == capacity.Back && story.Reason != capacity.Recovered && target.leaving() &&
-			(other == nil && story.Ready > 0 || other != nil && string(other.UID) != m1.UID && story.Healthy)
+		var other mendv1.RecordRef
+		if c.Replacement != nil {
+			other = c.Replacement.Machine
+		}
+		holds = c.Known && target.leaving() && (other.Name == "" && c.Others > 0 || other.Name != "" && other != m1 && c.Healthy)
 	case mendv1.RecordGone:
 		holds = !target.Exists
 		for i := range f.Requests {

@@ -198,7 +198,7 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	}
 	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), false)
 	must.Do(s.t, err)
-	return is, o.facts.Story
+	return is, o.story
 }
 
 // What the manager says of the capacity of w1, step by step, and what is kept of that. Between two steps it says the same at every moment,

@@ -302,8 +302,8 @@ func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, key string) []*m
 
 // openOf are the open records of a key in a namespace, or in all if that is empty, shared with the cache: read only.
 func (r *Records) openOf(ctx context.Context, namespace, key string) ([]*mendv1.RemediationRecord, error) {
-	list := &mendv1.RemediationRecordList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{recordIndex: key}, client.UnsafeDisableDeepCopy); err != nil {
+	list, having := &mendv1.RemediationRecordList{}, client.MatchingFields{recordIndex: key}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), having, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, fmt.Errorf("list the open records of %s: %w", key, err)
 	}
 	open := make([]*mendv1.RemediationRecord, 0, len(list.Items))

@@ -172,8 +172,8 @@ func TestALimitHoldsIfTheManagerDiesBeforeARecordSaysThatItBegan(t *testing.T) {
 		f.reports(ctx, "c", corev1.ConditionUnknown)
 
 		f.start()
-		Eventually(f.health(ctx, "c")).Should(Equal(metav1.ConditionFalse))
 		time.Sleep(10 * time.Minute)
+		Expect(f.health(ctx, "c")()).To(Equal(metav1.ConditionFalse))
 		Expect(f.asked(ctx)).To(BeEmpty(), "the capacity of a is not back")
 	})
 }
