@@ -85,6 +85,7 @@ type Reconciler struct {
 	writing    sync.Map           // the Machines that result from own writes whose events are awaited, by ownWrite
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
+	placing    sync.Mutex // held from the look at which hosts were counted on until places are taken
 	hostLabels labelsOfHosts
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -124,14 +125,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.stale(ctx, state) {
 		state.before.stale++
-		r.memory.keep(req.NamespacedName, state.before)
+		r.memory.Store(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
 	state.Allowed = r.Ledger.Allows(req.NamespacedName, state.Cluster.Name)
 	plan := r.decide(ctx, state)
 	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
 		r.settlePlaces(state, nil)
-		r.memory.keep(req.NamespacedName, state.before)
+		r.memory.Store(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	r.memory.tell(req.NamespacedName, plan.Memory.Opinions)

@@ -47,8 +47,6 @@ func Decide(facts Facts) Plan {
 	}
 	plan.Allowed = allowed(&facts, &plan)
 	plan.Conditions = checkConditions(&facts, &plan)
-	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 &&
-		!slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.PutOff.Reason != "" })
 	plan.Recheck, plan.VerdictsUntil = plan.next(&facts)
 	plan.Memory = facts.Memory.after(&facts, &plan)
 	plan.Needs = needs(&facts, &plan)

@@ -207,8 +207,6 @@ type Plan struct {
 	// from now on, if that is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they are among them or not.
 	Conditions     []metav1.Condition
 	Reach, Allowed metav1.Condition
-	// AllRequested says that no remediation request is outstanding that was to be made.
-	AllRequested bool
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
 	// Open are those of them about which there is something to decide. All others are about machines that are healthy, and do nothing.
@@ -246,11 +244,6 @@ type Decision struct {
 type PutOff struct {
 	Reason         Reason
 	Until, Recheck time.Time
-}
-
-// brief reports whether it is over in a moment, so that the Machine does not say it.
-func (off PutOff) brief() bool {
-	return off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until)
 }
 
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always

@@ -89,34 +89,26 @@ const (
 // errNoHosts is what a reader says that was not given any way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares are the checks a remediation of which waits for a spare host.
-type spares struct {
-	mu      sync.Mutex // held too while places are taken
-	waiting map[types.NamespacedName]bool
-}
+// spares are the keys of the checks a remediation of which waits for a spare host.
+type spares struct{ sync.Map }
 
 // wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == nil {
-		s.waiting = map[types.NamespacedName]bool{}
-	}
-	delete(s.waiting, check)
 	if waits {
-		s.waiting[check] = true
+		s.Store(check, true)
+	} else {
+		s.Delete(check)
 	}
 }
 
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var checks []reconcile.Request
-	for check := range s.waiting {
-		if check.Namespace == namespace {
+	s.Range(func(key, _ any) bool {
+		if check := key.(types.NamespacedName); check.Namespace == namespace {
 			checks = append(checks, reconcile.Request{NamespacedName: check})
 		}
-	}
+		return true
+	})
 	return checks
 }
 

@@ -22,10 +22,7 @@ import (
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
 // show what was written. Nothing is decided on it that the API server does not know as well.
-type memory struct {
-	mu     sync.Mutex
-	checks map[types.NamespacedName]remembered
-}
+type memory struct{ sync.Map } // of remembered, by the keys of checks
 
 // contact is that of this process to a workload cluster: up says that there was any, lost since when there is none, or zero.
 type contact struct {
@@ -76,29 +73,19 @@ type remembered struct {
 }
 
 func (m *memory) of(check types.NamespacedName) remembered {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := m.checks[check]
+	known, _ := m.Load(check)
+	before, _ := known.(remembered)
 	if before.lasts = true; before.did == nil {
 		before.did = map[types.UID]undone.Did[string]{}
 	}
 	return before
 }
 
-func (m *memory) keep(check types.NamespacedName, next remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.checks == nil {
-		m.checks = map[types.NamespacedName]remembered{}
-	}
-	m.checks[check] = next
-}
-
 // tell remembers the opinions of a check, which other checks read, before what they say is done.
 func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) {
 	next := m.of(check)
 	next.decided.Opinions = opinions
-	m.keep(check, next)
+	m.Store(check, next)
 }
 
 // Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
@@ -109,20 +96,6 @@ func (r *Reconciler) Finds(check types.NamespacedName, machine types.UID) (healt
 
 func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
-}
-
-// forget drops what is remembered of a check. It returns its cluster, whether the check was known at all, and
-// whether it was the last one of that cluster.
-func (m *memory) forget(key types.NamespacedName) (cluster string, known, last bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	gone := m.checks[key]
-	delete(m.checks, key)
-	last = true
-	for other, remembered := range m.checks {
-		last = last && (other.Namespace != key.Namespace || remembered.cluster != gone.cluster)
-	}
-	return gone.cluster, gone.cluster != "", last
 }
 
 // after is what is to be remembered of state, of the plan for it and of what became of that.

@@ -34,7 +34,7 @@ func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done
 		limits, warned := limitNotes(state, plan, done.status)
 		notes, next.warned = slices.Concat(notes, limits, turnNotes(state, done.status)), &warned
 	}
-	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
+	r.memory.Store(client.ObjectKeyFromObject(state.Check), next)
 	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Open, waits))

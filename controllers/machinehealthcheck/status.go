@@ -48,12 +48,14 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.Mac
 		}
 	}
 	started := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
+	allRequested := state.Template.Known && state.Settled() && plan.Population.Waiting == 0 &&
+		!slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.PutOff.Reason != "" })
 	switch refused := slices.IndexFunc(outcomes, func(o outcome) bool { return o.refused != nil }); {
 	case refused >= 0:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError,
 			"%s", outcomes[refused].refused.Error())
-	case started || plan.AllRequested:
+	case started || allRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next

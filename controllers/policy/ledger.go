@@ -75,7 +75,7 @@ type Ledger struct {
 	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
 	replaced func()        // there are other policies
-	given    map[Check]int // how many places were, since the start, by the hosts' pool of the check
+	given    map[Check]int // how many places were since the start, by the pool of the check
 }
 
 // entry is a target, or a remediation by its record, in the groups that it belongs to.

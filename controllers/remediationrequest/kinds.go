@@ -79,6 +79,8 @@ func (k *Kinds[T]) GoBy(c clock.PassiveClock) { k.clock = c }
 
 // Source makes the controller that has it hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
 func (k *Kinds[T]) Source(h handler.TypedEventHandler[T, reconcile.Request]) source.Source {
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	l := &listener[T]{handler: h}
 	k.listeners = append(k.listeners, l)
 	return source.Func(l.start)
