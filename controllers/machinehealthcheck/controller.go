@@ -206,7 +206,7 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 type Unclaimed string
 
 const (
-	// Observe judges, exports metrics and answers questions, and writes records of what it would have done, and nothing else.
+	// Observe judges, exports metrics and answers questions, and writes nothing.
 	Observe Unclaimed = "observe"
 	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
 	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
@@ -225,7 +225,7 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.Unclaimed, Observe, Act, Ignore), "unclaimed-machine-health-checks",
 		"What to do with a MachineHealthCheck that is not claimed by the annotation cluster.x-k8s.io/paused: kubemend. "+
-			"observe: judge, export metrics, write nothing but RemediationRecords. "+
+			"observe: judge and export metrics, write nothing. "+
 			"act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
 			"ignore: do not read it.")
 	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
