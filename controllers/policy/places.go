@@ -19,11 +19,11 @@ func (l *Ledger) numbers(g *group, now time.Time) numbers {
 	waits := map[types.UID]bool{}
 	n := numbers{targets: len(g.judged)}
 	for e := range g.open {
-		if e.waits && !waits[e.UID] {
-			n.waiting++
+		if e.waits {
 			waits[e.UID] = true
 		}
 	}
+	n.waiting = len(waits)
 	for e := range g.open {
 		if l.asksItself(e) {
 			continue

@@ -272,7 +272,9 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
 		// A simulated kubelet has not booted this machine, so the manager is on none of their hosts, and makes way for no other replica.
 		// Read past the caches before a record ends without a replacement: which one does depends on what the manager sees first.
-		either := func(text string) bool { return text == "get cluster.x-k8s.io/machinedeployments (kubemend-manager-role)" }
+		either := func(text string) bool {
+			return text == "get cluster.x-k8s.io/machinedeployments (kubemend-manager-role)"
+		}
 		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
 			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
 				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
