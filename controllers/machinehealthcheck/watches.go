@@ -262,7 +262,9 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 		UpdateFunc: func(e event.UpdateEvent) bool {
 			write := ownWrite{client.ObjectKeyFromObject(e.ObjectNew), e.ObjectOld.GetResourceVersion()}
 			written, own := r.writing.LoadAndDelete(write)
-			return !own || !sameConditions(e.ObjectNew.(*clusterv1.Machine), written.(*clusterv1.Machine))
+			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			// After a watch that broke one event may have the changes of several writes.
+			return !own || !sameConditions(after, written.(*clusterv1.Machine)) || changedBesides(before, after)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
 			key := client.ObjectKeyFromObject(e.Object)
@@ -282,13 +284,18 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return before.UID != after.UID || before.Generation != after.Generation ||
-			before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
-			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+		return changedBesides(before, after) ||
 			ptr.Deref(olderAnswer(before), clusterv1.Condition{}) != ptr.Deref(olderAnswer(after), clusterv1.Condition{}) ||
 			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	}}
+}
+
+// changedBesides reports whether a Machine has changed in anything but its conditions that counts.
+func changedBesides(before, after *clusterv1.Machine) bool {
+	return before.UID != after.UID || before.Generation != after.Generation ||
+		before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 // sameCondition leaves messages out: nothing is decided on them.
