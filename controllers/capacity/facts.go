@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/labels/format"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -26,7 +28,7 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is the machine, nil if it does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
+	// old is nil if the machine does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
 	// named has them by name.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
@@ -154,7 +156,7 @@ func infraOf(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: machine.Spec.InfrastructureRef.Kind, Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 }
 
-func isPaused(obj metav1.Object) bool {
+func isPaused(obj client.Object) bool {
 	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
 	return paused
 }
@@ -188,21 +190,19 @@ const (
 // Subject is the machine whose capacity is asked for. What is in it is all that can be known of a machine that is gone: keep it from Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Machine is the machine itself, as the caller has read it; nil if it does not exist. One that its owner lacks has no name either.
-	Machine *clusterv1.Machine
-	// Gone is since when it does not exist any more; Seen, if that is not known, when it was last there: what replaces it was made since.
-	Gone, Seen time.Time
+	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more. Created is when it was
+	// created.
+	Began, Gone, Created time.Time
 	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
 	// its MachineSet.
 	Owner      Owner
 	Deployment string
 	// Host is the BareMetalHost that it had.
 	Host string
-	// Found is the machine that was found to replace it before; empty if that was not kept. Lost are other machines of the same owner that
-	// are gone: their names, since when or, if that is not known, when their deletion began, and what was kept of their hosts and of those
-	// that replace them.
+	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was
+	// not kept.
+	Lost  []Loss
 	Found string
-	Lost  []Subject
 	// Remembered are by the name of a machine the one that it replaces, as RemediationRecords have it.
 	Remembered map[string]string
 }
@@ -210,11 +210,21 @@ type Subject struct {
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
 
-// Of is machine as a Subject.
-func Of(machine *clusterv1.Machine) Subject {
+// Loss is a machine that is gone.
+type Loss struct {
+	Name string
+	// At is when it was gone or, if that is not known, when its deletion began.
+	At time.Time
+	// Found is the machine that was found to replace it, and Host the host that it had, if that was kept.
+	Found, Host string
+}
+
+// Of is machine as a Subject whose remediation began then.
+func Of(machine *clusterv1.Machine, began time.Time) Subject {
 	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
-		Machine: machine, Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
+		Began: began, Created: machine.CreationTimestamp.Time,
+		Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
 	}
 }
 
@@ -225,6 +235,19 @@ func Lacking(namespace, cluster string, owner Owner) Subject {
 		s.Owner, s.Deployment = Owner{Group: owner.Group, Kind: machineSetKind}, owner.Name
 	}
 	return s
+}
+
+// selected has the label by which the machines of the owner are found. The record of a NodeHealthCheck names no Cluster.
+func (s *Subject) selected() client.MatchingLabels {
+	switch {
+	case s.Deployment != "":
+		return client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: s.Deployment}
+	case s.Cluster != "":
+		return client.MatchingLabels{clusterv1.ClusterNameLabel: format.MustFormatValue(s.Cluster)}
+	case s.Owner.Kind == machineSetKind:
+		return client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Owner.Name)}
+	}
+	return client.MatchingLabels{clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.Owner.Name)}
 }
 
 func ownerOf(machine *clusterv1.Machine) Owner {

@@ -188,12 +188,11 @@ func unix(t time.Time) float64 {
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	r.spares.wait(key, false)
 	r.Ledger.Forget(placesOf(key))
-	value, _ := r.memory.LoadAndDelete(key)
+	cluster, known, last := r.memory.forget(key)
 	if away {
-		r.memory.Store(key, remembered{away: true})
+		r.memory.keep(key, remembered{away: true})
 	}
-	gone, _ := value.(remembered)
-	if gone.cluster == "" {
+	if !known {
 		return
 	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
@@ -203,13 +202,8 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	} {
 		series.DeletePartialMatch(labels)
 	}
-	last := true // of its Cluster
-	r.memory.Range(func(other, kept any) bool {
-		last = other.(types.NamespacedName).Namespace != key.Namespace || kept.(remembered).cluster != gone.cluster
-		return last
-	})
 	if last {
-		reachable.DeleteLabelValues(key.Namespace, gone.cluster)
+		reachable.DeleteLabelValues(key.Namespace, cluster)
 	}
 }
 

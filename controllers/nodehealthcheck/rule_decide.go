@@ -359,8 +359,7 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 	var at time.Time
 	for i := range n.Gone {
 		if gone := &n.Gone[i]; on(gone) && gone.TimedOut == nil {
-			again := health.Latest(n.LoopAwaited, n.Loop.Until(gone.Started.Time, time.Hour))
-			at = health.Latest(health.Latest(at, gone.Started.Add(remake)), again)
+			at = latest(latest(at, gone.Started.Add(remake)), latest(n.LoopAwaited, n.Loop.Until(gone.Started.Time, time.Hour)))
 		}
 	}
 	return at

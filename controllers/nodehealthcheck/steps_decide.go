@@ -180,7 +180,7 @@ func (c *Case) idleSince() time.Time {
 		if at.IsZero() {
 			return time.Time{}
 		}
-		since = health.Latest(since, at)
+		since = latest(since, at)
 	}
 	return since
 }
@@ -193,9 +193,9 @@ func (r *Request) idleSince() time.Time {
 	case !r.Deleting().IsZero():
 		return r.Deleting()
 	case succeeded == escalation.No:
-		return health.Latest(since, r.Started())
+		return latest(since, r.Started())
 	case succeeded == escalation.Unsaid && processing == escalation.No:
-		return health.Latest(stopped, r.Started())
+		return latest(stopped, r.Started())
 	}
 	return time.Time{}
 }

@@ -10,7 +10,6 @@ import (
 	"context"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -48,8 +47,6 @@ type Reconciler struct {
 	StepLeft func(check, node string) bool
 	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
 	NodeCache client.Reader
-	// HostLists lists BareMetalHosts, from a cache where the manager watches them; nil to list them past the caches.
-	HostLists client.Reader
 	// Namespace is the one that the caches have; empty for all.
 	Namespace string
 	// Recorder sends events about checks and Machines.
@@ -66,38 +63,43 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	// memories has a *memory for each open record, retired when the closed records of a Cluster were last listed. (retire)
-	memories, retired sync.Map
+	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of
+	// one was gone, retired when the closed records of a Cluster were last listed. (retire)
+	memory, went, retired sync.Map
 }
 
-// memory is what this process remembers of an open record: when it was last written, and since when nothing acts on its target, as the
-// reconcile of that alone has it; and when the cache showed that its Machine was gone. Without it, words are written sooner.
-type memory struct {
-	written, idle time.Time
-	went          atomic.Pointer[time.Time]
+// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
+// nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
+type memory struct{ written, seen, idle time.Time }
+
+func (r *Reconciler) forget(record types.NamespacedName) {
+	r.memory.Delete(record)
+	r.went.Delete(record)
 }
 
-func (r *Reconciler) remembers(record types.NamespacedName) *memory {
-	kept, _ := r.memories.LoadOrStore(record, &memory{})
-	return kept.(*memory)
+func (r *Reconciler) remembers(record types.NamespacedName) memory {
+	kept, _ := r.memory.Load(record)
+	m, _ := kept.(memory)
+	return m
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), cached)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.memories.Delete(req.NamespacedName)
+		r.forget(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	if plan.Confirm {
-		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
+	for o.from.depth < depthOf(plan) {
+		r.memory.Store(req.NamespacedName, o.memory)
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)
@@ -108,6 +110,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		o.memory.idle = o.facts.Now
 	}
 	changed, err := r.apply(ctx, o, plan)
+	r.memory.Store(req.NamespacedName, o.memory)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -154,7 +157,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.memories.Delete(client.ObjectKeyFromObject(o.record))
+	r.forget(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

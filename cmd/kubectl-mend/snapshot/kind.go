@@ -26,7 +26,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	ctrlsource "sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -275,9 +274,8 @@ func (s *Snapshot) Namespace() string {
 	return s.source.Namespace
 }
 
-// Source tells nothing.
-func (k *Kinds[T]) Source(handler.TypedEventHandler[T, reconcile.Request]) ctrlsource.Source {
-	return nil
+// Notify does nothing.
+func (k *Kinds[T]) Notify(remediationrequest.Watcher, handler.TypedEventHandler[T, reconcile.Request]) {
 }
 
 // Unread returns nothing.

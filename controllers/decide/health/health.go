@@ -170,7 +170,19 @@ const (
 
 // String returns the state in lower case, as metrics and messages spell it.
 func (s State) String() string {
-	return [...]string{Healthy: "healthy", Starting: "starting", Pending: "pending", Unknown: "unknown", Unhealthy: "unhealthy"}[s]
+	switch s {
+	case Healthy:
+		return "healthy"
+	case Starting:
+		return "starting"
+	case Pending:
+		return "pending"
+	case Unknown:
+		return "unknown"
+	case Unhealthy:
+		return "unhealthy"
+	}
+	return "unknown"
 }
 
 // Reason says which rule a finding comes from.
