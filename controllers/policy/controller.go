@@ -337,8 +337,8 @@ func (l *Ledger) FollowRecords(informer interface {
 	return nil
 }
 
-// Follow counts the remediation of a record that has begun: until its capacity is back or it has ended in all limits, and for an hour in
-// maxPerHour.
+// Follow counts the remediation of a record that has begun. maxPerHour counts it for an hour; the other limits count it until its record
+// has ended or the capacity is back.
 func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check

@@ -31,7 +31,8 @@ type trials struct {
 	until time.Time
 }
 
-// saw notes when a remediation was begun. A target that is seen to be remediated has a record that says so some seconds sooner or later.
+// saw notes that a remediation of target was begun at a moment. Its check and its record say so a few seconds apart: two moments within a
+// minute are one remediation.
 func (t *trials) saw(target types.UID, at time.Time) {
 	if t.begun == nil {
 		t.begun = map[types.UID][]time.Time{}
@@ -41,7 +42,7 @@ func (t *trials) saw(target types.UID, at time.Time) {
 	}
 }
 
-// within are when remediations were begun in the hour before now.
+// within are the moments of the hour before now at which remediations were begun.
 func (t *trials) within(now time.Time) []time.Time {
 	all := slices.Concat(slices.Collect(maps.Values(t.begun))...)
 	return slices.DeleteFunc(all, func(at time.Time) bool { return now.Sub(at) >= time.Hour })

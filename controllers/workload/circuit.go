@@ -16,7 +16,7 @@ import (
 const (
 	// AnswerWithin is the one deadline of all that a reconcile of a check or of a power cycle reads live from a workload cluster.
 	AnswerWithin = 10 * time.Second
-	// requestTimeout is how long a worker waits for one answer, to its end: verdicts on other clusters are to come within 5 s.
+	// requestTimeout is how long a worker waits for one answer, to its end. With queuedFor, verdicts on other clusters come within 5 s.
 	requestTimeout = 3500 * time.Millisecond
 	// atOnce is how many requests to one workload cluster are under way at the same time, queuedFor how long another one waits until one of
 	// them has ended: its worker would be missing elsewhere.

@@ -270,7 +270,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		inOne := suite.LookedFor[0] + " in " + namespace // by the manager of one namespace
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(append(slices.Clone(suite.LookedFor), inOne)))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
-		// Read past the caches before a record ends without a replacement: which one does depends on what the manager sees first.
+		// The manager reads a MachineDeployment live before a record ends without a replacement. Whether one does here is left open.
 		either := func(text string) bool { return strings.HasPrefix(text, "get cluster.x-k8s.io/machinedeployments ") }
 		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
 			// A simulated kubelet has not booted this machine: the manager is on none of their hosts, and makes way for no other replica.
