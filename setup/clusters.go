@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
@@ -15,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
@@ -44,9 +42,7 @@ func (p *program) connect(ctx context.Context) error {
 		WatchFilterValue: p.o.watchFilter,
 		Cache: clustercache.CacheOptions{
 			DefaultTransform: machinehealthcheck.SlimMetadata,
-			ByObject: map[client.Object]cache.ByObject{
-				&corev1.Node{}: {Transform: workload.SlimNode}, &storagev1.VolumeAttachment{}: {Transform: fence.SlimAttachment},
-			},
+			ByObject:         map[client.Object]cache.ByObject{&corev1.Node{}: {Transform: workload.SlimNode}},
 		},
 		Client: clustercache.ClientOptions{QPS: p.o.clusters.qps, Burst: p.o.clusters.burst, UserAgent: userAgent},
 	}, controller.Options{MaxConcurrentReconciles: p.o.clusters.concurrency})

@@ -18,7 +18,6 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/crdgate"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/hostremediation"
 	"github.com/kubemend/kubemend/controllers/hostremediation/admission"
 	"github.com/kubemend/kubemend/controllers/leftovers"
@@ -27,10 +26,9 @@ import (
 
 // hostRemediationServices are the controllers that power-cycle hosts, to be started when the kinds that they need are there and free.
 func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
-	left := &enqueue.Broadcast[fence.Place]{}
 	verified := p.connections
 	verified.Verify = p.clusters.Verify
-	p.nodes = fence.NewNodes(verified, left.Send)
+	p.nodes = fence.Nodes{Clusters: verified}
 	if p.o.webhooks.CertDir != "" {
 		if err := admission.SetUp(p); err != nil {
 			return nil, err
@@ -38,12 +36,12 @@ func (p *program) hostRemediationServices() ([]*crdgate.Service, error) {
 	}
 	writer := p.writer()
 	hosts, recorder := &host.Hosts{Client: writer, Live: p.GetAPIReader()}, p.GetEventRecorder("kubemend")
-	gate, over := &begin.Gate{Clock: clock.RealClock{}}, &enqueue.Broadcast[string]{}
+	gate := &begin.Gate{Clock: clock.RealClock{}}
 	// A reconciler ends what was begun, and begins nothing, if its service is switched off.
 	reconciler := func(kind remediation.Kind, s *crdgate.Service) *hostremediation.Reconciler {
 		return &hostremediation.Reconciler{
 			Kind: kind, Installed: p.installed, Client: writer, Live: p.GetAPIReader(),
-			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Left: left, Gate: gate, Ledger: p.ledger, Over: over, Records: p.records,
+			Hosts: hosts, Clusters: p.clusters, Nodes: p.nodes, Gate: gate, Ledger: p.ledger, Records: p.records,
 			Recorder: recorder, Clock: clock.RealClock{}, WatchFilterValue: p.o.watchFilter, Verify: p.clusters.Verify,
 			Finds: func(check types.NamespacedName, machine types.UID) (healthy, known bool) {
 				if p.checks == nil { // a teardown has none
@@ -112,7 +110,7 @@ func (p *program) sweep(hosts *host.Hosts, recorder events.EventRecorder) error 
 	if !p.o.teardown { // the teardown reads the nodes of all clusters anyway
 		orphans.Fenced = p.clusters.Fenced
 	}
-	return orphans.SetupWithManager(p)
+	return p.Add(orphans)
 }
 
 var errStoodDown = errors.New("another replica is to power-cycle the host that this one runs on")

@@ -67,7 +67,7 @@ type program struct {
 	server      *clockerror.Server // the API server of the management cluster
 	connections workload.Connections
 	clusters    *workload.Clusters
-	nodes       *fence.Nodes // of these clusters
+	nodes       fence.Nodes // of these clusters
 	services    *crdgate.Reconciler
 	records     *records.Records
 	ledger      *policy.Ledger
@@ -131,7 +131,6 @@ func Run(ctx context.Context, version string, o *Options) error {
 	if err := p.addServices(); err != nil {
 		return err
 	}
-	defer p.nodes.Close()
 	if o.teardown {
 		err = p.addTeardown(lock)
 	} else {

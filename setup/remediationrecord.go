@@ -17,7 +17,7 @@ import (
 func (p *program) recordService() *crdgate.Service {
 	r := &remediationrecord.Reconciler{
 		Records: p.records, Recent: &remediationrecord.Recent{Live: p.GetAPIReader(), Clock: clock.RealClock{}}, Mapper: p.GetRESTMapper(),
-		Cached: p.caches, NodeCache: p.nodeCache, Namespace: p.o.namespace,
+		Cached: p.caches, NodeCache: p.nodeCache, HostLists: p.hosts.Client, Namespace: p.o.namespace,
 		Finds: p.checks.Finds, StepLeft: p.stepLeft,
 		Recorder: p.GetEventRecorder("kubemend"), WatchFilterValue: p.o.watchFilter,
 		Nodes:           p.o.gates.Enabled(nodeHealthCheck) && p.o.nodeChecks != crdgate.Off,

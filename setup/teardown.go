@@ -41,7 +41,7 @@ func (p *program) addTeardown(lock *leftovers.Lock) error {
 	uninstaller := &leftovers.Teardown{
 		Remover: leftovers.Remover{
 			Client: p.writer(), Live: p.GetAPIReader(), Recorder: p.GetEventRecorder("kubemend"),
-			Nodes: fence.NewNodes(p.connections, func(fence.Place) {}),
+			Nodes: fence.Nodes{Clusters: p.connections},
 		},
 		Clusters: p.connections, Discovery: p.discovery, Serves: p.services.Serves, Clock: clock.RealClock{},
 		Namespace: p.o.namespace, WatchFilterValue: p.o.watchFilter, LeaseNamespace: p.o.nodeHealthChecks.LeaseNamespace,

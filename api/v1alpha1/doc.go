@@ -93,9 +93,6 @@ const (
 
 	// ResetAnnotation on a BareMetalHost, or on a Machine, says the same of the last `kubectl mend reset`.
 	ResetAnnotation = "kubemend.io/reset"
-
-	// ConfirmedAnnotation on a Cluster says the same of the last `kubectl mend confirm`.
-	ConfirmedAnnotation = "kubemend.io/confirmed"
 )
 
 // RecordOpenLabel is on a RemediationRecord; its value is "true" until it has ended, and "false" until an hour after it was begun or, of one
@@ -204,7 +201,6 @@ const (
 	EventUnreachable            = "WorkloadClusterUnreachable" // Warning on check: the workload cluster was lost
 	EventReachable              = "WorkloadClusterReachable"   // Normal on check: it is back
 	EventWorkloadClusterChanged = "WorkloadClusterChanged"     // Warning on check: another workload cluster answers
-	EventConfirmed              = "WorkloadClusterConfirmed"   // Normal on Cluster: a person ran `kubectl mend confirm`
 	EventCheckClaimed           = "CheckClaimed"               // Normal on check: a RemediationPolicy claims it
 	EventCheckReleased          = "CheckReleased"              // Normal, Warning on check: no policy claims it, or kubemend is being removed
 	EventCheckNotClaimed        = "CheckNotClaimed"            // Warning on check: a policy claims it, but it is paused for all controllers

@@ -8,16 +8,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
-	toolscache "k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/util/retry"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -29,17 +25,11 @@ import (
 // a remediation that was taken over from it.
 const FencedByAnnotation = mendv1.FencedByAnnotation
 
-// Clusters is what is needed of workload clusters; Cluster API's ClusterCache has it.
+// Clusters are the connections to workload clusters; Cluster API's ClusterCache has them.
 type Clusters interface {
 	// GetUncachedClient returns a client that reads past all caches.
 	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
-	// GetRESTConfig returns the configuration of the connection: the same one for as long as the connection is the same.
-	GetRESTConfig(ctx context.Context, cluster client.ObjectKey) (*rest.Config, error)
-	// Watch adds an informer to the cache of the connection, once for each name.
-	Watch(ctx context.Context, cluster client.ObjectKey, watcher clustercache.Watcher) error
 }
-
-var _ Clusters = clustercache.ClusterCache(nil)
 
 // Owner is a remediation as it signs a node: by its UID. clusterctl move gives it a new one, and what it signed before is still its own.
 type Owner struct {
@@ -71,63 +61,22 @@ func (o Owner) inherits(node *corev1.Node) bool {
 	return taint != nil && taint.Value == infrav1.OutOfServiceTaintValue && (mark == "" && o.Unsigned || slices.Contains(o.Former, mark))
 }
 
-// Left is called when something may have left a node that is watched: the node has to be read again. It must not block.
-type Left func(Place)
-
 // RBAC in the workload clusters, besides that of package workload. The taint comes and goes by a patch. No pod and no
 // volume is touched: Kubernetes does that, once the node is fenced.
 // +kubebuilder:rbac:groups=core,resources=nodes,roleName=kubemend-workload-fencer,verbs=patch
 // +kubebuilder:rbac:groups=coordination.k8s.io,resources=leases,roleName=kubemend-workload-fencer,verbs=get
-// +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list;watch
+// +kubebuilder:rbac:groups=core,resources=pods,roleName=kubemend-workload-fencer,verbs=list
 // +kubebuilder:rbac:groups=core,resources=persistentvolumes,roleName=kubemend-workload-fencer,verbs=get
-// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,roleName=kubemend-workload-fencer,verbs=list;watch
+// +kubebuilder:rbac:groups=storage.k8s.io,resources=volumeattachments,roleName=kubemend-workload-fencer,verbs=list
 
-// Nodes sees and fences nodes. It is safe for concurrent use.
-type Nodes struct {
-	clusters Clusters
-	left     Left
-	pods     func(config *rest.Config, node string) (toolscache.SharedIndexInformer, error)
-	running  sync.WaitGroup // the watches, also those that were cancelled
-
-	mu          sync.Mutex
-	closed      bool
-	attachments map[client.ObjectKey]toolscache.SharedIndexInformer
-	watches     map[Place]*podWatch
-}
-
-// Place is a node of a workload cluster.
-type Place struct {
-	Cluster client.ObjectKey
-	Node    string
-}
-
-// NewNodes returns the nodes of clusters. left is called for those that are watched.
-func NewNodes(clusters Clusters, left Left) *Nodes {
-	return &Nodes{
-		clusters: clusters, left: left, pods: newPods,
-		attachments: map[client.ObjectKey]toolscache.SharedIndexInformer{},
-		watches:     map[Place]*podWatch{},
-	}
-}
-
-// Forget forgets a cluster that does not exist any more.
-func (n *Nodes) Forget(cluster client.ObjectKey) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	delete(n.attachments, cluster)
-	for at, w := range n.watches {
-		if at.Cluster == cluster {
-			w.cancel()
-			delete(n.watches, at)
-		}
-	}
-}
+// Nodes sees and fences the nodes of these clusters. It is safe for concurrent use.
+type Nodes struct{ Clusters Clusters }
 
 // Fence puts the out-of-service taint on node, signed as by: Kubernetes then deletes its pods for good and detaches their volumes. node is
 // as it was last seen. It is a conflict if the node has changed since: it may have come back, and what decides is to look again. To repeat
 // it does no harm, and a node that is gone needs no fence. A taint of somebody else does as well, and is left as it is; one that by
 // inherits is signed.
-func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
+func (n Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "fence node", node, func(live client.Client) error {
 		return changeSeen(ctx, live, node, func(fresh *corev1.Node) { putOutOfService(fresh, by) })
 	})
@@ -135,14 +84,14 @@ func (n *Nodes) Fence(ctx context.Context, cluster client.ObjectKey, node *corev
 
 // Unfence takes by's taint and mark off node, which is as Look has returned it, or has a name alone. To repeat it does no harm, and a node
 // that is gone has none.
-func (n *Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
+func (n Nodes) Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "unfence node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(fresh *corev1.Node) { putBackInService(fresh, by) })
 	})
 }
 
 // Disown takes by's mark off a node and leaves the taint, which is somebody else's from then on.
-func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
+func (n Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by Owner) error {
 	return n.write(ctx, cluster, "take the mark off node", node, func(live client.Client) error {
 		return change(ctx, live, node, func(fresh *corev1.Node) {
 			if by.owns(types.UID(fresh.Annotations[FencedByAnnotation])) {
@@ -153,8 +102,8 @@ func (n *Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *core
 }
 
 // write writes to a node past all caches. A node that is gone is no error.
-func (n *Nodes) write(ctx context.Context, cluster client.ObjectKey, what string, node *corev1.Node, change func(client.Client) error) error {
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+func (n Nodes) write(ctx context.Context, cluster client.ObjectKey, what string, node *corev1.Node, change func(client.Client) error) error {
+	live, err := n.Clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
 		err = change(live)
 	}

@@ -14,9 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/cluster-api/controllers/clustercache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -31,9 +29,6 @@ var (
 // fakeCluster is the one workload cluster there is.
 type fakeCluster struct {
 	client client.Client
-	config *rest.Config
-	cache  cache.Cache
-	added  map[string]bool
 	down   bool
 }
 
@@ -44,49 +39,12 @@ func (w *fakeCluster) GetUncachedClient(context.Context, client.ObjectKey) (clie
 	return w.client, nil
 }
 
-func (w *fakeCluster) GetRESTConfig(context.Context, client.ObjectKey) (*rest.Config, error) {
-	if w.down {
-		return nil, clustercache.ErrClusterNotConnected
-	}
-	return w.config, nil
-}
-
-func (w *fakeCluster) Watch(_ context.Context, _ client.ObjectKey, watcher clustercache.Watcher) error {
-	if w.down {
-		return clustercache.ErrClusterNotConnected
-	}
-	if w.cache == nil || w.added[watcher.Name()] {
-		return nil
-	}
-	w.added[watcher.Name()] = true
-	return watcher.Watch(w.cache)
-}
-
 // clusterOf is a cluster that holds objs and fails as told.
 func clusterOf(fails interceptor.Funcs, objs ...client.Object) *fakeCluster {
-	if fails.Delete == nil {
-		fails.Delete = deleteThatVeryOne
-	}
 	byNode := func(obj client.Object) []string { return []string{obj.(*corev1.Pod).Spec.NodeName} }
 	return &fakeCluster{
-		config: &rest.Config{}, added: map[string]bool{},
 		client: fake.NewClientBuilder().WithObjects(objs...).WithIndex(&corev1.Pod{}, nodeNameField, byNode).WithInterceptorFuncs(fails).Build(),
 	}
-}
-
-// deleteThatVeryOne does what the fake client leaves out: it heeds preconditions.
-func deleteThatVeryOne(ctx context.Context, c client.WithWatch, obj client.Object, opts ...client.DeleteOption) error {
-	wanted := (&client.DeleteOptions{}).ApplyOptions(opts).Preconditions
-	if wanted != nil {
-		is := &corev1.Node{}
-		if err := c.Get(ctx, client.ObjectKeyFromObject(obj), is); err != nil {
-			return err
-		}
-		if is.UID != *wanted.UID || is.ResourceVersion != *wanted.ResourceVersion {
-			return apierrors.NewConflict(corev1.Resource("nodes"), is.Name, errors.New("what is in the precondition differs"))
-		}
-	}
-	return c.Delete(ctx, obj)
 }
 
 // look is what is seen of the node.
@@ -97,7 +55,7 @@ func (w *fakeCluster) look(t *testing.T, by Owner) Seen {
 	return seen
 }
 
-func nodesOf(w *fakeCluster) *Nodes { return NewNodes(w, func(Place) {}) }
+func nodesOf(w *fakeCluster) Nodes { return Nodes{Clusters: w} }
 
 func node(changes ...func(*corev1.Node)) *corev1.Node {
 	n := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n", UID: "u"}}

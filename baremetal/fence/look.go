@@ -2,9 +2,7 @@ package fence
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"time"
 
@@ -12,12 +10,10 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	corev1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/cluster-api/controllers/clustercache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -27,8 +23,6 @@ import (
 // Seen is a node as it was read.
 type Seen struct {
 	Presence powercycle.Node
-	// Cause is why a node is unseen. It is for the log: its text is another one each time.
-	Cause error
 
 	// Node is what the API server returned; nil unless it is present. All below is read from it, and zero if there is none, but for Drained.
 	Node *corev1.Node
@@ -61,40 +55,24 @@ type Seen struct {
 	Pods []types.UID
 }
 
-// Waits reports whether something has to leave the node before it is Drained.
-func (s Seen) Waits() bool { return (s.Fenced || s.Presence == powercycle.NodeAbsent) && !s.Drained }
-
 // Look looks at a node, past all caches. by is who asks: what it has signed is Ours. No name stands for a node that never was.
 //
-// A cluster that cannot be asked is no error: the node is unseen. An error means that the cluster gave an answer that is of no use, such
-// as a refusal; the look that comes with it is of a node unseen as well, so that a caller can carry on, and tell of the error.
-func (n *Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
+// With an error, be it that the cluster cannot be asked or that it refuses to answer, the node is unseen, so that a caller can carry on.
+func (n Nodes) Look(ctx context.Context, cluster client.ObjectKey, node string, by Owner) (Seen, error) {
 	if node == "" {
 		return Seen{Presence: powercycle.NodeAbsent, Drained: true}, nil
 	}
-	var seen Seen
-	live, err := n.clusters.GetUncachedClient(ctx, cluster)
+	live, err := n.Clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
-		// Else each read of a fenced node would list the attachments of all nodes. Watch returns why it cannot be.
-		_ = n.clusters.Watch(ctx, cluster, attachmentStore{n, cluster})
-		seen, err = lookAt(ctx, live, node, by, func(ask bool) ([]*storagev1.VolumeAttachment, error) {
-			return n.attachmentsLeft(ctx, live, cluster, node, ask)
-		})
+		var seen Seen
+		if seen, err = lookAt(ctx, live, node, by); err == nil {
+			return seen, nil
+		}
 	}
-	switch {
-	case err == nil:
-		return seen, nil
-	case !errors.Is(ctx.Err(), context.Canceled) && outOfReach(err): // a deadline that has passed is the cluster's silence
-		return Seen{Cause: err}, nil
-	default:
-		return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
-	}
+	return Seen{}, fmt.Errorf("look at node %q of cluster %s: %w", node, cluster, err)
 }
 
-// volumes are the attachments of volumes to a node. Where that means to list those of all nodes it is done only if the caller asks for it.
-type volumes func(ask bool) ([]*storagev1.VolumeAttachment, error)
-
-func lookAt(ctx context.Context, live client.Reader, name string, by Owner, attached volumes) (Seen, error) {
+func lookAt(ctx context.Context, live client.Reader, name string, by Owner) (Seen, error) {
 	node := &corev1.Node{}
 	err := live.Get(ctx, client.ObjectKey{Name: name}, node)
 	if client.IgnoreNotFound(err) != nil {
@@ -108,7 +86,7 @@ func lookAt(ctx context.Context, live client.Reader, name string, by Owner, atta
 		return seen, nil
 	}
 	if waits := seen.Fenced || seen.Presence == powercycle.NodeAbsent; waits && !by.On {
-		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by, attached); err != nil {
+		if err := seen.whatIsLeft(ctx, live, name, outOfService(node), by); err != nil {
 			return Seen{}, err
 		}
 	} else if by.Fences { // it can be fenced without that as well
@@ -169,20 +147,6 @@ func outOfService(node *corev1.Node) *corev1.Taint {
 	return nil
 }
 
-// outOfReach tells a cluster that cannot be asked from one that gave an answer. An API server that fails, is overrun or has lost its
-// etcd has not answered.
-func outOfReach(err error) bool {
-	if errors.Is(err, clustercache.ErrClusterNotConnected) {
-		return true
-	}
-	var answer apierrors.APIStatus
-	if !errors.As(err, &answer) {
-		return true
-	}
-	code := answer.Status().Code
-	return code >= http.StatusInternalServerError || code == http.StatusTooManyRequests
-}
-
 // nodeNameField is the field by which the API server can select pods of a node.
 const nodeNameField = "spec.nodeName"
 
@@ -198,32 +162,30 @@ const (
 // mostNoted is how many pods are remembered of a node that is fenced. More do not fit where that is kept.
 const mostNoted = 1000
 
-// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and attachments of volumes.
-// taint is the one by which the node is fenced, if it is.
-func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner, attached volumes) error {
+// whatIsLeft finds out what is left on a fenced node, or of one that is gone, and would have to move: pods, and, once these are gone,
+// attachments of volumes, which go after them and are listed for all of the cluster. taint is that of the fence; nil without one.
+func (s *Seen) whatIsLeft(ctx context.Context, live client.Reader, node string, taint *corev1.Taint, by Owner) error {
 	pods, err := podsLeft(ctx, live, node, taint, by.Found)
 	if err != nil {
 		return err
 	}
-	// Attachments that are not cached are listed for all of the cluster. That can wait until the pods are gone, for the volumes go after
-	// them.
-	attachments, err := attached(len(pods.left) == 0)
-	if err != nil {
-		return err
-	}
 	left := pods.left
-	for _, a := range attachments {
-		has, idle, called := true, false, "VolumeAttachment "+a.Name
-		if len(pods.left) == 0 {
-			if has, idle, err = pods.hasToGo(ctx, live, a, by.Long); err != nil {
+	if len(left) == 0 {
+		attachments, err := attachmentsTo(ctx, live, node)
+		if err != nil {
+			return err
+		}
+		for i := range attachments {
+			has, idle, err := pods.hasToGo(ctx, live, &attachments[i], by.Long)
+			if err != nil {
 				return err
 			}
-		}
-		switch {
-		case has:
-			left = append(left, called)
-		case idle:
-			s.Idle = append(s.Idle, called)
+			switch called := "VolumeAttachment " + attachments[i].Name; {
+			case has:
+				left = append(left, called)
+			case idle:
+				s.Idle = append(s.Idle, called)
+			}
 		}
 	}
 	s.Drained, s.Left, s.Count = len(left) == 0, slices.Clip(left[:min(len(left), few)]), len(left)

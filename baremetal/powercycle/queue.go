@@ -19,11 +19,9 @@ type Queue struct {
 	KeptOffFor string
 	// SameMachine are the other remediations of the machine.
 	SameMachine []Queued
-	// Plane is the control plane that the machine called Machine is a member of; nil if it is a worker. Connected is when it will be known
-	// whether its API answers; zero if it is.
-	Plane     *controlplane.Plane
-	Machine   string
-	Connected time.Time
+	// Plane is the control plane that the machine called Machine is a member of; nil if it is a worker.
+	Plane   *controlplane.Plane
+	Machine string
 	// Unasked is why the queue could not be read; empty if it could.
 	Unasked string
 	// ManagerHere says that the manager runs on the host.
@@ -62,19 +60,11 @@ func Disrupted(member controlplane.Member, keptOff string, obeys bool, remediati
 	return member
 }
 
-// When to read the queue again, since no event tells that a remediation may go on.
-const (
-	// unreadRecheck is after the queue could not be read.
-	unreadRecheck = 10 * time.Second
-	// leaseRecheck is after leases of API servers decided, replicaRecheck while no other replica of the manager can take over.
-	leaseRecheck, replicaRecheck = 30 * time.Second, 30 * time.Second
-)
-
 // Ahead is one thing that a remediation waits for in its queue.
 type Ahead struct {
 	// Text is what it waits for, as a clause.
 	Text string
-	// Until is when to look again; zero if an event tells.
+	// Until is when time alone ends it; zero if that is not known.
 	Until time.Time
 	// Manager says that it waits for the manager to run elsewhere.
 	Manager bool
@@ -85,7 +75,7 @@ type Ahead struct {
 func (q *Queue) Ahead(now time.Time) []Ahead {
 	switch {
 	case q.Unasked != "":
-		return []Ahead{{Text: q.Unasked, Until: now.Add(unreadRecheck)}}
+		return []Ahead{{Text: q.Unasked}}
 	case q.KeptOffFor != "":
 		return []Ahead{{Text: "the host is kept powered off for remediation " + q.KeptOffFor}}
 	}
@@ -97,42 +87,29 @@ func (q *Queue) Ahead(now time.Time) []Ahead {
 	if q.Plane != nil {
 		var ahead []Ahead
 		for _, o := range q.plane().Against(q.Machine, now) {
-			ahead = append(ahead, q.behind(o, now))
+			ahead = append(ahead, Ahead{Text: behind(o)})
 		}
 		if len(ahead) > 0 {
 			return ahead
 		}
 	}
 	if q.ManagerHere {
-		const text = "no other replica is ready elsewhere, or it is about to take over"
-		return []Ahead{{Text: text, Until: now.Add(replicaRecheck), Manager: true}}
+		return []Ahead{{Text: "no other replica is ready elsewhere, or it is about to take over", Manager: true}}
 	}
 	return nil
 }
 
 // behind says why a member of a control plane, "it", has to wait.
-func (q *Queue) behind(o controlplane.Objection, now time.Time) Ahead {
-	ahead := Ahead{Until: o.Until}
+func behind(o controlplane.Objection) string {
 	switch o.Reason {
 	case controlplane.BeingRemediated, controlplane.BeingReplaced:
-		ahead.Text = fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
+		return fmt.Sprintf("%s is being remediated (%s)", o.Member, o.By)
 	case controlplane.MajorityAtRisk:
-		ahead.Text = fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
-		ahead.Until = now.Add(leaseRecheck)
+		return fmt.Sprintf("without it %d of %d control-plane nodes are healthy, and %d are needed", o.Votes, o.Total, o.Needed)
 	case controlplane.NotFirst:
-		ahead.Text = o.Member + " is ahead in the queue"
-	case controlplane.NotSeen:
-		ahead.Text, ahead.Until = "it is not known yet which members of the control plane are alive", q.Connected
+		return o.Member + " is ahead in the queue"
 	}
-	return ahead
-}
-
-// LeasesDecide reports whether the leases of the API servers decide whether the remediation may begin.
-func (q *Queue) LeasesDecide(now time.Time) bool {
-	if q.Plane == nil || q.Plane.API != controlplane.Answers || controlplane.Majority(len(q.Plane.Members)) == 0 {
-		return false
-	}
-	return !q.plane().Busy(q.Machine, now)
+	return "it is not known yet which members of the control plane are alive"
 }
 
 // plane is the control plane with what the remediation itself does to its member.
@@ -181,20 +158,6 @@ func (f Facts) Queues() bool {
 	switch f.State {
 	case "", Pending, Preparing, PoweringOff, Rebooting:
 		return !f.KeptOff && !f.RebootAsked && !f.Deleting && !f.Stop && f.Machine != MachineGone
-	default:
-		return false
-	}
-}
-
-// MayQueue reports whether a remediation that remembers m may wait in a queue, as far as its memory says.
-func (m Memory) MayQueue() bool {
-	switch m.State {
-	case "", Pending, Preparing:
-		return true
-	case PoweringOff:
-		return m.Asked.IsZero()
-	case Rebooting:
-		return !m.Touched
 	default:
 		return false
 	}

@@ -83,14 +83,14 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}
 	createdLater := func(r *Queued) { r.Created = noon.Add(-time.Minute) }
 	first := Ahead{Text: "b is ahead in the queue"}
-	here := Ahead{Until: noon.Add(replicaRecheck), Manager: true}
+	here := Ahead{Manager: true}
 	here.Text = "no other replica is ready elsewhere, or it is about to take over"
 	for name, tc := range map[string]struct {
 		is   func(*Queue)
 		want []Ahead
 	}{
 		"a worker alone waits for nothing":                  {func(*Queue) {}, nil},
-		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why", Until: noon.Add(unreadRecheck)}}},
+		"a queue that could not be read keeps it waiting":   {func(q *Queue) { q.Unasked = "why" }, []Ahead{{Text: "why"}}},
 		"another remediation keeps its host powered off":    {func(q *Queue) { q.KeptOffFor = "x" }, []Ahead{{Text: "the host is kept powered off for remediation x"}}},
 		"another remediation of its machine has begun":      {func(q *Queue) { q.SameMachine = []Queued{queuedAs("x", begunAt(Booting, began))} }, []Ahead{{Text: "HostRemediation x is under way"}}},
 		"the manager runs on its host":                      {func(q *Queue) { q.ManagerHere = true }, []Ahead{here}},
@@ -121,28 +121,6 @@ func TestWhatARemediationWaitsForInItsQueue(t *testing.T) {
 	}
 }
 
-func TestWhenTheLeasesOfAPIServersDecide(t *testing.T) {
-	plane := func(api controlplane.API, members ...controlplane.Member) *controlplane.Plane {
-		return &controlplane.Plane{API: api, Members: append([]controlplane.Member{memberAs("m")}, members...)}
-	}
-	busy := memberAs("b", queuedAs("r", begunAt(PoweringOff, noon)))
-	for name, tc := range map[string]struct {
-		plane *controlplane.Plane
-		want  bool
-	}{
-		"not for a worker":                                 {nil, false},
-		"where there is a majority to protect":             {plane(controlplane.Answers, memberAs("b"), memberAs("c")), true},
-		"not in a control plane of two":                    {plane(controlplane.Answers, memberAs("b")), false},
-		"not while the API does not answer":                {plane(controlplane.NoAnswer, memberAs("b"), memberAs("c")), false},
-		"not while another member keeps it waiting anyhow": {plane(controlplane.Answers, busy, memberAs("c")), false},
-	} {
-		q := Queue{Machine: "m", Self: queuedAs("s", Memory{}), Plane: tc.plane}
-		if got := q.LeasesDecide(noon); got != tc.want {
-			t.Errorf("%s: %t", name, got)
-		}
-	}
-}
-
 func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 	for name, tc := range map[string]struct {
 		step Step
@@ -162,16 +140,5 @@ func TestWhichStepsBeginWhatOnlyOneMayBegin(t *testing.T) {
 		if got := tc.step.Begins(); got != tc.want {
 			t.Errorf("%s: %t", name, got)
 		}
-	}
-}
-
-func TestWhichRemediationsMayWaitInAQueue(t *testing.T) {
-	for state, want := range map[State]bool{"": true, Pending: true, Preparing: true, PoweringOff: true, Rebooting: true, MovingWorkload: false, Booting: false, Ended: false} {
-		if got := (Memory{State: state}).MayQueue(); got != want {
-			t.Errorf("in %s: %t", state, got)
-		}
-	}
-	if (Memory{State: PoweringOff, Asked: noon}).MayQueue() || (Memory{State: Rebooting, Touched: true}).MayQueue() {
-		t.Error("one that has asked something of its host waits in no queue")
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/spare"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -150,20 +151,14 @@ func (r Replacement) Predecessor() string {
 // Story returns what the capacity of the machine waits for.
 func (f *Facts) Story() Story { return f.told(f.decide(), f.Name) }
 
-// Follow returns what the machine, a new one, waits for, and which machine it replaces, if that is known.
+// Follow returns what the machine, a new one that exists, waits for, and which machine it replaces, if that is known.
 func (f *Facts) Follow() (story Story, predecessor Replacement) {
-	if f.old == nil { // it has gone meanwhile
-		return f.Story(), Replacement{}
-	}
 	predecessor = f.Predecessor()
 	return f.told(f.follow(f.old), predecessor.Name), predecessor
 }
 
 // Deletion returns what the deletion of the machine waits for, whether it is replaced or not. It is about a Machine that is being deleted.
 func (f *Facts) Deletion() Story {
-	if f.old == nil { // it has gone meanwhile
-		return f.Story()
-	}
 	w := f.deletion(f.old)
 	if w.next == machineGoes && (f.end() != "" || f.surplus()) {
 		w.next = machineIsGone
@@ -282,7 +277,7 @@ const mostQuoted = 2048
 
 // oneLine is a message of several lines in one, without the bullets, and bounded.
 func oneLine(message string) string {
-	message = bounded(message, 2*mostQuoted)
+	message = health.Short(message, 2*mostQuoted)
 	var parts []string
 	for line := range strings.Lines(message) {
 		if line = strings.TrimPrefix(strings.TrimSpace(line), "* "); line != "" {
@@ -291,24 +286,11 @@ func oneLine(message string) string {
 	}
 	text := strings.Join(parts, "; ")
 	text = strings.ReplaceAll(text, ":; ", ": ") // a line that introduces others ends with a colon
-	return strings.TrimSuffix(bounded(visible(text), mostQuoted), ".")
-}
-
-// bounded is text of at most so many bytes. Where something is left out it ends with an ellipsis.
-func bounded(text string, most int) string {
-	if len(text) <= most {
-		return text
-	}
-	const ellipsis = "…"
-	return strings.ToValidUTF8(text[:most-len(ellipsis)], "") + ellipsis // a character may be cut
-}
-
-// visible is text in which each character that is obeyed and not shown is replaced.
-func visible(text string) string {
-	return strings.Map(func(r rune) rune {
+	text = strings.Map(func(r rune) rune {       // what is obeyed and not shown is replaced
 		if unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029' {
 			return unicode.ReplacementChar
 		}
 		return r
 	}, text)
+	return health.Short(strings.TrimSuffix(text, "."), mostQuoted)
 }

@@ -13,6 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/rule"
 )
 
@@ -311,13 +312,14 @@ func (f *Facts) awaited(machine *clusterv1.Machine) found {
 func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 	var shortest time.Duration
 	for i := range f.checks {
-		check := &f.checks[i].Spec
-		selector, err := metav1.LabelSelectorAsSelector(&check.Selector)
+		check := &f.checks[i]
+		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
-		if !selects || check.ClusterName != machine.Spec.ClusterName {
+		stands := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // nobody judges by it
+		if !selects || stands || check.Spec.ClusterName != machine.Spec.ClusterName {
 			continue
 		}
-		timeout := time.Duration(ptr.Deref(check.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
+		timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second
 		if timeout > 0 && (shortest == 0 || timeout < shortest) {
 			shortest = timeout
 		}

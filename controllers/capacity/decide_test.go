@@ -150,7 +150,6 @@ func TestWhatADeletionWaitsFor(t *testing.T) {
 		},
 		"one that is replaced goes":                   {[]edit{deleting("DeletionCompleted")}, "MachineGoes"},
 		"a drain goes on, though nothing replaces it": {[]edit{deleting("DrainingNode"), replicas(2)}, "DeletionGoesOn"},
-		"one that has gone meanwhile is made again":   {[]edit{gone}, "ReplacementIsMade"},
 	}.tell(t, func(f *Facts) string {
 		s := f.Deletion()
 		return s.Next.Reason
@@ -162,7 +161,6 @@ func TestANewMachineIsFollowed(t *testing.T) {
 		"as it boots": {[]edit{func(f *Facts) {
 			f.old = worker("w1", time.Minute, func(m *clusterv1.Machine) { m.Status = clusterv1.MachineStatus{} })
 		}}, "BootstrapNotReady"},
-		"if it has gone meanwhile": {[]edit{gone}, "OwnerCreates"},
 	}.tell(t, func(f *Facts) string {
 		s, _ := f.Follow()
 		return s.Reason
@@ -221,7 +219,11 @@ func TestWhatANewMachineWaitsFor(t *testing.T) {
 		"nothing": {
 			[]edit{gone, made(worker("w4", 4*time.Minute))}, "Back Replaced w4 since=4m0s by=w4/Alone?",
 		},
-		"a check that marks it":                      {[]edit{gone, made(worker("w4", 4*time.Minute, says(clusterv1.MachineHealthCheckSucceededCondition, "False", "", "", 0)))}, "NodeNotReady StillUnhealthy w4 waits=Machine/w4 by=w4/Alone?"},
+		"a check that marks it": {[]edit{gone, made(worker("w4", 4*time.Minute, says(clusterv1.MachineHealthCheckSucceededCondition, "False", "", "", 0)))}, "NodeNotReady StillUnhealthy w4 waits=Machine/w4 by=w4/Alone?"},
+		"a check that is paused never counts it": {
+			[]edit{follows(), checked(180), func(f *Facts) { f.checks[0].Annotations = map[string]string{clusterv1.PausedAnnotation: ""} }},
+			"WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s next=InfrastructureComes by=w4/Alone?",
+		},
 		"until its check counts it, from its making": {[]edit{follows(), checked(180, 600)}, "WaitingForBootstrapData BootstrapNotReady w4 waits=KubeadmConfig/w4 since=4m0s until=-1m0s next=InfrastructureComes by=w4/Alone?"},
 		"or from when its Cluster was initialized": {
 			[]edit{follows(), checked(180), func(f *Facts) {

@@ -12,8 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels/format"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -28,7 +26,7 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is nil if the machine does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
+	// old is the machine, nil if it does not exist. others are all other Machines of its owner, the oldest one first; if machines are Lost,
 	// named has them by name.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
@@ -156,7 +154,7 @@ func infraOf(machine *clusterv1.Machine) rule.Ref {
 	return rule.Ref{Kind: machine.Spec.InfrastructureRef.Kind, Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}
 }
 
-func isPaused(obj client.Object) bool {
+func isPaused(obj metav1.Object) bool {
 	_, paused := obj.GetAnnotations()[clusterv1.PausedAnnotation]
 	return paused
 }
@@ -190,19 +188,21 @@ const (
 // Subject is the machine whose capacity is asked for. What is in it is all that can be known of a machine that is gone: keep it from Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Began is when its remediation began; zero if it has none. Gone is since when it does not exist any more. Created is when it was
-	// created.
-	Began, Gone, Created time.Time
+	// Machine is the machine itself, as the caller has read it; nil if it does not exist. One that its owner lacks has no name either.
+	Machine *clusterv1.Machine
+	// Gone is since when it does not exist any more; Seen, if that is not known, when it was last there: what replaces it was made since.
+	Gone, Seen time.Time
 	// Owner is what makes its machines: a MachineSet or a control plane. Without a Kind it has none. Deployment is the MachineDeployment of
 	// its MachineSet.
 	Owner      Owner
 	Deployment string
 	// Host is the BareMetalHost that it had.
 	Host string
-	// Lost are other machines of the same owner that are gone. Found is the machine that was found to replace it before; empty if that was
-	// not kept.
-	Lost  []Loss
+	// Found is the machine that was found to replace it before; empty if that was not kept. Lost are other machines of the same owner that
+	// are gone: their names, since when or, if that is not known, when their deletion began, and what was kept of their hosts and of those
+	// that replace them.
 	Found string
+	Lost  []Subject
 	// Remembered are by the name of a machine the one that it replaces, as RemediationRecords have it.
 	Remembered map[string]string
 }
@@ -210,21 +210,11 @@ type Subject struct {
 // Owner names the controller of a Machine.
 type Owner struct{ Group, Kind, Name string }
 
-// Loss is a machine that is gone.
-type Loss struct {
-	Name string
-	// At is when it was gone or, if that is not known, when its deletion began.
-	At time.Time
-	// Found is the machine that was found to replace it, and Host the host that it had, if that was kept.
-	Found, Host string
-}
-
-// Of is machine as a Subject whose remediation began then.
-func Of(machine *clusterv1.Machine, began time.Time) Subject {
+// Of is machine as a Subject.
+func Of(machine *clusterv1.Machine) Subject {
 	return Subject{
 		Namespace: machine.Namespace, Name: machine.Name, Cluster: machine.Spec.ClusterName,
-		Began: began, Created: machine.CreationTimestamp.Time,
-		Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
+		Machine: machine, Owner: ownerOf(machine), Deployment: machine.Labels[clusterv1.MachineDeploymentNameLabel],
 	}
 }
 
@@ -235,19 +225,6 @@ func Lacking(namespace, cluster string, owner Owner) Subject {
 		s.Owner, s.Deployment = Owner{Group: owner.Group, Kind: machineSetKind}, owner.Name
 	}
 	return s
-}
-
-// selected has the label by which the machines of the owner are found. The record of a NodeHealthCheck names no Cluster.
-func (s *Subject) selected() client.MatchingLabels {
-	switch {
-	case s.Deployment != "":
-		return client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: s.Deployment}
-	case s.Cluster != "":
-		return client.MatchingLabels{clusterv1.ClusterNameLabel: format.MustFormatValue(s.Cluster)}
-	case s.Owner.Kind == machineSetKind:
-		return client.MatchingLabels{clusterv1.MachineSetNameLabel: format.MustFormatValue(s.Owner.Name)}
-	}
-	return client.MatchingLabels{clusterv1.MachineControlPlaneNameLabel: format.MustFormatValue(s.Owner.Name)}
 }
 
 func ownerOf(machine *clusterv1.Machine) Owner {

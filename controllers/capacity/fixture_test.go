@@ -73,7 +73,7 @@ func given(edits ...edit) *Facts {
 			says(clusterv1.MachineHealthCheckSucceededCondition, "False", "UnhealthyNode", "", 12*time.Minute)),
 		owner: owner{ref: rule.Ref{Kind: machineDeploymentKind, Name: "md-0"}, maker: rule.Ref{Kind: machineSetKind, Name: "md-0-a"}, known: true, replicas: ptr.To[int32](3)},
 	}
-	f.Subject = Of(f.old, noon.Add(-10*time.Minute))
+	f.Subject = Of(f.old)
 	for _, edit := range edits {
 		edit(f)
 	}

@@ -22,9 +22,10 @@ func (f *Facts) replacement() Replacement {
 		}
 		return Replacement{}
 	}
-	asked := Loss{Name: f.Name, At: cmp.Or(f.Gone, f.Began), Found: f.Found, Host: f.Host}
+	asked := f.Subject
+	asked.Gone = cmp.Or(f.Gone, f.Seen)
 	losses := append(slices.Clone(f.Lost), asked)
-	by := f.matches(losses, f.Created)
+	by := f.matches(losses)
 	slices.SortFunc(losses, byLoss)
 	for _, loss := range slices.Backward(losses) { // what replaced a replacement that is lost was lost later itself
 		if f.lostAgain(loss, losses, by) {
@@ -40,22 +41,22 @@ func (f *Facts) replacement() Replacement {
 
 // matches are the machines that replace losses, by the names of these: what is written down, what has the host of the lost one, what was
 // found before (else the next one would be taken once another loss is made up for, and forgotten), and the others by order. Of a loss
-// without a moment each machine might be the one. The machine that is asked for was created then.
-func (f *Facts) matches(losses []Loss, created time.Time) map[string]Replacement {
-	by := f.writtenDown(created)
-	open := slices.DeleteFunc(slices.Clone(losses), func(loss Loss) bool {
-		return by[loss.Name].Name != "" || loss.At.IsZero() || f.lostAgain(loss, losses, by)
+// without a moment each machine might be the one.
+func (f *Facts) matches(losses []Subject) map[string]Replacement {
+	by := f.writtenDown()
+	open := slices.DeleteFunc(slices.Clone(losses), func(loss Subject) bool {
+		return by[loss.Name].Name != "" || loss.Gone.IsZero() || f.lostAgain(loss, losses, by)
 	})
 	slices.SortFunc(open, byLoss)
 	made := slices.DeleteFunc(slices.Clone(f.others), func(machine *clusterv1.Machine) bool { return f.MadeFor(machine).Name != "" })
 	taken := make(map[string]bool, len(open))
-	take := func(loss Loss, machine *clusterv1.Machine, how string) {
+	take := func(loss Subject, machine *clusterv1.Machine, how string) {
 		if machine != nil && by[loss.Name].Name == "" && !taken[machine.Name] {
 			by[loss.Name], taken[machine.Name] = Replacement{machine.Name, how}, true
 		}
 	}
 	for _, loss := range open {
-		take(loss, f.onHost(since(made, loss.At), loss.Host), SameHost)
+		take(loss, f.onHost(since(made, loss.Gone), loss.Host), SameHost)
 	}
 	for _, loss := range open {
 		take(loss, f.other(loss.Found), ByOrder)
@@ -65,11 +66,11 @@ func (f *Facts) matches(losses []Loss, created time.Time) map[string]Replacement
 		if by[loss.Name].Name != "" {
 			continue
 		}
-		candidates, how := since(made, loss.At), ByOrder
+		candidates, how := since(made, loss.Gone), ByOrder
 		if len(losses) == 1 && len(candidates) == 1 {
 			how = Alone
 		}
-		free = since(free, loss.At)
+		free = since(free, loss.Gone)
 		for len(free) > 0 && taken[free[0].Name] {
 			free = free[1:]
 		}
@@ -80,14 +81,12 @@ func (f *Facts) matches(losses []Loss, created time.Time) map[string]Replacement
 	return by
 }
 
-// writtenDown are the machines of which their owner, or a record, says that they replace another, by the name of that. The machine that is
-// asked for was created then, and none that is older replaces it.
-func (f *Facts) writtenDown(created time.Time) map[string]Replacement {
+// writtenDown are the machines of which their owner, or a record, says that they replace another, by the name of that.
+func (f *Facts) writtenDown() map[string]Replacement {
 	by := map[string]Replacement{}
 	for _, machine := range f.others {
 		lost := f.MadeFor(machine)
-		older := lost.Name == f.Name && machine.CreationTimestamp.Time.Before(created)
-		if _, known := by[lost.Name]; lost.Name != "" && !known && !older {
+		if _, known := by[lost.Name]; lost.Name != "" && !known {
 			by[lost.Name] = Replacement{machine.Name, lost.By}
 		}
 	}
@@ -95,12 +94,12 @@ func (f *Facts) writtenDown(created time.Time) map[string]Replacement {
 }
 
 // lostAgain reports whether the machine that replaced loss is lost as well, so that what replaces that one replaces loss.
-func (f *Facts) lostAgain(loss Loss, losses []Loss, by map[string]Replacement) bool {
+func (f *Facts) lostAgain(loss Subject, losses []Subject, by map[string]Replacement) bool {
 	if loss.Found == "" || by[loss.Name].Name != "" || f.other(loss.Found) != nil {
 		return false
 	}
-	return by[loss.Found].Name != "" || slices.ContainsFunc(losses, func(next Loss) bool {
-		return next.Name == loss.Found && next.At.After(loss.At)
+	return by[loss.Found].Name != "" || slices.ContainsFunc(losses, func(next Subject) bool {
+		return next.Name == loss.Found && next.Gone.After(loss.Gone)
 	})
 }
 
@@ -139,7 +138,7 @@ func (f *Facts) Predecessor() Replacement {
 	facts := *f
 	facts.old, facts.others = nil, append(slices.Clone(f.others), f.old)
 	slices.SortFunc(facts.others, byAge)
-	by := facts.matches(f.Lost, time.Time{})
+	by := facts.matches(f.Lost)
 	for _, loss := range f.Lost {
 		if found := by[loss.Name]; found.Name == f.old.Name {
 			return Replacement{loss.Name, found.By}
@@ -163,4 +162,4 @@ func byAge(a, b *clusterv1.Machine) int {
 	return cmp.Or(a.CreationTimestamp.Compare(b.CreationTimestamp.Time), cmp.Compare(a.Name, b.Name))
 }
 
-func byLoss(a, b Loss) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Name, b.Name)) }
+func byLoss(a, b Subject) int { return cmp.Or(a.Gone.Compare(b.Gone), cmp.Compare(a.Name, b.Name)) }

@@ -36,22 +36,22 @@ func onHosts(hosts map[string]string) edit {
 	}
 }
 
-func lost(losses ...Loss) edit { return func(f *Facts) { f.Lost = append(f.Lost, losses...) } }
+func lost(losses ...Subject) edit { return func(f *Facts) { f.Lost = append(f.Lost, losses...) } }
 
 func TestWhichMachineReplacesWhich(t *testing.T) {
 	four, six := 4*time.Minute, noon.Add(-6*time.Minute)
 	two := func(f *Facts) {
 		gone(f)
-		f.Lost, f.others = []Loss{{Name: "w0", At: six}}, append(f.others, worker("w5", 3*time.Minute), worker("w4", four))
+		f.Lost, f.others = []Subject{{Name: "w0", Gone: six}}, append(f.others, worker("w5", 3*time.Minute), worker("w4", four))
 	}
 	chain := func(f *Facts) { // w4 has replaced w1, and is gone as well
 		gone(f)
 		f.Gone, f.Found = noon.Add(-30*time.Minute), "w4"
-		f.Lost, f.others = []Loss{{Name: "w4", At: noon.Add(-2 * time.Minute)}}, append(f.others, worker("w5", time.Minute))
+		f.Lost, f.others = []Subject{{Name: "w4", Gone: noon.Add(-2 * time.Minute)}}, append(f.others, worker("w5", time.Minute))
 	}
 	second := func(f *Facts) { // what is followed is w4 itself
 		f.Name, f.Gone, f.Found = "w4", noon.Add(-2*time.Minute), ""
-		f.Lost = []Loss{{Name: "w1", At: noon.Add(-30 * time.Minute)}}
+		f.Lost = []Subject{{Name: "w1", Gone: noon.Add(-30 * time.Minute)}}
 	}
 	rows{
 		"what the owner has written down is no guess": {
@@ -64,7 +64,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{deleting(""), made(worker("w0", 25*time.Hour, replaces("w1")))}, "",
 		},
 		"a machine that is known by no name is replaced by none": {
-			[]edit{gone, func(f *Facts) { f.Name, f.Gone, f.Began = "", time.Time{}, time.Time{} }}, "",
+			[]edit{gone, func(f *Facts) { f.Name, f.Gone = "", time.Time{} }}, "",
 		},
 		"the second to go has the second that was made": {[]edit{two}, "w5/ByOrder?"},
 		"unless a machine has the host of the old one": {
@@ -76,7 +76,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{gone, func(f *Facts) { f.Gone = noon.Add(-four + time.Millisecond) }, made(worker("w4", four))}, "w4/Alone?",
 		},
 		"without the time of the loss no machine is taken for it": {
-			[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone, f.Began = time.Time{}, time.Time{} }}, "",
+			[]edit{gone, made(worker("w4", four)), func(f *Facts) { f.Gone = time.Time{} }}, "",
 		},
 		"one on the host of another lost one is not free": {
 			[]edit{two, onHosts(map[string]string{"w5": "h0"}), func(f *Facts) { f.Lost[0].Host = "h0" }}, "w4/ByOrder?",
@@ -89,7 +89,7 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{gone, func(f *Facts) { f.Found = "w4" }, made(worker("w5", time.Minute, replaces("w4")))}, "w5/Recorded",
 		},
 		"by order": {[]edit{chain}, "w5/ByOrder?"},
-		"twice": {[]edit{chain, lost(Loss{Name: "w5", At: noon.Add(-time.Minute)}), func(f *Facts) {
+		"twice": {[]edit{chain, lost(Subject{Name: "w5", Gone: noon.Add(-time.Minute)}), func(f *Facts) {
 			f.Lost[0].Found, f.others[2].Name = "w5", "w6"
 		}}, "w6/ByOrder?"},
 		"but not in a circle": {[]edit{chain, func(f *Facts) { f.Lost[0].Found = "w1" }}, "w5/ByOrder?"},
@@ -97,17 +97,17 @@ func TestWhichMachineReplacesWhich(t *testing.T) {
 			[]edit{chain, second, func(f *Facts) { f.Lost[0].Found = "w4" }}, "w5/ByOrder?",
 		},
 		"nor on the host of what it replaces":               {[]edit{chain, second, onHosts(map[string]string{"w5": "h1"}), func(f *Facts) { f.Lost[0].Found, f.Lost[0].Host = "w4", "h1" }}, "w5/ByOrder?"},
-		"fewer new machines than losses leave one without":  {[]edit{gone, lost(Loss{Name: "w0", At: six}), made(worker("w4", four))}, ""},
+		"fewer new machines than losses leave one without":  {[]edit{gone, lost(Subject{Name: "w0", Gone: six}), made(worker("w4", four))}, ""},
 		"a machine that still exists is not replaced by it": {[]edit{deleting(""), made(worker("w4", four))}, ""},
 	}.tell(t, func(f *Facts) string { return by(f.replacement()) })
 }
 
 func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
-	a, b := Loss{Name: "w0", At: noon.Add(-6 * time.Minute)}, Loss{Name: "w1", At: noon.Add(-5 * time.Minute)}
+	a, b := Subject{Name: "w0", Gone: noon.Add(-6 * time.Minute)}, Subject{Name: "w1", Gone: noon.Add(-5 * time.Minute)}
 	four, three := worker("w4", 4*time.Minute), worker("w5", 3*time.Minute)
 	about := func(machine *clusterv1.Machine, others ...*clusterv1.Machine) edit {
 		return func(f *Facts) {
-			f.Subject = Of(machine, noon)
+			f.Subject = Of(machine)
 			f.old, f.others = machine, append(f.others, others...)
 		}
 	}
@@ -120,13 +120,13 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 		"for none that is known":             {[]edit{about(four)}, ""},
 		"for the one that a record has kept": {[]edit{about(four), lost(a, b), remembers("w4", "w7")}, "w7/Remembered?"},
 		"not for the one that the lost one had replaced": {
-			[]edit{about(four), lost(Loss{Name: "w0", At: a.At, Found: "w1"}, b)}, "w1/ByOrder?",
+			[]edit{about(four), lost(Subject{Name: "w0", Gone: a.Gone, Found: "w1"}, b)}, "w1/ByOrder?",
 		},
 		"for the one that has found it": {
-			[]edit{about(three, four), lost(a, Loss{Name: "w1", At: b.At, Found: "w5"})}, "w1/ByOrder?",
+			[]edit{about(three, four), lost(a, Subject{Name: "w1", Gone: b.Gone, Found: "w5"})}, "w1/ByOrder?",
 		},
 		"for the one whose host it has": {
-			[]edit{about(worker("w4", 4*time.Minute, metal)), lost(a, Loss{Name: "w1", At: b.At, Host: "h1"}), hosts(aHost("h1", "provisioned", consumedBy("w4")))}, "w1/SameHost?",
+			[]edit{about(worker("w4", 4*time.Minute, metal)), lost(a, Subject{Name: "w1", Gone: b.Gone, Host: "h1"}), hosts(aHost("h1", "provisioned", consumedBy("w4")))}, "w1/SameHost?",
 		},
 	}.tell(t, func(f *Facts) string { return by(f.Predecessor()) })
 }
@@ -135,7 +135,7 @@ func TestWhichMachineANewOneWasMadeFor(t *testing.T) {
 func TestManyLossesAreMatched(t *testing.T) {
 	f := given(gone)
 	for i := range 300 {
-		f.Lost = append(f.Lost, Loss{Name: fmt.Sprintf("lost-%d", i), At: noon.Add(-time.Hour)})
+		f.Lost = append(f.Lost, Subject{Name: fmt.Sprintf("lost-%d", i), Gone: noon.Add(-time.Hour)})
 		f.others = append(f.others, worker(fmt.Sprintf("made-%d", i), time.Minute))
 	}
 	if allocations := testing.AllocsPerRun(1, func() { f.replacement() }); allocations > 10*300 {
@@ -166,7 +166,7 @@ var anyFacts = rapid.Custom(func(t *rapid.T) *Facts {
 		replicas(0), replicas(2), replicas(5), ofOwner(func(o *owner) { o.rollingOut = true }), ofOwner(func(o *owner) { o.paused = true }),
 		ofOwner(func(o *owner) { o.known = false }), ofOwner(func(o *owner) { o.gone = true }), controlledBy("K3sControlPlane"), controlledBy(kubeadmKind),
 		hosts(), hosts(aHost("h1", "available"), aHost("h2", "inspecting")), hosts(aHost("h1", "provisioning", consumedBy("w4"), failing)),
-		lost(Loss{Name: "w0", At: noon.Add(-6 * time.Minute), Found: "w4"}), func(f *Facts) { f.namespaceDeleted = true }, func(f *Facts) { f.cluster = nil },
+		lost(Subject{Name: "w0", Gone: noon.Add(-6 * time.Minute), Found: "w4"}), func(f *Facts) { f.namespaceDeleted = true }, func(f *Facts) { f.cluster = nil },
 		checked(60), func(f *Facts) { f.Unread = []string{machinesUnread} },
 	})).Draw(t, "circumstances") {
 		edit(f)

@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/ptr"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/baremetal/spare"
@@ -52,8 +53,11 @@ type reading struct {
 // not answer.
 func (o *Observer) Observe(ctx context.Context, s Subject, now time.Time) (*Facts, error) {
 	r := &reading{o, &Facts{Subject: s, now: now}}
+	if s.Machine != nil {
+		r.old = r.seen(s.Machine)
+	}
 	for _, step := range []func(context.Context) error{
-		r.readMachine, r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
+		r.readCluster, r.readNamespace, r.readOwner, r.readMachines, r.readChecks, r.readHosts,
 	} {
 		if err := step(ctx); err != nil {
 			return nil, err
@@ -90,20 +94,6 @@ func (r *reading) note(kinds string, err error) error {
 	}
 	r.Unread = append(r.Unread, kinds)
 	return nil
-}
-
-// readMachine reads the machine itself. A machine without a name is one that its owner lacks; one that was created at another time is
-// another one of its name.
-func (r *reading) readMachine(ctx context.Context) error {
-	machine := &clusterv1.Machine{}
-	if r.Name == "" {
-		return nil
-	}
-	exists, _, err := r.get(ctx, r.Name, machine, machinesUnread)
-	if exists && (r.Created.IsZero() || r.Created.Equal(machine.CreationTimestamp.Time)) {
-		r.old = r.seen(machine)
-	}
-	return err
 }
 
 // seen is machine with the condition of its node as the caller knows it.
@@ -198,12 +188,7 @@ func (o *owner) says(obj client.Object) {
 	case *clusterv1.MachineDeployment:
 		o.replicas, o.conditions = obj.Spec.Replicas, obj.Status.Conditions
 	case *unstructured.Unstructured:
-		var fields struct {
-			Conditions []metav1.Condition `json:"conditions"`
-		}
-		status, _, _ := unstructured.NestedMap(obj.Object, "status")
-		_ = runtime.DefaultUnstructuredConverter.FromUnstructured(status, &fields) // conditions of another form say nothing
-		o.conditions = fields.Conditions
+		o.conditions, _ = conditions.UnstructuredGetAll(obj)                                   // those of another form say nothing
 		if replicas, has, _ := unstructured.NestedInt64(obj.Object, "spec", "replicas"); has { // what is no number says none
 			o.replicas = ptr.To(int32(replicas))
 		}
@@ -213,21 +198,27 @@ func (o *owner) says(obj client.Object) {
 
 // newOwner is an empty owner of that kind; one of other projects in the version that is served.
 func (r *reading) newOwner(kind string) (client.Object, error) {
-	obj := &unstructured.Unstructured{}
 	switch kind {
 	case machineSetKind:
 		return &clusterv1.MachineSet{}, nil
 	case machineDeploymentKind:
 		return &clusterv1.MachineDeployment{}, nil
-	case kubeadmKind:
+	case kubeadmKind: // a snapshot may have one, and not its kind
+		obj := &unstructured.Unstructured{}
 		obj.SetGroupVersionKind(controlplanev1.GroupVersion.WithKind(kind))
-	default:
-		mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: r.Owner.Group, Kind: kind})
-		if err != nil {
-			return nil, err
-		}
-		obj.SetGroupVersionKind(mapping.GroupVersionKind)
+		return obj, nil
 	}
+	return r.served(r.Owner.Group, kind)
+}
+
+// served is an empty object of a kind of which there is no Go type here, in the version that is served.
+func (r *reading) served(group, kind string) (*unstructured.Unstructured, error) {
+	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+	if err != nil {
+		return nil, err
+	}
+	obj := &unstructured.Unstructured{}
+	obj.SetGroupVersionKind(mapping.GroupVersionKind)
 	return obj, nil
 }
 
@@ -258,15 +249,18 @@ func (r *reading) readMachines(ctx context.Context) error {
 			named[machine.Name] = machine
 		}
 		r.named = named
-		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Loss) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Subject) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
 	}
 	return nil
 }
 
 // Machines lists the Machines of the owner of s that options select, the oldest one first.
 func Machines(ctx context.Context, reader client.Reader, s *Subject, options ...client.ListOption) ([]*clusterv1.Machine, error) {
-	list := &clusterv1.MachineList{}
-	if err := reader.List(ctx, list, append(options, s.selected(), client.InNamespace(s.Namespace))...); err != nil {
+	list, ofCluster := &clusterv1.MachineList{}, client.MatchingLabels{}
+	if s.Cluster != "" { // the record of a NodeHealthCheck names none
+		ofCluster[clusterv1.ClusterNameLabel] = format.MustFormatValue(s.Cluster)
+	}
+	if err := reader.List(ctx, list, append(options, ofCluster, client.InNamespace(s.Namespace))...); err != nil {
 		return nil, err
 	}
 	var machines []*clusterv1.Machine
@@ -323,12 +317,11 @@ func (r *reading) readHosts(ctx context.Context) error {
 // readWants reads what a machine without a host asks of one. Nothing is known of that if its Metal3Machine was not read whole, or has a
 // hostSelector that cannot be used.
 func (r *reading) readWants(ctx context.Context, machine *clusterv1.Machine) error {
-	ref, between := machine.Spec.InfrastructureRef, &unstructured.Unstructured{}
-	mapping, err := r.Mapper.RESTMapping(schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind})
+	ref := machine.Spec.InfrastructureRef
+	between, err := r.served(ref.APIGroup, ref.Kind)
 	if err != nil {
 		return r.note("Metal3Machines", err)
 	}
-	between.SetGroupVersionKind(mapping.GroupVersionKind)
 	exists, _, err := r.get(ctx, ref.Name, between, "Metal3Machines")
 	if err != nil || !exists {
 		return err

@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
@@ -50,7 +51,13 @@ type Reconciler struct {
 	// WatchFilterValue limits what is reconciled, as the flag of this name does.
 	WatchFilterValue string
 
-	did sync.Map // what was done last to each check, an undone.Did[Action] by its UID
+	did sync.Map // what was done last to each check that exists, an undone.Did[deed] by its key
+}
+
+// deed is what was done to a check, which another one of its name does not inherit.
+type deed struct {
+	check types.UID
+	done  Action
 }
 
 // Action is what is done about a check.
@@ -110,8 +117,11 @@ func (r *Reconciler) checksOf(ctx context.Context, cluster client.ObjectKey) []r
 // Reconcile makes the claim of a check agree with the policies that select it.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	check, cluster := &clusterv1.MachineHealthCheck{}, &clusterv1.Cluster{}
-	if err := r.Client.Get(ctx, req.NamespacedName, check); err != nil {
-		return ctrl.Result{}, client.IgnoreNotFound(err)
+	if err := r.Client.Get(ctx, req.NamespacedName, check); apierrors.IsNotFound(err) {
+		r.did.Delete(req.NamespacedName)
+		return ctrl.Result{}, nil
+	} else if err != nil {
+		return ctrl.Result{}, fmt.Errorf("read MachineHealthCheck %s: %w", req.NamespacedName, err)
 	}
 	check.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineHealthCheck")) // which an object from a cache does not carry
 	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
@@ -125,15 +135,15 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if capi.Covers(r.WatchFilterValue, check, cluster) && cluster.DeletionTimestamp.IsZero() {
 		action = decide(check, mode, known)
 	}
-	value, _ := r.did.Load(check.UID)
-	did, _ := value.(undone.Did[Action])
-	if wait := did.Until(now).Sub(now); action == Claim && did.Do == Claim && wait > 0 {
+	value, _ := r.did.Load(req.NamespacedName)
+	did, _ := value.(undone.Did[deed])
+	if wait := did.Until(now).Sub(now); action == Claim && did.Do == (deed{check.UID, Claim}) && wait > 0 {
 		return ctrl.Result{RequeueAfter: wait}, nil // another client removes the claim each time
 	}
 	done, claimed, err := r.apply(ctx, check, action)
 	if done != Leave {
-		again := did.Again(done, now)
-		r.did.Store(check.UID, again)
+		again := did.Again(deed{check.UID, done}, now)
+		r.did.Store(req.NamespacedName, again)
 		if claimed != nil && again.Times == undone.Tells {
 			event := recorder.Warning(mendv1.EventUndone, "Claim", "%s", undone.Text("claim", undone.WritersSince(claimed, "", did.At)))
 			event.About = claimed

@@ -393,3 +393,25 @@ func TestAClaimThatIsRemovedAgainAndAgainIsMadeEverMoreRarely(t *testing.T) {
 		t.Errorf("told: %v", told)
 	}
 }
+
+func TestOfACheckThatIsGoneNothingIsKept(t *testing.T) {
+	f := newFixture(t, check("mhc", nil))
+	f.policy()
+	reconcile := func() {
+		_, err := f.r.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(check("mhc", nil))})
+		must.Do(t, err)
+	}
+	reconcile()
+	f.deleted(check("mhc", nil))
+	again := check("mhc", nil)
+	again.UID = "another"
+	must.Do(t, f.c.Create(t.Context(), again))
+	reconcile()
+	must.Is(t, 2, f.claims, "another one of its name is claimed at once:")
+	f.deleted(again)
+	reconcile()
+	f.r.did.Range(func(key, did any) bool {
+		t.Error("kept is", key, did)
+		return true
+	})
+}

@@ -34,8 +34,6 @@ type Writes struct{ written sync.Map } // client.ObjectKey to version
 type version struct {
 	of      types.UID
 	version string
-	// before is the version that was written before it; empty if the cache has shown that.
-	before string
 }
 
 // Note notes that obj is what the API server has answered to a write.
@@ -43,13 +41,7 @@ func (w *Writes) Note(obj client.Object) {
 	key, noted := client.ObjectKeyFromObject(obj), version{of: obj.GetUID(), version: obj.GetResourceVersion()}
 	for {
 		value, known := w.written.LoadOrStore(key, noted)
-		if !known || noted.older(value.(version)) {
-			return
-		}
-		if stored := value.(version); stored.of == noted.of && stored.version != noted.version {
-			noted.before = stored.version
-		}
-		if w.written.CompareAndSwap(key, value, noted) {
+		if !known || noted.older(value.(version)) || w.written.CompareAndSwap(key, value, noted) {
 			return
 		}
 	}
@@ -66,16 +58,6 @@ func Older(a, b string) bool {
 
 // Forget forgets the object called key, which is gone.
 func (w *Writes) Forget(key client.ObjectKey) { w.written.Delete(key) }
-
-// Wrote reports whether obj is as it was written last, or before that: a machine is marked, and then its owner asked.
-func (w *Writes) Wrote(obj client.Object) bool {
-	value, wrote := w.written.Load(client.ObjectKeyFromObject(obj))
-	if !wrote {
-		return false
-	}
-	written, now := value.(version), obj.GetResourceVersion()
-	return written.of == obj.GetUID() && (now == written.version || now == written.before)
-}
 
 // Stale reports whether obj is older than what was written.
 func (w *Writes) Stale(obj client.Object) bool {
@@ -135,22 +117,6 @@ func (k *Kinds) Of(kind schema.GroupKind) *Writes {
 	writes, _ := k.kinds.LoadOrStore(kind, &Writes{})
 	return writes.(*Writes)
 }
-
-// Waits are how long to wait for caches that were found to be stale. The zero value waits for none.
-type Waits struct{ times sync.Map } // client.ObjectKey to int
-
-// Next is how long to wait before the object called key is read again, which was stale once more.
-func (w *Waits) Next(key client.ObjectKey) time.Duration {
-	times := 1
-	if before, again := w.times.Load(key); again {
-		times = before.(int) + 1
-	}
-	w.times.Store(key, times)
-	return Wait(times)
-}
-
-// Reset notes that the object called key was not stale.
-func (w *Waits) Reset(key client.ObjectKey) { w.times.Delete(key) }
 
 // Read reads an object from a cache, and past it if the cache does not have it: only the API server knows what does not exist. It reports
 // whether the object exists.

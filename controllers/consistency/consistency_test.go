@@ -93,14 +93,3 @@ func TestACacheThatStandsStillIsReadLessAndLessOften(t *testing.T) {
 		must.Is(t, want, Wait(times), "found stale %d times in a row: again after", times)
 	}
 }
-
-func TestWhatWasWrittenInTwoWritesIsKnownInBothVersions(t *testing.T) {
-	var w Writes
-	for _, written := range []string{"12", "14"} {
-		w.Note(&metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: written}})
-	}
-	for version, want := range map[string]bool{"11": false, "12": true, "13": false, "14": true, "15": false} {
-		seen := &metav1.PartialObjectMetadata{ObjectMeta: metav1.ObjectMeta{Name: "a", UID: "u", ResourceVersion: version}}
-		must.Is(t, want, w.Wrote(seen), "version %s was written:", version)
-	}
-}

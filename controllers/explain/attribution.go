@@ -76,11 +76,6 @@ func stamp(at time.Time) string {
 	return at.UTC().Format(time.RFC3339)
 }
 
-// MachineAnnotated is why a machine is left alone: by an annotation.
-func MachineAnnotated(annotation string) string {
-	return "The machine has the annotation " + annotation
-}
-
 // appliers are what tools write on what they apply, as labels or annotations.
 var appliers = []struct{ key, tool string }{
 	{"kustomize.toolkit.fluxcd.io/name", "Flux"},

@@ -100,12 +100,6 @@ type Remediation struct {
 	Conditions []metav1.Condition
 }
 
-// Over reports whether nothing follows the power cycle of the host: neither its owner nor a person has to act.
-func (r *Remediation) Over() bool {
-	state := powercycle.State(r.State)
-	return state.Final() && state != powercycle.OwnerRequested && !r.Next.Manual
-}
-
 // Answer is the answer about r.
 func (r *Remediation) Answer() Answer {
 	a := Answer{State: InProgress, Reason: r.Reason}

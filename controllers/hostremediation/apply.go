@@ -23,7 +23,6 @@ func (r *Reconciler) apply(ctx context.Context, obs *observed, step powercycle.S
 	}
 	defer r.retain(obs)
 	done, err := r.take(ctx, obs, step)
-	r.followNode(ctx, obs)
 	if err != nil && !errors.Is(err, consistency.ErrStale) && !apierrors.IsConflict(err) {
 		err = fmt.Errorf("%s: %w", step.Do, err)
 	}

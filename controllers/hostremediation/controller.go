@@ -76,11 +76,9 @@ type Reconciler struct {
 	Hosts    Hosts
 	Clusters Clusters
 	Nodes    Nodes
-	Left     *enqueue.Broadcast[fence.Place] // nodes that something has left while they are drained
-	Gate     *begin.Gate                     // of all kinds
-	Ledger   *policy.Ledger                  // gives places by RemediationPolicies; nil for a reader that writes nothing
-	Over     *enqueue.Broadcast[string]      // namespaces in which a remediation, of any kind, is over: others may have waited for it
-	Records  *records.Records                // nil: none are written
+	Gate     *begin.Gate      // of all kinds
+	Ledger   *policy.Ledger   // gives places by RemediationPolicies; nil for a reader that writes nothing
+	Records  *records.Records // nil: none are written
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 
@@ -106,7 +104,6 @@ type Reconciler struct {
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
-	stale      consistency.Waits
 	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
@@ -117,9 +114,7 @@ type Reconciler struct {
 func (r *Reconciler) Serve(does bool) {
 	if idle := r.idle.Swap(!does); idle == does {
 		r.switched.Send(struct{}{})
-		for key := range r.kept.Range { // the other controller may remove what kubemend remembers
-			r.drop(key.(client.ObjectKey))
-		}
+		r.kept.Clear() // the other controller may remove what kubemend remembers
 	}
 }
 
@@ -152,13 +147,9 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if errors.Is(err, begin.ErrBusy) {
 		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, obs)
 	}
-	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
-		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
-	}
-	r.stale.Reset(req.NamespacedName)
 	switch {
-	case apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
+	case errors.Is(err, consistency.ErrStale), apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // the cache is about to show what was written, here or by another client
 	case err != nil:
 		return ctrl.Result{}, err
 	case obs == nil || obs.idle != "":
@@ -269,16 +260,12 @@ type Hosts interface {
 	Disprove(ctx context.Context, h metav1.Object, now time.Time) error
 }
 
-// Nodes reads and fences the nodes of hosts, and watches what leaves them; fence.Nodes implements it.
+// Nodes reads and fences the nodes of hosts; fence.Nodes implements it.
 type Nodes interface {
 	Look(ctx context.Context, cluster client.ObjectKey, node string, by fence.Owner) (fence.Seen, error)
 	Fence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Unfence(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
 	Disown(ctx context.Context, cluster client.ObjectKey, node *corev1.Node, by fence.Owner) error
-
-	Watch(ctx context.Context, cluster client.ObjectKey, node string) error
-	Unwatch(cluster client.ObjectKey, node string)
-	Forget(cluster client.ObjectKey)
 }
 
 // Clusters are the workload clusters; workload.Clusters implements it.
@@ -288,7 +275,7 @@ type Clusters interface {
 
 var (
 	_ Hosts    = (*host.Hosts)(nil)
-	_ Nodes    = (*fence.Nodes)(nil)
+	_ Nodes    = fence.Nodes{}
 	_ Clusters = (*workload.Clusters)(nil)
 )
 

@@ -171,7 +171,7 @@ func TestWhatAPageSaysOfAPowerCycle(t *testing.T) {
 		},
 		"its fence cannot be seen after the end": func(k *fixture) {
 			k.reaches(powercycle.MovingWorkload)
-			k.seen = fence.Seen{Cause: errors.New("no route to host")}
+			k.seen, k.refused = fence.Seen{}, errors.New("no route to host")
 			k.edit(toldToStop)
 			k.wait(10 * time.Minute) // until then its workload is waited for
 		},

@@ -146,10 +146,6 @@ func (f *fakeNodes) Look(_ context.Context, _ client.ObjectKey, node string, _ f
 	return f.k.seen, f.k.refused
 }
 
-func (f *fakeNodes) Watch(context.Context, client.ObjectKey, string) error { return nil }
-func (f *fakeNodes) Unwatch(_ client.ObjectKey, node string)               { f.k.unwatched = node }
-func (f *fakeNodes) Forget(client.ObjectKey)                               {}
-
 // bounded makes sure that a workload cluster that does not answer keeps no worker.
 func (f *fakeNodes) bounded(ctx context.Context) {
 	if _, has := ctx.Deadline(); !has {

@@ -58,8 +58,6 @@ type fixture struct {
 	// refused is why the node cannot be read; nil if it can.
 	refused error
 	looked  string // the name of the Node that was read last past the cache
-	// unwatched is the name of the Node that was to be watched no more.
-	unwatched string
 }
 
 // silent are workload clusters that do not answer; another one does in their place if changed says so.

@@ -51,7 +51,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	} {
 		r.kept.Store(client.ObjectKey{Namespace: "ns", Name: name}, kept{progress: s})
 	}
-	r.drop(client.ObjectKey{Namespace: "ns", Name: "d"})
+	r.kept.Delete(client.ObjectKey{Namespace: "ns", Name: "d"})
 	want := map[string]float64{
 		"kubemend_host_remediations HostRemediation ns MovingWorkload": 2, "kubemend_host_remediations HostRemediation ns Pending": 1,
 		"kubemend_hosts_kept_powered_off HostRemediation ns": 2, "kubemend_host_remediations_stuck HostRemediation ns": 0,
@@ -65,7 +65,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	if got := gathered(t, u); !maps.Equal(got, want) {
 		t.Errorf("an hour later %v, want %v", got, want)
 	}
-	r.drop(client.ObjectKey{Namespace: "ns", Name: "a"})
+	r.kept.Delete(client.ObjectKey{Namespace: "ns", Name: "a"})
 	r.kept.Store(client.ObjectKey{Namespace: "ns", Name: "b"}, kept{}) // it is over
 	want = map[string]float64{
 		"kubemend_host_remediations HostRemediation ns Pending": 1, "kubemend_hosts_kept_powered_off HostRemediation ns": 0, "kubemend_host_remediations_stuck HostRemediation ns": 0,

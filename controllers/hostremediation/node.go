@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	// drainRecheck is how soon to read a node again that is being drained, should its watch have reported nothing.
-	drainRecheck = 20 * time.Second
+	// drainRecheck is how soon to read a node again that is being drained, lifeRecheck one that may show life: neither pods nor leases
+	// are watched.
+	drainRecheck, lifeRecheck = 5 * time.Second, 20 * time.Second
 	// unreachableRecheck is how soon to read again from a workload cluster that did not answer.
 	unreachableRecheck = 10 * time.Second
 )
@@ -62,29 +63,6 @@ func (obs *observed) answering(ctx context.Context) (context.Context, context.Ca
 	return ctx, done
 }
 
-// followNode enqueues the remediation when something leaves the node, while the workload moves.
-func (r *Reconciler) followNode(ctx context.Context, obs *observed) {
-	name := obs.nodeName()
-	if obs.cluster == nil || name == "" {
-		return
-	}
-	cluster := client.ObjectKeyFromObject(obs.cluster)
-	switch {
-	case obs.facts.State != powercycle.MovingWorkload:
-		r.Nodes.Unwatch(cluster, name)
-	case obs.seen.Waits():
-		ctx, done := obs.answering(ctx)
-		defer done()
-		if err := r.Nodes.Watch(ctx, cluster, name); err != nil {
-			obs.recheckAfter(unreachableRecheck) // it is read again after drainRecheck anyway
-		}
-		if former := obs.kept.watched; former.Node != "" && former.Node != name { // its kubelet has registered under another name
-			r.Nodes.Unwatch(former.Cluster, former.Node)
-		}
-		obs.kept.watched = fence.Place{Cluster: cluster, Node: name}
-	}
-}
-
 // readNode reads the node past the cache, and what is left on it.
 func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	cluster := client.ObjectKeyFromObject(obs.cluster)
@@ -95,10 +73,8 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	} else {
 		seen, err = r.Nodes.Look(ctx, cluster, name, r.signs(obs))
 	}
-	for _, trouble := range []error{seen.Cause, err} {
-		if trouble != nil {
-			obs.unreadable(trouble)
-		}
+	if err != nil {
+		obs.unreadable(err)
 	}
 	if seen.Presence == powercycle.NodePresent {
 		r.claimFence(ctx, obs, &seen)
@@ -110,8 +86,11 @@ func (r *Reconciler) readNode(ctx context.Context, obs *observed, name string) {
 	obs.facts.Looked = seen.Presence != powercycle.NodeUnseen
 	obs.facts.Sign, obs.facts.NewBoot = obs.signOfLife()
 	moving := obs.facts.State == powercycle.MovingWorkload || seen.Ours && seen.Fenced
-	if moving && !seen.Drained || obs.facts.State == powercycle.PoweringOn || obs.record.Lived {
+	switch {
+	case moving && !seen.Drained:
 		obs.recheckAfter(drainRecheck)
+	case obs.facts.State == powercycle.PoweringOn || obs.record.Lived:
+		obs.recheckAfter(lifeRecheck)
 	}
 }
 
@@ -274,18 +253,11 @@ func (obs *observed) named() *clusterv1.Machine {
 // booted reports whether the node is ready under another boot than before the power cycle. A node stays ready for a while after its host is
 // off, so that it is ready under the old boot proves nothing.
 func (obs *observed) booted() bool {
-	if obs.node == nil || obs.machine == nil || readyOf(obs.node) != corev1.ConditionTrue || obs.mismatched(obs.node) {
+	if obs.machine == nil || !health.Ready(obs.node) || obs.mismatched(obs.node) {
 		return false
 	}
 	cycled := obs.record.State == powercycle.Booting || obs.record.State == powercycle.PoweringOn
 	return !cycled || obs.record.BootID == "" || obs.record.BootID != obs.node.Status.NodeInfo.BootID
-}
-
-func readyOf(node *corev1.Node) corev1.ConditionStatus {
-	if ready := conditionOf(node, corev1.NodeReady); ready != nil && ready.Status != "" {
-		return ready.Status
-	}
-	return corev1.ConditionUnknown
 }
 
 // unreadable notes why the node cannot be read.

@@ -164,7 +164,7 @@ func TestAPowerCycleHearsOfTheNodeOfItsMachineUnderAnotherName(t *testing.T) {
 		heard    int
 	}{{"node", "", 1}, {"renamed", "metal3://ns/h/m3m", 1}, {"renamed", "metal3://ns/another/m3m", 0}, {"renamed", "metal3://h", 0}} {
 		node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: row.name}, Spec: corev1.NodeSpec{ProviderID: row.id}}
-		if got := k.r.ofNodeOrHost(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c"}, node); len(got) != row.heard {
+		if got := k.r.ofNode(t.Context(), "ns", node); len(got) != row.heard {
 			t.Errorf("%+v: %v", row, got)
 		}
 		later := event.TypedUpdateEvent[*corev1.Node]{ObjectOld: &corev1.Node{ObjectMeta: node.ObjectMeta}, ObjectNew: node}

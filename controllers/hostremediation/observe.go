@@ -115,7 +115,7 @@ func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, first *o
 		return nil, err
 	case !found:
 		r.written.Forget(key)
-		r.drop(key)
+		r.kept.Delete(key)
 		return nil, nil
 	case r.written.Stale(obs.rem):
 		return nil, consistency.ErrStale
@@ -180,7 +180,7 @@ func (r *Reconciler) checkRecord(ctx context.Context, obs *observed) error {
 func (r *Reconciler) stateFacts(ctx context.Context, obs *observed) error {
 	obs.observation = observation{}
 	obs.facts = r.factsOf(obs)
-	if obs.unverified {
+	if obs.unverified || obs.found.Host == nil && !obs.record.State.Final() { // nothing tells that one has come that was never seen
 		obs.recheckAfter(unreachableRecheck)
 	}
 	if obs.now.Before(obs.loopUntil) && obs.loop.Times == 0 {

@@ -114,11 +114,6 @@ func (d *deadlines) Look(ctx context.Context, cluster client.ObjectKey, node str
 	return d.Nodes.Look(ctx, cluster, node, by)
 }
 
-func (d *deadlines) Watch(ctx context.Context, _ client.ObjectKey, _ string) error {
-	d.note(ctx)
-	return nil
-}
-
 func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 	k := fixtureOf(t)
 	there := &deadlines{Nodes: k.nodes}
@@ -141,8 +136,8 @@ func TestAllThatAReconcileReadsFromAClusterHasOneDeadline(t *testing.T) {
 		}
 		most = max(most, len(there.all))
 	}
-	if most < 3 {
-		t.Errorf("the cluster is asked %d times at most, want its nodes, the node and the watch of what leaves it", most)
+	if most < 2 {
+		t.Errorf("the cluster is asked %d times at most, want its nodes and the node", most)
 	}
 }
 

@@ -27,12 +27,13 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// queueRecheck is how soon to read the queue again, should an event have been lost.
-const queueRecheck = 5 * time.Minute
+// queueRecheck is how soon to read the queue again: nothing tells who waits in it that another remediation, machine or node has changed.
+const queueRecheck = 10 * time.Second
 
 // placeInQueue observes whether the remediation is first in its queue. The queue is read once in a reconcile, and only where a step depends
 // on it. The error is ErrStale: the cache of hosts will have another member's host in a moment.
@@ -59,11 +60,6 @@ func (r *Reconciler) placeInQueue(ctx context.Context, obs *observed) error {
 	obs.facts.First, obs.facts.ManagerHere = false, ahead[0].Manager
 	obs.ahead = ahead
 	obs.recheckAfter(queueRecheck)
-	for _, other := range ahead {
-		if !other.Until.IsZero() {
-			obs.recheckAfter(other.Until.Sub(obs.now))
-		}
-	}
 	return nil
 }
 
@@ -153,7 +149,7 @@ func (r *Reconciler) readPlane(ctx context.Context, obs *observed) (*controlplan
 		}
 		if api == controlplane.Answers && !member.Joining {
 			member.Node, member.Etcd, member.Away = controlplane.Silent, controlplane.EtcdOf(m.node), place.InMaintenance(m.node)
-			if m.node != nil && readyOf(m.node) == corev1.ConditionTrue {
+			if health.Ready(m.node) {
 				member.Node = controlplane.Alive
 			}
 		}
@@ -177,7 +173,6 @@ func (r *Reconciler) planeAPI(ctx context.Context, obs *observed) (workload.View
 	case view.Link == workload.Up:
 		return view, controlplane.Answers
 	}
-	obs.queue.Connected = obs.now.Add(max(view.Recheck, retry)) // it connects or fails within a minute
 	return view, controlplane.Connecting
 }
 
@@ -288,8 +283,8 @@ func obeys(p powercycle.Power) bool { return p.Wanted && p.KeptOffBy == "" && p.
 // readLeases adds what the leases of the API servers show, and which nodes somebody holds for maintenance, where a step depends on that:
 // they are read past the cache. Where they cannot be read the nodes alone count.
 func (r *Reconciler) readLeases(ctx context.Context, obs *observed) {
-	obs.queue.Self = obs.queued()
-	if r.Reader == nil || !obs.queue.LeasesDecide(obs.now) {
+	plane := obs.queue.Plane
+	if r.Reader == nil || plane == nil || plane.API != controlplane.Answers || controlplane.Majority(len(plane.Members)) == 0 {
 		return
 	}
 	ctx, done := obs.answering(ctx)

@@ -107,25 +107,25 @@ func TestAHostIsReleasedAlsoIfItCannotBeReadWhoseItIs(t *testing.T) {
 	}
 }
 
-// An informer of its pods would run for as long as the cluster exists.
-func TestANodeIsNotWatchedForARemediationThatIsGone(t *testing.T) {
-	for name, gone := range map[string]func(*fixture){
-		"its finalizer was removed by hand": func(k *fixture) {
-			k.edit(func(rem *mendv1.HostRemediation) { rem.Finalizers = nil })
-			k.deletes(k.remediation())
-			k.reconciles()
-		},
-		"another controller acts on its kind": func(k *fixture) { k.r.Serve(false) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			k := fixtureOf(t)
-			k.obeys()
-			k.reaches(powercycle.MovingWorkload)
-			k.unwatched = ""
-			if gone(k); k.unwatched != "node" {
-				t.Errorf("%q is watched no more, want the node of the remediation", k.unwatched)
-			}
-		})
+// Nothing tells when the last pod has left: neither pods nor attachments are watched.
+func TestANodeThatIsBeingDrainedIsReadAgainSoon(t *testing.T) {
+	k := fixtureOf(t)
+	k.obeys()
+	for k.reaches(powercycle.MovingWorkload); !k.seen.Fenced; {
+		k.reconciles()
+	}
+	if k.reconciles(); k.reconciles().RequeueAfter != drainRecheck {
+		t.Errorf("it looks again in %s", k.reconciles().RequeueAfter)
+	}
+}
+
+// Events of a host reach the remediations that remember its name.
+func TestAHostThatWasNeverSeenIsLookedForAgain(t *testing.T) {
+	k := fixtureOf(t)
+	k.found = &host.Found{Is: powercycle.HostGone, Why: "Metal3Machine ns/m names no host"}
+	k.reconciles()
+	if in := k.reconciles().RequeueAfter; in == 0 || in > unreachableRecheck {
+		t.Errorf("it looks again in %s", in)
 	}
 }
 

@@ -213,9 +213,6 @@ func (r *Reconciler) disown(ctx context.Context, obs *observed) error {
 	if err != nil {
 		return err
 	}
-	if seen.Presence == powercycle.NodeUnseen {
-		return fmt.Errorf("disown node %q of cluster %s: %w", obs.nodeName(), cluster, seen.Cause)
-	}
 	if seen.Ours {
 		if err := r.Nodes.Disown(ctx, cluster, seen.Node, by); err != nil {
 			return err
@@ -243,9 +240,8 @@ type kept struct {
 	// held is Memory.Held: the next attempt, another host, and another remediation of that name begin without it.
 	held bool
 
-	// progress is what is exported of it, watched the node that is watched for it, until another one is.
+	// progress is what is exported of it.
 	progress progress
-	watched  fence.Place
 
 	// did is what was done last to the host with hostUID, or to its node, in that attempt and state.
 	did     powercycle.Did
@@ -257,14 +253,6 @@ type kept struct {
 // retain makes the next reconcile know what obs has kept.
 func (r *Reconciler) retain(obs *observed) {
 	r.kept.Store(client.ObjectKeyFromObject(obs.rem), *obs.kept)
-}
-
-// drop drops what is kept of the remediation called key.
-func (r *Reconciler) drop(key client.ObjectKey) {
-	value, _ := r.kept.LoadAndDelete(key)
-	if current, _ := value.(kept); current.watched.Node != "" {
-		r.Nodes.Unwatch(current.watched.Cluster, current.watched.Node)
-	}
 }
 
 // recall gives obs the record that this process has kept, if no other client has stored another one since: a webhook may have refused it,

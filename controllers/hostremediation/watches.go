@@ -28,7 +28,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -38,9 +37,8 @@ import (
 const (
 	// timeout bounds a reconcile.
 	timeout = time.Minute
-	// concernsIndex finds remediations by their machine, host and node, and those that may wait in a queue (see concernsOf).
+	// concernsIndex finds remediations by their machine, host and node.
 	concernsIndex = "kubemend.concerns"
-	queued        = "queue"
 )
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
@@ -63,19 +61,16 @@ func (r *Reconciler) SetupWithManager(
 		WithOptions(options).
 		For(r.Kind.New().Unwrapped(), builder.WithPredicates(predicate.Or(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
-		Watches(r.Kind.New().Unwrapped(), r.ends()).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
 		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
-		Watches(&clusterv1.Cluster{}, r.forgetting(handler.EnqueueRequestsFromMapFunc(r.ofCluster))).
+		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
 		WatchesRawSource(source.Func(func(ctx context.Context, q queue) error {
 			r.Ledger.SetUp(r.Kind.Kind, func() []reconcile.Request { return r.requests(ctx) }, q.AddAfter)
 			return nil
 		})).
-		WatchesRawSource(r.Left.Source(r.ofNode)).
-		WatchesRawSource(r.Over.Source(r.waiting)).
 		WatchesRawSource(r.switched.Source(func(ctx context.Context, _ struct{}) []reconcile.Request { return r.requests(ctx) })).
 		Build(r)
 	if err != nil {
@@ -98,9 +93,6 @@ func concernsOf(rem client.Object) []string {
 	if owner := remediation.OwnerOf(rem); owner != nil {
 		concerns = append(concerns, "machine/"+owner.Name)
 	}
-	if record.MayQueue() {
-		concerns = append(concerns, queued)
-	}
 	return concerns
 }
 
@@ -109,18 +101,12 @@ func (r *Reconciler) concerned(ctx context.Context, namespace, by string) []reco
 	return r.requests(ctx, client.InNamespace(namespace), client.MatchingFields{concernsIndex: by})
 }
 
-// ofMachine maps a machine to its remediations, and to those that wait in a queue: one may have waited for this machine.
 func (r *Reconciler) ofMachine(ctx context.Context, o client.Object) []reconcile.Request {
-	return append(r.concerned(ctx, o.GetNamespace(), "machine/"+o.GetName()), r.waiting(ctx, o.GetNamespace())...)
+	return r.concerned(ctx, o.GetNamespace(), "machine/"+o.GetName())
 }
 
-// ofHost maps a host to the remediations that remember it, and, if none keeps it powered off, to those that wait in a queue.
 func (r *Reconciler) ofHost(ctx context.Context, o client.Object) []reconcile.Request {
-	requests := r.concerned(ctx, o.GetNamespace(), "host/"+o.GetName())
-	if host.KeptOffByOthers(o, host.Remediation{}) == "" {
-		requests = append(requests, r.waiting(ctx, o.GetNamespace())...)
-	}
-	return requests
+	return r.concerned(ctx, o.GetNamespace(), "host/"+o.GetName())
 }
 
 func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []reconcile.Request {
@@ -130,34 +116,6 @@ func (r *Reconciler) ofMetal3Machine(ctx context.Context, o client.Object) []rec
 		}
 	}
 	return nil
-}
-
-// waiting are the remediations of a namespace that may wait in a queue.
-func (r *Reconciler) waiting(ctx context.Context, namespace string) []reconcile.Request {
-	return r.concerned(ctx, namespace, queued)
-}
-
-// ends enqueues the remediations that wait in a queue, also those of the other kind, when one is over or gone.
-func (r *Reconciler) ends() handler.EventHandler {
-	return handler.Funcs{
-		UpdateFunc: func(_ context.Context, e event.UpdateEvent, _ queue) {
-			if remediation.Remembered(e.ObjectNew).State.Final() && !remediation.Remembered(e.ObjectOld).State.Final() {
-				r.Over.Send(e.ObjectNew.GetNamespace())
-			}
-		},
-		DeleteFunc: func(_ context.Context, e event.DeleteEvent, _ queue) { r.Over.Send(e.Object.GetNamespace()) },
-	}
-}
-
-// forgetting passes events of clusters on, and forgets the nodes of one that is gone.
-func (r *Reconciler) forgetting(next handler.EventHandler) handler.EventHandler {
-	return handler.Funcs{
-		CreateFunc: next.Create, UpdateFunc: next.Update,
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			r.Nodes.Forget(client.ObjectKeyFromObject(e.Object))
-			next.Delete(ctx, e, q)
-		},
-	}
 }
 
 // ofCluster maps a cluster to the remediations of its namespace: one that was made by hand need not say of which cluster it is.
@@ -207,27 +165,20 @@ func (r *Reconciler) nodeWatch(cluster client.ObjectKey) clustercache.Watcher {
 		ID:         r.Kind.ControllerName() + "-nodes",
 		Controller: *r.controller.Load(),
 		Hears: handler.TypedEnqueueRequestsFromMapFunc(func(ctx context.Context, node *corev1.Node) []reconcile.Request {
-			return r.ofNodeOrHost(ctx, cluster, node)
+			return r.ofNode(ctx, cluster.Namespace, node)
 		}),
 		Predicate: nodeChanges(),
 	}
 }
 
-// ofNodeOrHost maps a node to those of its name, and to those of the host that its provider ID names: it may have registered under
-// another name.
-func (r *Reconciler) ofNodeOrHost(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) []reconcile.Request {
-	requests := r.ofNode(ctx, fence.Place{Cluster: cluster, Node: node.Name})
+// ofNode maps a node to the remediations that remember a node of its name, and to those of the host that its provider ID names: it may have
+// registered under another name. Those of another cluster are reconciled in vain.
+func (r *Reconciler) ofNode(ctx context.Context, namespace string, node *corev1.Node) []reconcile.Request {
+	requests := r.concerned(ctx, namespace, "node/"+node.Name)
 	if name := host.ProvidedBy(node.Spec.ProviderID); name != "" {
-		requests = append(requests, r.concerned(ctx, cluster.Namespace, "host/"+name)...)
+		requests = append(requests, r.concerned(ctx, namespace, "host/"+name)...)
 	}
 	return requests
-}
-
-// ofNode maps a node to the remediations that remember a node of its name, and to those that wait in a queue: a control plane that has one
-// more member that is alive may do without another one. Those of another cluster are reconciled in vain.
-func (r *Reconciler) ofNode(ctx context.Context, at fence.Place) []reconcile.Request {
-	namespace := at.Cluster.Namespace
-	return append(r.concerned(ctx, namespace, "node/"+at.Node), r.waiting(ctx, namespace)...)
 }
 
 // metadataChanged lets changes by others through. What kubemend remembers, and the name of the RemediationRecord, are its own and enqueue

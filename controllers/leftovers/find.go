@@ -3,7 +3,6 @@ package leftovers
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -27,6 +26,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
@@ -347,19 +347,14 @@ func waitOr(then action, since, now time.Time, why string) (action, string) {
 }
 
 func (s *look) findRemediation(rem *metadata, served bool) {
-	memory, remembers := rem.Annotations[mendv1.PowerCycleAnnotation]
+	_, remembers := rem.Annotations[mendv1.PowerCycleAnnotation]
 	holds := slices.Contains(rem.Finalizers, mendv1.HostRemediationFinalizer) ||
 		served && slices.Contains(rem.Finalizers, infrav1.RemediationFinalizer)
 	if !remembers && !holds && rem.Annotations[clusterctlv1.BlockMoveAnnotation] != mendv1.Claim {
 		s.others[rem.UID] = !served
 		return
 	}
-	var record struct {
-		UID    types.UID `json:"uid"`
-		Filter string    `json:"filter"`
-	}
-	_ = json.Unmarshal([]byte(memory), &record) // what cannot be read is ours all the same
-	switch {
+	switch record := remediation.Remembered(rem); { // one that cannot be read is ours all the same
 	case s.WatchFilterValue != "" && record.Filter != s.WatchFilterValue && !s.watched(rem):
 		s.others[rem.UID], s.others[record.UID] = true, true
 		return
@@ -372,5 +367,5 @@ func (s *look) findRemediation(rem *metadata, served bool) {
 			l.marks = append(l.marks, clusterctlv1.BlockMoveAnnotation)
 		}
 	}
-	s.atWork[rem.UID], s.atWork[record.UID] = served, served
+	s.atWork[rem.UID], s.atWork[remediation.Remembered(rem).UID] = served, served
 }

@@ -34,7 +34,7 @@ import (
 )
 
 const (
-	// soon is when a teardown looks again while something is left, seldom when nothing is; a sweep looks as seldom.
+	// soon is when a teardown looks again while something is left, seldom when nothing is.
 	soon   = 2 * time.Second
 	seldom = 30 * time.Second
 	// answerWithin is how long a workload cluster is waited for in one reconcile.

@@ -12,29 +12,21 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
+	utilwait "k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	ctrl "sigs.k8s.io/controller-runtime"
-	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/event"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	"sigs.k8s.io/controller-runtime/pkg/predicate"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/fence"
 	"github.com/kubemend/kubemend/baremetal/host"
-	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/controllers/consistency"
+	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
 var exhausted = prometheus.NewGaugeVec(prometheus.GaugeOpts{
@@ -80,59 +72,20 @@ type orphan struct{ on, by types.UID }
 // stays is for how long after the grace period a fence stays from which the workload has not moved: as long as an attempt lasts.
 const stays = infrav1.DefaultTimeoutSeconds * time.Second
 
-// SetupWithManager makes s a controller of mgr with one key: whatever may leave something behind has all that is left looked at.
-func (s *Sweep) SetupWithManager(mgr ctrl.Manager) error {
-	kinds, err := s.Installed()
-	if err != nil {
-		return err
-	}
-	all := handler.EnqueueRequestsFromMapFunc(func(context.Context, client.Object) []reconcile.Request { return make([]reconcile.Request, 1) })
-	b := ctrl.NewControllerManagedBy(mgr).Named("leftovers").
-		WithOptions(controller.Options{MaxConcurrentReconciles: 1, ReconciliationTimeout: time.Minute}).
-		WatchesRawSource(source.Func(func(_ context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
-			queue.Add(reconcile.Request{})
-			return nil
-		})).
-		Watches(host.Watched(), all, builder.WithPredicates(marked())).
-		Watches(&clusterv1.Machine{}, all, builder.WithPredicates(recoveries()))
-	for _, kind := range kinds { // where one that goes has not cleaned up, its host and its node do not change
-		b.Watches(kind.Watched(), all, builder.WithPredicates(predicate.Funcs{
-			CreateFunc: func(event.CreateEvent) bool { return false }, UpdateFunc: func(event.UpdateEvent) bool { return false },
-		}))
-	}
-	if err := b.Complete(s); err != nil {
-		return fmt.Errorf("set up the controller that releases orphaned hosts and nodes: %w", err)
-	}
+// sweepEvery is how soon a sweep follows the last one: all that it looks at is in caches.
+const sweepEvery = 10 * time.Second
+
+// Start sweeps until ctx ends. What fails is looked at again, with all else.
+func (s *Sweep) Start(ctx context.Context) error {
+	ctx = log.IntoContext(ctx, log.FromContext(ctx).WithName("leftovers"))
+	utilwait.UntilWithContext(ctx, func(ctx context.Context) {
+		ctx, end := context.WithTimeout(ctx, time.Minute)
+		defer end()
+		if err := s.sweep(ctx); err != nil {
+			log.FromContext(ctx).Error(err, "Cannot release what remediations have left that do not exist any more")
+		}
+	}, sweepEvery)
 	return nil
-}
-
-// marked lets a host through that has annotations of remediations, or has had some until now.
-func marked() predicate.Predicate {
-	has := func(o client.Object) bool {
-		return len(host.AllMarks(o)) > 0 || host.MarkedFor(o) != "" || host.Unhealthy(o)
-	}
-	p := predicate.NewPredicateFuncs(has)
-	p.UpdateFunc = func(e event.UpdateEvent) bool { return has(e.ObjectOld) || has(e.ObjectNew) }
-	return p
-}
-
-// recoveries lets a machine through that has become healthy.
-func recoveries() predicate.Predicate {
-	p := predicate.NewPredicateFuncs(func(client.Object) bool { return false })
-	p.UpdateFunc = func(e event.UpdateEvent) bool {
-		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return mayHaveRecovered(after) &&
-			(!mayHaveRecovered(before) || remediation.MarkedUnhealthy(before) && !remediation.MarkedUnhealthy(after))
-	}
-	return p
-}
-
-// Reconcile looks at all hosts and fenced nodes. What fails is looked at again, with all else.
-func (s *Sweep) Reconcile(ctx context.Context, _ ctrl.Request) (ctrl.Result, error) {
-	if err := s.sweep(ctx); err != nil {
-		log.FromContext(ctx).Error(err, "Cannot release what remediations have left that do not exist any more")
-	}
-	return ctrl.Result{RequeueAfter: seldom}, nil
 }
 
 // sweep looks once. A failure for one object delays no other, and a cluster that does not answer delays no other cluster.
@@ -227,21 +180,15 @@ func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *c
 	s.mu.Lock()
 	until := s.since[orphan{node.UID, by}].Add(s.Grace + stays)
 	s.mu.Unlock()
-	if s.Clock.Now().Before(until) && !ready(node) {
+	if s.Clock.Now().Before(until) && !health.Ready(node) {
 		seen, err := s.Nodes.Look(ctx, cluster, node.Name, fence.Owner{UID: by})
-		if err != nil || seen.Presence == powercycle.NodeUnseen || seen.Fenced && !seen.Drained {
+		if err != nil || seen.Fenced && !seen.Drained {
 			return err
 		}
 	}
 	return s.remove(ctx, &leftover{
 		on: as(nodeKind, node.ObjectMeta), cluster: cluster, do: unfence,
 		why: fmt.Sprintf("remediation %s, which had fenced it, does not exist any more", by),
-	})
-}
-
-func ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
-		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
 	})
 }
 

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/kubemend/kubemend/test/must"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	realclock "k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -88,6 +90,19 @@ func TestW5OrphanedMarksAreSweptAfterAGracePeriod(t *testing.T) {
 	}
 	slices.Sort(want)
 	must.List(t, want, left, "left are")
+}
+
+func TestTheManagerSweepsAgainAndAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c, _ := sweeperOf(t, map[string]string{holdOff + "gone": "x"})
+		s.Clock = realclock.RealClock{}
+		ctx, end := context.WithTimeout(t.Context(), s.Grace+2*sweepEvery)
+		defer end()
+		must.Do(t, s.Start(ctx))
+		host := &bmov1alpha1.BareMetalHost{}
+		must.Do(t, c.Get(t.Context(), client.ObjectKey{Namespace: "ns", Name: "host-1"}, host))
+		must.Is(t, 0, len(host.Annotations), "annotations left")
+	})
 }
 
 func TestAMarkWhoseRemediationComesLaterStays(t *testing.T) {

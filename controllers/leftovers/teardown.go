@@ -17,6 +17,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/kubemend/kubemend/baremetal/fence"
 )
 
 // RBAC of a teardown: the controllers that wrote what it removes have most of the rights. Removing marks from requests needs the right
@@ -28,16 +30,11 @@ import (
 // mostNamed is how many leftovers an answer of Ready names.
 const mostNamed = 20
 
-// Clusters are the connections to workload clusters.
-type Clusters interface {
-	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
-}
-
 // Teardown finds what is left, removes what no controller removes, and says when nothing is left. It reads everything live, remembers
 // nothing that counts, and leaves to each controller what that has to end in its own order. All replicas look; the leader acts.
 type Teardown struct {
 	Remover
-	Clusters  Clusters
+	Clusters  fence.Clusters
 	Discovery discovery.ServerResourcesInterface
 	// Serves reports whether the kind of a CustomResourceDefinition is ours to serve.
 	Serves func(ctx context.Context, crd string) (bool, error)

@@ -20,7 +20,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/begin"
 	"github.com/kubemend/kubemend/controllers/capi"
 	"github.com/kubemend/kubemend/controllers/decide/health"
-	"github.com/kubemend/kubemend/controllers/enqueue"
 	"github.com/kubemend/kubemend/controllers/explain"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
@@ -36,9 +35,9 @@ type outcome struct {
 	at    time.Time
 	// requested says that a remediation was begun: a request was created, or the owner was asked.
 	requested bool
-	// unsure says that the owner was asked in a write that failed, or whose answer was lost; lost that this is so of a request. A write
-	// that conflicts with that of another check has asked nobody.
-	unsure, lost bool
+	// lost says that a remediation may have begun: the answer to the creation of its request was lost, or the write that asked the owner
+	// failed. One that conflicts with that of another check has asked nobody.
+	lost bool
 	// wrote are the conditions that were to be set; undone is until when they are not, as another client removes them each time.
 	wrote  string
 	undone time.Time
@@ -162,7 +161,6 @@ func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, 
 	r.set(ctx, state, o, machine, set)
 }
 
-// askOwner asks the owner of a machine that is marked, and makes the machine carry its record.
 func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, marked := cmp.Or(o.saved, o.Target.Machine), o.saved
 	record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(machine))
@@ -170,7 +168,7 @@ func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, 
 	if o.wrote != "" {
 		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
 	}
-	if o.requested, o.unsure = saved && o.saved != marked, !saved && o.err != nil; o.requested {
+	if o.requested, o.lost = saved && o.saved != marked, !saved && o.err != nil; o.requested {
 		r.Records.OwnerAsked(ctx, record)
 	}
 }
@@ -234,33 +232,24 @@ func (r *Reconciler) set(
 	return r.save(ctx, o, next)
 }
 
-// save writes the conditions of machine, and reports whether they are stored. Events that came meanwhile and are not of this write alone,
-// or of a write that failed, all checks of the Cluster look at. Of two checks that write a Machine at once, the first one holds its events.
+// save writes the conditions of machine, and reports whether they are stored. The event of a write that failed is like that of another
+// writer: the answer may have been lost.
 func (r *Reconciler) save(ctx context.Context, o *outcome, machine *clusterv1.Machine) (saved bool) {
-	key := client.ObjectKeyFromObject(machine)
-	_, held := r.writing.LoadOrStore(key, "")
+	write, written := ownWrite{client.ObjectKeyFromObject(machine), machine.ResourceVersion}, *machine
+	r.writing.Store(write, &written)
 	err := capi.PatchConditions(ctx, r.Client, machine)
 	if err == nil {
 		r.written.Note(machine)
-	}
-	if !held {
-		heard, _ := r.writing.LoadAndDelete(key)
-		if heard != "" && (err != nil || heard != " "+machine.ResourceVersion) && r.wake != nil {
-			cluster := client.ObjectKey{Namespace: machine.Namespace, Name: o.Target.Spec.ClusterName} // machine has no spec
-			for _, check := range append(r.checksIn(ctx, cluster, nil), r.spares.waitingIn(machine.Namespace)...) {
-				r.wake(check.NamespacedName, enqueue.MergeWindow)
-			}
-		}
-	}
-	switch {
-	case apierrors.IsConflict(err):
-		o.again = true
-	case client.IgnoreNotFound(err) != nil:
-		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
-	case err == nil:
 		o.saved, o.at = machine, r.Clock.Now()
+		return true
 	}
-	return err == nil
+	r.writing.CompareAndDelete(write, &written)
+	if apierrors.IsConflict(err) {
+		o.again = true
+	} else if !apierrors.IsNotFound(err) {
+		o.err = errors.Join(o.err, fmt.Errorf("write the conditions of machine %s: %w", machine.Name, err))
+	}
+	return false
 }
 
 // newlyUnhealthy reports whether o turned the machine's health check from anything else to failed.

@@ -23,7 +23,9 @@ type Rule struct {
 	// Else says that the rule is asked only if the rule before it does not block, nor any of the rules whose Else that one is: so one
 	// reason is given for what several rules would say.
 	Else bool
-	When func(*Case) bool
+	// unjudged says that the rule is why a machine could not be judged.
+	unjudged bool
+	When     func(*Case) bool
 	// Words are what users are told: the message, what ends it, and what a person can do. Their reason is that of the rule unless they
 	// have another one. A rule without words is not told.
 	Words func(*Case) rule.Blocker
@@ -74,7 +76,7 @@ func ask(facts *Facts, plan *Plan, decision *Decision) {
 }
 
 func (r *Rule) blocker(c *Case) Blocker {
-	blocker := Blocker{Rule: r.Reason}
+	blocker := Blocker{Rule: r.Reason, unjudged: r.unjudged}
 	if r.Words != nil {
 		blocker.Blocker = r.Words(c)
 		blocker.Reason = cmp.Or(blocker.Reason, string(r.Reason))
@@ -85,6 +87,10 @@ func (r *Rule) blocker(c *Case) Blocker {
 // says are words in which nothing is named.
 func says(words rule.Blocker) func(*Case) rule.Blocker {
 	return func(*Case) rule.Blocker { return words }
+}
+
+func gated(by health.Gate) func(*Case) bool {
+	return func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == by }
 }
 
 func putOffFor(reason Reason) func(*Case) bool {
@@ -203,7 +209,6 @@ func (c *Case) unreadUntil() time.Time {
 	return c.CyclesUnread
 }
 
-// awaitsSpare is a remediation that waits for a spare host.
 func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
 	return rule.Blocker{
 		Text: text, Until: c.Spare.Until, EndsWhen: endsWhen,
@@ -212,7 +217,6 @@ func (c *Case) awaitsSpare(text, endsWhen string) rule.Blocker {
 	}
 }
 
-// noSpare is why no spare host is counted on.
 func (c *Case) noSpare() string {
 	spare := c.Spare
 	switch {
@@ -277,15 +281,11 @@ func (facts *Facts) templateRef() rule.Ref {
 
 // notHealthy is how many targets have to be not healthy for something, of how many, and how many are.
 func (c *Case) notHealthy(wanted int) string {
-	population := &c.plan.Population
-	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are(wanted), population.NotHealthy())
-}
-
-func are(n int) string {
-	if n == 1 {
-		return "is"
+	population, are := &c.plan.Population, "are"
+	if wanted == 1 {
+		are = "is"
 	}
-	return "are"
+	return fmt.Sprintf("%d of %d %s not healthy (now %d)", wanted, population.Total(), are, population.NotHealthy())
 }
 
 func (c *Case) counts() string {

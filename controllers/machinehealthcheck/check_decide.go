@@ -96,18 +96,13 @@ func leftToCycles(plan *Plan) string {
 	return "Left to a power cycle that is under way: " + firstOf(left)
 }
 
-// restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not.
-//
-// The limits are mostly exceeded before that, since pending machines count as well; but a warning before any machine is
-// unhealthy would warn of every rollout. (Cluster API does not warn of those either.)
+// restriction is why the limits keep a machine from being remediated, or cannot be read; empty if they do not. They are mostly exceeded
+// before that, since pending machines count as well; but a warning before any machine is unhealthy would warn of every rollout. (Cluster
+// API does not warn of those either.)
 func restriction(plan *Plan) string {
-	switch Reason(plan.Allowed.Reason) {
-	case InvalidLimit:
-		return plan.Allowed.Reason
-	case TooManyUnhealthy:
-		if plan.Population.Unhealthy > 0 {
-			return plan.Allowed.Reason
-		}
+	reason := Reason(plan.Allowed.Reason)
+	if reason == InvalidLimit || reason == TooManyUnhealthy && plan.Population.Unhealthy > 0 {
+		return string(reason)
 	}
 	return ""
 }

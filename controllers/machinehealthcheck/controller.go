@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/controllers/consistency"
 	"github.com/kubemend/kubemend/controllers/enqueue"
@@ -81,9 +82,10 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: they are listed through Client
 	written    consistency.Writes // Machines
-	writing    sync.Map           // Machines that are being written, to the versions of which events came meanwhile
+	writing    sync.Map           // the Machines that result from own writes whose events are awaited, by ownWrite
 	requested  consistency.Kinds  // requests that were created, or may have been
 	spares     spares
+	placing    sync.Mutex // held from the look at which hosts were counted on until places are taken
 	hostLabels labelsOfHosts
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -101,7 +103,7 @@ type Clusters interface {
 type Kinds interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
 	InUse() []schema.GroupVersionKind
-	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request])
+	Source(h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source
 }
 
 // Reconcile makes the observed state of the check called req agree with the plan for it. Events are sent after what they report was saved.
@@ -123,14 +125,14 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	}
 	if r.stale(ctx, state) {
 		state.before.stale++
-		r.memory.keep(req.NamespacedName, state.before)
+		r.memory.Store(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: consistency.Wait(state.before.stale)}, nil
 	}
 	state.Allowed = r.Ledger.Allows(req.NamespacedName, state.Cluster.Name)
 	plan := r.decide(ctx, state)
 	if r.changed(ctx, state, plan) { // the next view of it is of a cluster that is Down
 		r.settlePlaces(state, nil)
-		r.memory.keep(req.NamespacedName, state.before)
+		r.memory.Store(req.NamespacedName, state.before)
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
 	}
 	r.memory.tell(req.NamespacedName, plan.Memory.Opinions)
@@ -204,7 +206,7 @@ func (r *Reconciler) leaveAlone(ctx context.Context, key types.NamespacedName, s
 type Unclaimed string
 
 const (
-	// Observe judges, exports metrics and answers questions, and writes records of what it would have done, and nothing else.
+	// Observe judges, exports metrics and answers questions, and writes nothing.
 	Observe Unclaimed = "observe"
 	// Act treats unclaimed checks like claimed ones. It is for clusters in which Cluster API core
 	// leaves MachineHealthChecks alone; elsewhere two controllers would act on one check.
@@ -223,7 +225,7 @@ type Options struct {
 func (o *Options) AddFlags(fs *pflag.FlagSet) {
 	fs.Var(flags.OneOf(&o.Unclaimed, Observe, Act, Ignore), "unclaimed-machine-health-checks",
 		"What to do with a MachineHealthCheck that is not claimed by the annotation cluster.x-k8s.io/paused: kubemend. "+
-			"observe: judge, export metrics, write nothing but RemediationRecords. "+
+			"observe: judge and export metrics, write nothing. "+
 			"act: remediate; only where Cluster API core leaves MachineHealthChecks alone. "+
 			"ignore: do not read it.")
 	fs.IntVar(&o.Concurrency, "machinehealthcheck-concurrency", 50, "Number of MachineHealthChecks to process at the same time.")
@@ -264,9 +266,7 @@ func SlimMachine(obj any) (any, error) {
 		cond.Reason, cond.Message = workload.Interned(cond.Reason), workload.Interned(cond.Message)
 	}
 	if machine.Status.Deprecated != nil && machine.Status.Deprecated.V1Beta1 != nil {
-		slim.Status.Deprecated = &clusterv1.MachineDeprecatedStatus{V1Beta1: &clusterv1.MachineV1Beta1DeprecatedStatus{}}
-		slim.Status.Deprecated.V1Beta1.FailureReason = machine.Status.Deprecated.V1Beta1.FailureReason
-		slim.Status.Deprecated.V1Beta1.FailureMessage = machine.Status.Deprecated.V1Beta1.FailureMessage
+		slim.Status.Deprecated = machine.Status.Deprecated
 		older := slices.Clone(machine.GetV1Beta1Conditions())
 		for i := range older {
 			cond := &older[i]

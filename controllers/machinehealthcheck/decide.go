@@ -47,9 +47,6 @@ func Decide(facts Facts) Plan {
 	}
 	plan.Allowed = allowed(&facts, &plan)
 	plan.Conditions = checkConditions(&facts, &plan)
-	plan.AllRequested = facts.Template.Known && facts.Settled() && plan.Population.Waiting == 0 &&
-		!slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.PutOff.Reason != "" })
-	plan.Restriction = restriction(&plan)
 	plan.Recheck, plan.VerdictsUntil = plan.next(&facts)
 	plan.Memory = facts.Memory.after(&facts, &plan)
 	plan.Needs = needs(&facts, &plan)
@@ -296,22 +293,4 @@ func (m Memory) after(facts *Facts, plan *Plan) Memory {
 		}
 	}
 	return next
-}
-
-// Began notes that a remediation was begun, by the owner or by a request.
-func (m Memory) Began(id types.UID, byOwner bool) {
-	delete(m.Refused, id)
-	if byOwner {
-		m.revise(id, func(opinion *Opinion) { opinion.AskedOwner = true })
-	}
-}
-
-// Failed notes that it was tried to begin a remediation, in vain.
-func (m Memory) Failed(id types.UID, at time.Time) { m.Refused[id] = at }
-
-func (m Memory) revise(id types.UID, revise func(*Opinion)) {
-	if opinion, shared := m.Opinions[id]; shared {
-		revise(&opinion)
-		m.Opinions[id] = opinion
-	}
 }

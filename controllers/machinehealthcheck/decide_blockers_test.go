@@ -193,8 +193,8 @@ func TestWhichBlockersAreOfMachinesThatAreNotJudged(t *testing.T) {
 		"a limit":                                {facts(bad()).with(tooMany), false},
 		"a machine that nothing is held against": {facts(is(health.Healthy)), false},
 	} {
-		if got := Decide(tc.given).Decisions[0].Blockers[0].Rule; got.Unjudged() != tc.want {
-			t.Errorf("%s: %s says that the machine is not judged: %t", name, got, got.Unjudged())
+		if got := Decide(tc.given).Decisions[0].Blockers[0]; got.unjudged != tc.want {
+			t.Errorf("%s: %s says that the machine is not judged: %t", name, got.Rule, got.unjudged)
 		}
 	}
 }

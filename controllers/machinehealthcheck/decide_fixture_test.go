@@ -35,7 +35,7 @@ func facts(targets ...givenMachine) Facts {
 		f.Targets = append(f.Targets, &t.Target)
 		f.Verdicts = append(f.Verdicts, t.Verdict)
 		if !t.refused.IsZero() {
-			f.Memory.Failed(t.UID, t.refused)
+			f.Memory.Refused[t.UID] = t.refused
 		}
 	}
 	return f

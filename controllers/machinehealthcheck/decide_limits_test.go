@@ -91,7 +91,7 @@ func TestOfWhichLimitsTheCheckWarns(t *testing.T) {
 		"not if none is unhealthy":                         {facts(is(health.Healthy)).with(tooFew), ""},
 		"limits that cannot be read, whatever they forbid": {facts(is(health.Healthy)).with(invalid), InvalidLimit},
 	} {
-		if got := Decide(tc.given).Restriction; got != string(tc.want) {
+		if got := restriction(new(Decide(tc.given))); got != string(tc.want) {
 			t.Errorf("%s: warns of %q, want %q", name, got, tc.want)
 		}
 	}

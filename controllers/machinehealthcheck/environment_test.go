@@ -119,7 +119,7 @@ func (m *memory) recall(w *observed) {
 
 // leave remembers w, its plan, and what became of that.
 func (m *memory) leave(w *observed, p *Plan, outcomes ...outcome) {
-	m.keep(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
+	m.Store(client.ObjectKeyFromObject(w.Check), after(w, p, applied{outcomes: outcomes}))
 }
 
 // limited gives the check an unhealthyLessThanOrEqualTo.

@@ -203,16 +203,12 @@ func explainFlight(facts *Facts, d *Decision, target *explain.Target) {
 
 func leftAlone(facts *Facts, machine *Target) explain.Target {
 	annotations := LeftAloneBy(machine.Machine)
-	target := explain.Target{Target: cliv1.Target{
+	return explain.Target{Target: cliv1.Target{
 		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
-		State: cliv1.StateSkipped,
+		State: cliv1.StateSkipped, Skipped: "The machine has the annotation " + annotations[0],
 		Next: explain.Step{Reason: explain.Skipped, Manual: true,
 			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
 	}}
-	if len(annotations) > 0 {
-		target.Skipped = explain.MachineAnnotated(annotations[0])
-	}
-	return target
 }
 
 // remediatorsReport is what the remediators of the machine report: the provider of the requests, and the owner, which may have been asked.
@@ -327,7 +323,7 @@ func machineExpires(facts *Facts, d *Decision, target *explain.Target, at time.T
 		return next
 	}
 	left := slices.IndexFunc(d.Blockers, func(blocker Blocker) bool {
-		return blocker.Rule != WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.Rule.Unjudged())
+		return blocker.Rule != WithinTimeout && !(d.Verdict.State == health.Unknown && blocker.unjudged)
 	})
 	switch {
 	case left >= 0:

@@ -207,10 +207,6 @@ type Plan struct {
 	// from now on, if that is news. Reach is WorkloadClusterReachable, Allowed is RemediationAllowed, whether they are among them or not.
 	Conditions     []metav1.Condition
 	Reach, Allowed metav1.Condition
-	// AllRequested says that no remediation request is outstanding that was to be made.
-	AllRequested bool
-	// Restriction is the reason of Allowed if the limits keep a machine from being remediated, or cannot be read.
-	Restriction string
 	// Decisions are about Facts.Targets, in the same order.
 	Decisions []*Decision
 	// Open are those of them about which there is something to decide. All others are about machines that are healthy, and do nothing.
@@ -250,11 +246,6 @@ type PutOff struct {
 	Until, Recheck time.Time
 }
 
-// brief reports whether it is over in a moment, so that the Machine does not say it.
-func (off PutOff) brief() bool {
-	return off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until)
-}
-
 // Starts reports whether a remediation of the machine starts now. A machine that nothing blocks and that has none in flight is always
 // tried, so this is more than it takes; a decision that was never made starts nothing.
 func (decision *Decision) Starts() bool { return decision.Tried && len(decision.Blockers) == 0 }
@@ -269,6 +260,8 @@ func (decision *Decision) Acts() bool {
 type Blocker struct {
 	Rule Reason
 	rule.Blocker
+
+	unjudged bool
 }
 
 // BlockedBy is what blocks decision by that rule; nil if it does not.

@@ -21,12 +21,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/baremetal/host"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
 	"github.com/kubemend/kubemend/baremetal/spare"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 const (
@@ -47,10 +47,18 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 	asking, done := context.WithTimeout(ctx, hostsWithin)
 	defer done()
 	for _, decision := range plan.Open {
-		if target := decision.Target; decision.NeedsHost(&state.Facts) {
-			read, err := r.hostOf(asking, target)
-			if target.Host = &read; err != nil && !apierrors.IsForbidden(err) && !meta.IsNoMatchError(err) {
-				target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
+		target := decision.Target
+		if !decision.NeedsHost(&state.Facts) {
+			continue
+		}
+		target.Host = &Host{}
+		switch found, err := r.Metal.Of(asking, target.Machine); {
+		case errors.Is(err, explain.ErrUnread), apierrors.IsForbidden(err), meta.IsNoMatchError(err):
+		case err != nil:
+			target.Host.UnreadUntil = state.unreadUntil(hostKind.GroupKind(), err)
+		default:
+			if target.Host.Paused = found.Paused; found.Is == powercycle.HostOurs {
+				target.Host.Name, target.Host.External, target.Host.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
 			}
 			if target.Host.External || target.Host.Serviced || target.Host.Paused {
 				state.lookAgainIn(hostAgain)
@@ -59,25 +67,10 @@ func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Pl
 	}
 }
 
-func (r *Reconciler) hostOf(ctx context.Context, target *Target) (Host, error) {
-	found, err := r.Metal.Of(ctx, target.Machine)
-	if err != nil {
-		if errors.Is(err, explain.ErrUnread) { // the manager may read it
-			err = nil
-		}
-		return Host{}, err
-	}
-	read := Host{Paused: found.Paused}
-	if found.Is == powercycle.HostOurs {
-		read.Name, read.External, read.Serviced = found.Host.Name, found.Host.External, found.Host.Serviced
-	}
-	return read, nil
-}
-
 // HostWatch begins to watch BareMetalHosts when the first check waits for one. (package remediationrequest)
 type HostWatch interface {
 	Ready(ctx context.Context, kind schema.GroupVersionKind) (bool, error)
-	Notify(state remediationrequest.Watcher, h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request])
+	Source(h handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) source.Source
 }
 
 var hostKind = bmov1alpha1.GroupVersion.WithKind("BareMetalHost")
@@ -96,34 +89,26 @@ const (
 // errNoHosts is what a reader says that was not given any way to read hosts.
 var errNoHosts = errors.New("this reader does not read hosts")
 
-// spares are the checks a remediation of which waits for a spare host.
-type spares struct {
-	mu      sync.Mutex // held too while places are taken
-	waiting map[types.NamespacedName]bool
-}
+// spares are the keys of the checks a remediation of which waits for a spare host.
+type spares struct{ sync.Map }
 
 // wait notes whether check waits for a spare host. It is noted before the hosts are read: one that is freed in between enqueues the check.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.waiting == nil {
-		s.waiting = map[types.NamespacedName]bool{}
-	}
-	delete(s.waiting, check)
 	if waits {
-		s.waiting[check] = true
+		s.Store(check, true)
+	} else {
+		s.Delete(check)
 	}
 }
 
 func (s *spares) waitingIn(namespace string) []reconcile.Request {
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	var checks []reconcile.Request
-	for check := range s.waiting {
-		if check.Namespace == namespace {
+	s.Range(func(key, _ any) bool {
+		if check := key.(types.NamespacedName); check.Namespace == namespace {
 			checks = append(checks, reconcile.Request{NamespacedName: check})
 		}
-	}
+		return true
+	})
 	return checks
 }
 
@@ -246,10 +231,10 @@ func (r *Reconciler) checksOfHost(_ context.Context, h client.Object) []reconcil
 
 // checksOfMachineOrSpare maps a machine to its checks, and one on bare metal to those too that wait for a spare host: it may need none any
 // more that it was counted for.
-func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, machine client.Object) []reconcile.Request {
-	checks := r.checksOfMachine(ctx, machine)
-	if m, ok := machine.(*clusterv1.Machine); ok && OnHost(m) {
-		for _, waiting := range r.spares.waitingIn(m.Namespace) {
+func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Object) []reconcile.Request {
+	checks := r.checksOfMachine(ctx, obj)
+	if OnHost(obj.(*clusterv1.Machine)) {
+		for _, waiting := range r.spares.waitingIn(obj.GetNamespace()) {
 			if !slices.Contains(checks, waiting) {
 				checks = append(checks, waiting)
 			}

@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/log"
@@ -23,10 +22,7 @@ import (
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
 // show what was written. Nothing is decided on it that the API server does not know as well.
-type memory struct {
-	mu     sync.Mutex
-	checks map[types.NamespacedName]remembered
-}
+type memory struct{ sync.Map } // of remembered, by the keys of checks
 
 // contact is that of this process to a workload cluster: up says that there was any, lost since when there is none, or zero.
 type contact struct {
@@ -76,31 +72,20 @@ type remembered struct {
 	unread map[schema.GroupKind]time.Time
 }
 
-// of is what is remembered of a check.
 func (m *memory) of(check types.NamespacedName) remembered {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	before := m.checks[check]
+	known, _ := m.Load(check)
+	before, _ := known.(remembered)
 	if before.lasts = true; before.did == nil {
 		before.did = map[types.UID]undone.Did[string]{}
 	}
 	return before
 }
 
-func (m *memory) keep(check types.NamespacedName, next remembered) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if m.checks == nil {
-		m.checks = map[types.NamespacedName]remembered{}
-	}
-	m.checks[check] = next
-}
-
 // tell remembers the opinions of a check, which other checks read, before what they say is done.
 func (m *memory) tell(check types.NamespacedName, opinions map[types.UID]Opinion) {
 	next := m.of(check)
 	next.decided.Opinions = opinions
-	m.keep(check, next)
+	m.Store(check, next)
 }
 
 // Finds is what a check finds of a Machine that other checks select too; false if this process does not know. (Opinion)
@@ -113,29 +98,14 @@ func sameOpinions(a, b map[types.UID]Opinion) bool {
 	return maps.EqualFunc(a, b, Opinion.Equal)
 }
 
-// forget drops what is remembered of a check. It returns its cluster, whether the check was known at all, and
-// whether it was the last one of that cluster.
-func (m *memory) forget(key types.NamespacedName) (cluster string, known, last bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	gone := m.checks[key]
-	delete(m.checks, key)
-	last = true
-	for other, remembered := range m.checks {
-		last = last && (other.Namespace != key.Namespace || remembered.cluster != gone.cluster)
-	}
-	return gone.cluster, gone.cluster != "", last
-}
-
 // after is what is to be remembered of state, of the plan for it and of what became of that.
 func after(state *observed, plan *Plan, done applied) remembered {
-	next := remembered{
-		cluster: state.Check.Spec.ClusterName, reach: plan.Reach, contact: state.contact, decided: plan.Memory,
-		generation: state.Check.Generation, at: state.Now, targets: state.Targets, skipped: state.Skipped, verdicts: state.Verdicts,
-		inFlight: state.before.inFlight, warned: state.before.warned, statusDue: done.statusDue,
-		lost: state.before.lost, unread: state.unread, answering: state.answering, unanswered: map[string]bool{},
-		placed: state.before.placed,
-	}
+	next := state.before
+	next.away, next.failed, next.stale, next.unanswered = false, 0, 0, map[string]bool{}
+	next.cluster, next.generation, next.at = state.Check.Spec.ClusterName, state.Check.Generation, state.Now
+	next.reach, next.contact, next.decided, next.verdicts = plan.Reach, state.contact, plan.Memory, state.Verdicts
+	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
+	next.statusDue = done.statusDue
 	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read those that were told
 	if state.placed != nil {
 		next.placed = *state.placed
@@ -154,26 +124,26 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	for _, o := range done.outcomes {
 		next.note(state, o, state.remediator())
 	}
-	maps.DeleteFunc(state.before.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
-	next.did = state.before.did
-	if done.status != nil {
-		next.warned = ptr.To(warnedAfter(state, plan, done.status))
-	}
+	maps.DeleteFunc(next.did, func(_ types.UID, did undone.Did[string]) bool { return state.Now.Sub(did.At) > undoneFor })
 	return next
 }
 
 // note notes the remediation that an outcome began, or could not begin, and the machine that it wrote.
 func (next *remembered) note(state *observed, o outcome, kind string) {
-	if o.lost {
-		next.lost = state.Now
+	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
+	begun := (o.requested || o.lost) && (o.Step == CreateRequest || asksOwner)
+	if begun {
+		delete(next.decided.Refused, uid)
+	} else if o.err != nil && (o.Starts() || o.refused != nil) {
+		next.decided.Refused[uid] = state.Now
 	}
-	uid := o.Target.UID
-	if o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil { // othersWrites keeps this from the other checks
-		next.decided.revise(uid, func(opinion *Opinion) { opinion.AskedOwner = false })
+	if opinion, shared := next.decided.Opinions[uid]; shared {
+		next.decided.Opinions[uid] = opinion.tried(o, begun)
 	}
-	next.noteBeginning(o, state.Now)
-	if o.unsure {
+	if o.lost && asksOwner {
 		next.unanswered[o.Target.Name] = true
+	} else if o.lost {
+		next.lost = state.Now
 	}
 	if o.saved != nil {
 		state.before.did[uid] = state.before.did[uid].Again(o.wrote, state.Now)
@@ -183,17 +153,12 @@ func (next *remembered) note(state *observed, o outcome, kind string) {
 	}
 }
 
-func (next *remembered) noteBeginning(o outcome, now time.Time) {
-	uid, asksOwner := o.Target.UID, o.Step == RequestOwnerRemediation
-	if o.err != nil && (o.Starts() || o.refused != nil) {
-		next.decided.Failed(uid, now)
-	}
-	switch begun := o.requested || o.unsure || o.lost; {
-	case begun && (o.Step == CreateRequest || asksOwner):
-		next.decided.Began(uid, asksOwner)
-	case o.Starts():
-		next.decided.revise(uid, func(opinion *Opinion) { opinion.InFlight = false })
-	}
+// tried is opinion after an outcome that has begun a remediation or not: othersWrites keeps from the other checks what it wrote.
+func (opinion Opinion) tried(o outcome, begun bool) Opinion {
+	withdrawn := o.saved != nil && ConditionOf(o.saved, OwnerRemediated) == nil
+	opinion.AskedOwner = begun && o.Step == RequestOwnerRemediation || opinion.AskedOwner && !withdrawn
+	opinion.InFlight = opinion.InFlight && (begun || !o.Starts())
+	return opinion
 }
 
 // undoneFor is for how long it counts what was set last: longer than the longest pause.

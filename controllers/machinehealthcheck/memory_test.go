@@ -3,13 +3,12 @@ package machinehealthcheck
 import (
 	"context"
 	"errors"
-	"strings"
+	"maps"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
@@ -63,10 +62,11 @@ func TestARestrictionIsReportedOnce(t *testing.T) {
 				if i+1 == tc.unsaved {
 					continue
 				}
-				for _, n := range turnNotes(w, p, next) {
+				notes, restriction := limitNotes(w, p, next)
+				for _, n := range notes {
 					told = append(told, n.Reason)
 				}
-				check, warned = next, ptr.To(warnedAfter(w, p, next))
+				check, warned = next, &restriction
 			}
 			must.List(t, tc.want, told, "told")
 		})
@@ -126,71 +126,59 @@ func version(name, version string) *clusterv1.Machine {
 }
 
 func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
-	var r Reconciler
-	r.written.Note(version("m1", "8"))
-	for _, step := range []struct {
-		name    string
-		machine *clusterv1.Machine
-		want    bool
-	}{
-		{"what came before the write, and is only told late, is looked at", version("m1", "7"), true},
-		{"another machine of that version is looked at", version("m2", "8"), true},
-		{"the write itself is not", version("m1", "8"), false},
-		{"what others wrote on top of it is", version("m1", "9"), true},
-	} {
-		if got := r.othersWrites().Update(event.UpdateEvent{ObjectOld: step.machine, ObjectNew: step.machine}); got != step.want {
-			t.Errorf("%s: reconciles: %t, want %t", step.name, got, step.want)
-		}
-	}
-	if !r.othersWrites().Delete(event.DeleteEvent{Object: version("m1", "11")}) || r.written.Wrote(version("m1", "8")) {
-		t.Error("the deletion of a machine is not looked at, or something is kept of one that is gone")
-	}
-}
-
-// Its event comes before the answer to the write nearly always.
-func TestEventsThatComeBeforeTheAnswerToAWriteAreLookedAtUnlessItIsTheWrite(t *testing.T) {
 	for name, tc := range map[string]struct {
-		events      string
-		another     bool // check writes the machine meanwhile
-		fails, want bool
+		from, to    string // the versions of the event
+		late, fails bool   // it comes after the answer, which is an error
+		others      string // what else it has changed
+		want        bool   // it is looked at
 	}{
-		"none":                               {"", false, false, false},
-		"the write":                          {"9", false, false, false},
-		"one of before, told late":           {"8 9", false, false, true},
-		"one of after":                       {"9 10", false, false, true},
-		"one of after, if another one began": {"9 10", true, false, true},
-		"the one that was read, if it fails": {"8", false, true, true},
+		"the write":                               {from: "8", to: "9", want: false},
+		"the write, whose answer comes first":     {from: "8", to: "9", late: true, want: false},
+		"the write, whose answer is lost":         {from: "8", to: "9", late: true, fails: true, want: true},
+		"what others wrote in its place":          {from: "8", to: "9", others: "conditions", want: true},
+		"what came before, and is only told late": {from: "7", to: "8", want: true},
+		"what others wrote on top of it":          {from: "9", to: "10", late: true, others: "conditions", want: true},
+		"the write with what others wrote on top": {from: "8", to: "10", late: true, others: "conditions", want: true},
+		"the write with a label on top":           {from: "8", to: "10", others: "labels", want: true},
 	} {
-		r, woken := reconciling(t, func(*clusterv1.MachineHealthCheck) {}), false
-		r.wake = func(types.NamespacedName, time.Duration) { woken = true }
-		heard := func(version string) bool {
-			m := r.machine()
-			m.ResourceVersion = version
-			return r.othersWrites().Update(event.UpdateEvent{ObjectNew: m})
-		}
-		o := &outcome{Decision: &Decision{Target: &Target{Machine: r.machine()}}}
-		next := statusCopy(o.Target.Machine)
+		r := reconciling(t, func(*clusterv1.MachineHealthCheck) {})
+		sets := []metav1.Condition{condition(mendv1.Remediation, "False", "R", "m")}
+		next := withConditions(r.machine(), sets, nil, noon.Add(time.Millisecond))
 		next.ResourceVersion = "8"
+		stored := statusCopy(next).Status.Conditions
+		stored[len(stored)-1].LastTransitionTime = metav1.NewTime(noon)
+		heard := func() bool {
+			before, after := r.machine(), r.machine()
+			before.ResourceVersion, after.ResourceVersion = tc.from, tc.to
+			if tc.others != "conditions" {
+				after.Status.Conditions = stored
+			}
+			if tc.others == "labels" {
+				after.Labels = map[string]string{"a": "b"}
+			}
+			return r.othersWrites().Update(event.UpdateEvent{ObjectOld: before, ObjectNew: after})
+		}
+		var looks bool
 		r.Client = interceptor.NewClient(r.api.(client.WithWatch), interceptor.Funcs{SubResourcePatch: func(
-			ctx context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
+			_ context.Context, _ client.Client, _ string, obj client.Object, _ client.Patch, _ ...client.SubResourcePatchOption,
 		) error {
-			for version := range strings.FieldsSeq(tc.events) {
-				must.Is(t, false, heard(version), name+": while it is written, %s is looked at:", version)
-			}
-			if tc.another {
-				tc.another = false
-				r.save(ctx, o, next.DeepCopy())
-			}
-			obj.SetResourceVersion("9")
-			if tc.fails {
+			if obj.SetResourceVersion("9"); tc.fails {
 				return errors.New("no answer")
 			}
+			looks = !tc.late && heard()
 			return nil
 		}})
-		r.save(t.Context(), o, next)
-		must.Is(t, tc.want, woken, name+": the check is reconciled:")
-		must.Is(t, true, heard("11") && (tc.fails || !heard("9")), name+": afterwards the write alone is not looked at:")
+		r.save(t.Context(), &outcome{Decision: &Decision{Target: &Target{Machine: r.machine()}}}, next)
+		if tc.late {
+			looks = heard()
+		}
+		must.Is(t, tc.want, looks, name+": it is looked at:")
+		must.Is(t, true, heard(), name+", heard of once more: it is looked at:")
 	}
+	var r Reconciler
+	r.writing.Store(ownWrite{machine: client.ObjectKeyFromObject(version("m1", "8")), on: "8"}, version("m1", "8"))
+	must.Is(t, true, r.othersWrites().Delete(event.DeleteEvent{Object: version("m1", "11")}), "a machine that is gone is looked at:")
+	must.Is(t, 0, len(maps.Collect(r.writing.Range)), "of a machine that is gone is kept:")
 }
 
 // Also while places are taken: one may be free when the changes that come together have been seen.

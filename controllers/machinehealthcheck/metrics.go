@@ -188,11 +188,12 @@ func unix(t time.Time) float64 {
 func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	r.spares.wait(key, false)
 	r.Ledger.Forget(placesOf(key))
-	cluster, known, last := r.memory.forget(key)
+	value, _ := r.memory.LoadAndDelete(key)
 	if away {
-		r.memory.keep(key, remembered{away: true})
+		r.memory.Store(key, remembered{away: true})
 	}
-	if !known {
+	gone, _ := value.(remembered)
+	if gone.cluster == "" {
 		return
 	}
 	labels := prometheus.Labels{"namespace": key.Namespace, "name": key.Name}
@@ -202,8 +203,13 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	} {
 		series.DeletePartialMatch(labels)
 	}
+	last := true // of its Cluster
+	r.memory.Range(func(other, kept any) bool {
+		last = other.(types.NamespacedName).Namespace != key.Namespace || kept.(remembered).cluster != gone.cluster
+		return last
+	})
 	if last {
-		reachable.DeleteLabelValues(key.Namespace, cluster)
+		reachable.DeleteLabelValues(key.Namespace, gone.cluster)
 	}
 }
 

@@ -46,8 +46,8 @@ type observed struct {
 	placed      *placed // what it was told; nil before
 	// lagging says that the cache does not show yet which requests there are.
 	lagging bool
-	// requests are those of the check's namespace, by kind and name, as far as they were listed.
-	requests map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata
+	// requests are those of that kind in the check's namespace, by name, if they were listed.
+	requests map[string]*remediationrequest.Metadata
 	// before is what is remembered of the reconcile before.
 	before remembered
 	// contact is the one to the workload cluster, outage the last time without it.

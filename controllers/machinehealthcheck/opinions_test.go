@@ -66,7 +66,7 @@ func TestWhatIsToldOfARemediationWhoseBeginningFailed(t *testing.T) {
 			}
 			m.recall(w)
 			got := w.before.decided.Opinions["uid-of-m"]
-			if got.InFlight != tc.want || got.AskedOwner != (o.unsure && tc.want) {
+			if got.InFlight != tc.want || got.AskedOwner != (o.lost && tc.want) {
 				t.Errorf("in flight %t, the owner is said to be asked %t", got.InFlight, got.AskedOwner)
 			}
 		})

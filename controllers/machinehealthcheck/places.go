@@ -24,15 +24,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/policy"
 )
 
-// placeless is a rule of RemediationPolicies: a remediation does not begin without a place.
-func placeless(reason string) Rule {
-	return Rule{
-		Reason: Reason(reason), asked: ofAll,
-		When:  func(c *Case) bool { return place.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
-		Words: func(c *Case) rule.Blocker { return place.Of(reason, c.Placeless[c.Target.UID]) },
-	}
-}
-
 // placed is what the ledger was told of the labels that all targets of a check have, and whether of those of hosts.
 type placed struct {
 	cluster, check map[string]string
@@ -112,8 +103,8 @@ func (r *Reconciler) askPlaces(key policy.Check, state *observed, plan *Plan) bo
 	if len(waiting) == 0 {
 		return true
 	}
-	r.spares.mu.Lock() // from now until the places are taken no check takes others
-	defer r.spares.mu.Unlock()
+	r.placing.Lock() // from now until the places are taken no check takes others
+	defer r.placing.Unlock()
 	if places, _ := r.Ledger.Given(key); state.Read.Spares && places != state.given {
 		state.placed, state.Placeless = nil, nil
 		return false
@@ -164,7 +155,7 @@ func (r *Reconciler) settlePlaces(state *observed, outcomes []outcome) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	for _, o := range outcomes {
 		begun[o.Target.UID] = o.requested || o.again
-		lost[o.Target.UID] = o.unsure || o.lost
+		lost[o.Target.UID] = o.lost
 	}
 	r.Ledger.Settle(placesOf(client.ObjectKeyFromObject(state.Check)), begun, lost)
 }
@@ -177,11 +168,8 @@ type hostLabels struct {
 	labels map[string]string
 }
 
-// labelsOfHosts are the labels of the hosts that machines are on, by the namespace and name of the Metal3Machine that has the host.
-type labelsOfHosts struct {
-	mu    sync.Mutex
-	hosts map[types.NamespacedName]*hostLabels
-}
+// labelsOfHosts are the *hostLabels of the hosts that machines are on, by the namespace and name of the Metal3Machine that has the host.
+type labelsOfHosts struct{ sync.Map }
 
 // awaited begins to watch hosts, and reports whether machines of plan may be on some whose labels are not known yet. A host that cannot be
 // read has none: the policy says which targets are in no group.
@@ -214,30 +202,24 @@ func (r *Reconciler) FailureDomain(machine *clusterv1.Machine, node *corev1.Node
 }
 
 func (l *labelsOfHosts) of(machine *clusterv1.Machine) *hostLabels {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.hosts[types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name}]
+	known, _ := l.Load(types.NamespacedName{Namespace: machine.Namespace, Name: machine.Spec.InfrastructureRef.Name})
+	labels, _ := known.(*hostLabels)
+	return labels
 }
 
 // note notes the labels of a host, and reports whether they have changed.
 func (l *labelsOfHosts) note(bmh *bmov1alpha1.BareMetalHost, gone bool) (changed bool) {
 	key := types.NamespacedName{Namespace: bmh.Namespace, Name: spare.Consumer(bmh)}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known := l.hosts[key]
-	switch {
-	case key.Name == "" || gone && known == nil:
-		return false
-	case gone:
-		delete(l.hosts, key)
-	case known != nil && known.name == bmh.Name && maps.Equal(known.labels, bmh.Labels):
-		return false
-	default:
-		if l.hosts == nil {
-			l.hosts = map[types.NamespacedName]*hostLabels{}
-		}
-		l.hosts[key] = &hostLabels{bmh.Name, bmh.Labels}
+	if gone {
+		_, known := l.LoadAndDelete(key)
+		return known
 	}
+	known, _ := l.Load(key)
+	labels, _ := known.(*hostLabels)
+	if key.Name == "" || labels != nil && labels.name == bmh.Name && maps.Equal(labels.labels, bmh.Labels) {
+		return false
+	}
+	l.Store(key, &hostLabels{bmh.Name, bmh.Labels})
 	return true
 }
 

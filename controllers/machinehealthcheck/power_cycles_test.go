@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1beta1 "github.com/kubemend/kubemend/api/infrastructure/v1beta1"
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
@@ -207,7 +208,8 @@ func (b *brokenKinds) Ready(_ context.Context, kind schema.GroupVersionKind) (bo
 }
 
 func (*brokenKinds) InUse() []schema.GroupVersionKind { return nil }
-func (*brokenKinds) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
+func (*brokenKinds) Source(handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source {
+	return nil
 }
 
 // cyclesOfHosts are the objects of both kinds of power cycles that an API server has.

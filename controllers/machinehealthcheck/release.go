@@ -176,7 +176,7 @@ func (r *Releaser) removeConditions(ctx context.Context, machine *clusterv1.Mach
 		next = statusCopy(live)
 		capi.DropOwn(next)
 	}
-	if next == nil || sameConditions(next, live) {
+	if sameConditions(next, live) {
 		return ctrl.Result{}, nil
 	}
 	err := capi.PatchConditions(ctx, r.Client, next)
@@ -221,17 +221,17 @@ func (r *Releaser) SetupWithManager(mgr ctrl.Manager, options controller.Options
 	markedMachines := predicate.NewPredicateFuncs(func(o client.Object) bool { return Marked(o.(*clusterv1.Machine)) })
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck-release").
 		WithOptions(options).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](self), builder.WithPredicates(markedMachines, machineChanges())).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesOfCheck), builder.WithPredicates(checkChanges())).
-		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesOfCluster), builder.WithPredicates(clusterChanges())).
-		Build(r)
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.Merged[client.Object](r.machinesToRelease), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.Cluster{}, enqueue.Merged[client.Object](r.machinesToRelease), builder.WithPredicates(clusterChanges())).
+		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(enqueue.Merged[*remediationrequest.Metadata](self)))).
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the controller that releases machines: %w", err)
 	}
-	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.Merged[*remediationrequest.Metadata](self)))
 	return mgr.Add(manager.RunnableFunc(r.discover))
 }
 
@@ -261,18 +261,14 @@ func self(_ context.Context, o client.Object) []reconcile.Request {
 	return []reconcile.Request{{NamespacedName: types.NamespacedName{Namespace: o.GetNamespace(), Name: o.GetName()}}}
 }
 
-func (r *Releaser) machinesOfCheck(ctx context.Context, check client.Object) []reconcile.Request {
-	return r.machinesToRelease(ctx, client.ObjectKey{Namespace: check.GetNamespace(), Name: check.(*clusterv1.MachineHealthCheck).Spec.ClusterName})
-}
-
-func (r *Releaser) machinesOfCluster(ctx context.Context, cluster client.Object) []reconcile.Request {
-	return r.machinesToRelease(ctx, client.ObjectKeyFromObject(cluster))
-}
-
-// machinesToRelease returns the machines of a Cluster of which a check has said something that is not good, and those for which there is a
-// request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before the Cluster was paused.
-func (r *Releaser) machinesToRelease(ctx context.Context, cluster client.ObjectKey) []reconcile.Request {
-	requested := map[string]bool{}
+// machinesToRelease returns the machines of a Cluster, or of that of a check, of which a check has said something that is not good, and
+// those for which there is a request of a check. The latter may be unmarked: their conditions may have been removed, or never set, before
+// the Cluster was paused.
+func (r *Releaser) machinesToRelease(ctx context.Context, changed client.Object) []reconcile.Request {
+	cluster, requested := client.ObjectKeyFromObject(changed), map[string]bool{}
+	if check, is := changed.(*clusterv1.MachineHealthCheck); is {
+		cluster.Name = check.Spec.ClusterName
+	}
 	for _, kind := range r.Kinds.InUse() {
 		requests, err := r.Requests.List(ctx, kind, cluster.Namespace)
 		if err != nil {

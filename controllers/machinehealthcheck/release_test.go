@@ -60,7 +60,7 @@ func TestAfterAPauseTheRequestsOfUnmarkedMachinesAreLookedAt(t *testing.T) {
 	if _, err := r.Kinds.Ready(t.Context(), mendv1.GroupVersion.WithKind("HostRemediation")); err != nil {
 		t.Fatal(err)
 	}
-	got := r.machinesToRelease(t.Context(), client.ObjectKey{Namespace: "ns", Name: "c1"})
+	got := r.machinesToRelease(t.Context(), &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
 	if len(got) != 1 || got[0].Name != "m1" {
 		t.Errorf("looked at are %v, want m1 alone", got)
 	}

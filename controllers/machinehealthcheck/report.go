@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/klog/v2"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -29,24 +30,21 @@ import (
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
 	notes := machineNotes(state, done.outcomes) // which go by what was done before this time
 	next := after(state, plan, done)
-	r.memory.keep(client.ObjectKeyFromObject(state.Check), next)
+	if done.status != nil {
+		limits, warned := limitNotes(state, plan, done.status)
+		notes, next.warned = slices.Concat(notes, limits, turnNotes(state, done.status)), &warned
+	}
+	r.memory.Store(client.ObjectKeyFromObject(state.Check), next)
 	r.wakeOthers(state, plan, &next)
 	waits := func(decision *Decision) bool { return decision.Spare.blocks() }
 	r.spares.wait(client.ObjectKeyFromObject(state.Check), slices.ContainsFunc(plan.Open, waits))
 	measure(state, plan, done.outcomes)
-	r.send(ctx, notes)
-	if done.status != nil {
-		r.send(ctx, turnNotes(state, plan, done.status))
-	}
-	return r.next(ctx, state, plan, done, next.failed)
-}
-
-func (r *Reconciler) send(ctx context.Context, notes []recorder.Event) {
 	for _, n := range notes {
 		recorder.Send(r.Recorder, n)
 		log.FromContext(ctx).Info("Reported an event", "reason", n.Reason, "note", n.Text,
 			n.About.GetObjectKind().GroupVersionKind().Kind, klog.KObj(n.About))
 	}
+	return r.next(ctx, state, plan, done, next.failed)
 }
 
 // machineNotes are the events about machines: on each machine one for each change of its conditions, and on the check one for each whose
@@ -107,34 +105,33 @@ func machineOf(machine *clusterv1.Machine) *clusterv1.Machine {
 	return about
 }
 
-// reachNote is the event on the check about its workload cluster; its reason is empty if there is none.
-func reachNote(check, next *clusterv1.MachineHealthCheck) (kind, reason, text string) {
-	cond, turned := turned(check, next, mendv1.WorkloadClusterReachable)
-	switch changed := cond != nil && cond.Reason == mendv1.ChangedReason; {
-	case changed && conditions.GetReason(check, cond.Type) != cond.Reason:
-		return corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, cond.Message
-	case changed || !turned:
-		return "", "", ""
-	case cond.Status == metav1.ConditionFalse:
-		return corev1.EventTypeWarning, mendv1.EventUnreachable, cond.Message
+// limitNotes are the events on the check about its limits. Warned is the restriction of which the last one tells; without any, as after a
+// restart, the one before is what the check's condition says, which tells as well of limits that kept no machine from being remediated.
+func limitNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) (notes []recorder.Event, warned string) {
+	add := func(kind, reason, text string) {
+		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: "Grant", Text: text})
 	}
-	return corev1.EventTypeNormal, mendv1.EventReachable, "The workload cluster can be reached again"
+	if said := ConditionOf(state.Check, RemediationAllowed); said != nil && said.Status == metav1.ConditionFalse {
+		warned = said.Reason
+	}
+	warned = ptr.Deref(state.before.warned, warned)
+	allowed, now := ConditionOf(next, RemediationAllowed), restriction(plan)
+	switch {
+	case allowed == nil, !state.Settled(), warned == now:
+	case now != "":
+		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, allowed.Message)
+		warned = now
+	case allowed.Status == metav1.ConditionTrue:
+		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Remediation is allowed again")
+		warned = ""
+	}
+	return notes, warned
 }
 
-// turnNotes are the events on the check about what it says of itself: one for each condition that turned.
-func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) []recorder.Event {
-	var notes []recorder.Event
+// turnNotes are the events on the check about what else it says of itself: one for each condition that turned.
+func turnNotes(state *observed, next *clusterv1.MachineHealthCheck) (notes []recorder.Event) {
 	add := func(kind, reason, action, text string) {
 		notes = append(notes, recorder.Event{About: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
-	}
-	before, now := state.restricted(), plan.Restriction
-	allowed := ConditionOf(next, RemediationAllowed)
-	switch {
-	case allowed == nil || !state.Settled():
-	case now != "" && before != now:
-		add(corev1.EventTypeWarning, mendv1.EventRemediationRestricted, "Grant", allowed.Message)
-	case before != "" && allowed.Status == metav1.ConditionTrue:
-		add(corev1.EventTypeNormal, mendv1.EventRemediationAllowed, "Grant", "Remediation is allowed again")
 	}
 	if cond, turned := turned(state.Check, next, mendv1.TargetsExclusive); turned && cond.Status == metav1.ConditionFalse {
 		add(corev1.EventTypeWarning, mendv1.EventOverlap, "Select", cond.Message)
@@ -143,45 +140,23 @@ func turnNotes(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) 
 	if cond != nil && (stored == nil || stored.Message != cond.Message) {
 		add(corev1.EventTypeWarning, mendv1.EventIneffective, "Select", cond.Message)
 	}
-	if kind, reason, text := reachNote(state.Check, next); reason != "" {
-		add(kind, reason, "Observe", text)
+	reach, turned := turned(state.Check, next, mendv1.WorkloadClusterReachable)
+	switch changed := reach.Reason == mendv1.ChangedReason; {
+	case changed && conditions.GetReason(state.Check, reach.Type) != reach.Reason:
+		add(corev1.EventTypeWarning, mendv1.EventWorkloadClusterChanged, "Observe", reach.Message)
+	case changed || !turned:
+	case reach.Status == metav1.ConditionFalse:
+		add(corev1.EventTypeWarning, mendv1.EventUnreachable, "Observe", reach.Message)
+	default:
+		add(corev1.EventTypeNormal, mendv1.EventReachable, "Observe", "The workload cluster can be reached again")
 	}
 	return notes
 }
 
-// restricted is the restriction of which the last event told. After a restart it is what the check's condition says, which
-// tells as well of limits that kept no machine from being remediated.
-func (state *observed) restricted() string {
-	if state.before.warned != nil {
-		return *state.before.warned
-	}
-	cond := ConditionOf(state.Check, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	if cond == nil || cond.Status != metav1.ConditionFalse {
-		return ""
-	}
-	return cond.Reason
-}
-
-// warnedAfter is the restriction of which the last event tells after those of turnNotes.
-func warnedAfter(state *observed, plan *Plan, next *clusterv1.MachineHealthCheck) string {
-	allowed := ConditionOf(next, clusterv1.MachineHealthCheckRemediationAllowedCondition)
-	switch restriction := plan.Restriction; {
-	case allowed == nil || !state.Settled():
-		return state.restricted()
-	case restriction != "" || allowed.Status == metav1.ConditionTrue:
-		return restriction
-	}
-	return state.restricted()
-}
-
-// turned returns the condition of that type in next, and whether its status differs from before. A condition that was not there
-// before counts as good: a new check has nothing to announce but trouble.
+// turned returns the condition of that type in next, which a check always has on which kubemend acts, and whether its status differs from
+// before. One that was not there before counts as good: a new check has nothing to announce but trouble.
 func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Condition, bool) {
-	cond := ConditionOf(next, kind)
-	if cond == nil {
-		return nil, false
-	}
-	status := metav1.ConditionTrue
+	cond, status := ConditionOf(next, kind), metav1.ConditionTrue
 	if stored := ConditionOf(before, kind); stored != nil && stored.Status != metav1.ConditionUnknown {
 		status = stored.Status
 	}
@@ -275,12 +250,3 @@ const (
 
 // NotRead is the reason that users see where requests, or power cycles, cannot be read.
 const NotRead = explain.NotRead
-
-// Unjudged reports whether r says why a machine could not be judged.
-func (r Reason) Unjudged() bool {
-	switch r {
-	case ControlPlaneNotInitialized, InfrastructureNotReady, ManagerClockWrong, ClusterUnreachable, AwaitsClusterAPI, NodeNotSeen:
-		return true
-	}
-	return false
-}

@@ -106,7 +106,7 @@ func TestACheckThatCanNeverActWarnsOfEachFlawOnce(t *testing.T) {
 		w.Check.Spec.Checks.UnhealthyNodeConditions, w.Check.Status = []clusterv1.UnhealthyNodeCondition{met}, check
 		p := decide(w)
 		next := statusAfter(w, p, nil)
-		for _, note := range turnNotes(w, p, next) {
+		for _, note := range turnNotes(w, next) {
 			got = append(got, note.Kind+" "+note.Reason+" "+note.Text)
 		}
 		check = next.Status

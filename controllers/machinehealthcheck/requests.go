@@ -57,22 +57,6 @@ func (r *Reconciler) observeRemediation(ctx context.Context, state *observed) {
 	}
 }
 
-// requestsOf returns the requests of a kind in the check's namespace, by name, which are listed once in a reconcile. They are shared.
-func (r *Reconciler) requestsOf(ctx context.Context, state *observed, kind schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	if requests, listed := state.requests[kind]; listed {
-		return requests, nil
-	}
-	requests, err := r.Requests.List(ctx, kind, state.Check.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	if state.requests == nil {
-		state.requests = map[schema.GroupVersionKind]map[string]*remediationrequest.Metadata{}
-	}
-	state.requests[kind] = requests
-	return requests, nil
-}
-
 func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error {
 	ref, template := state.Check.Spec.Remediation.TemplateRef, &state.Template
 	kind := remediationrequest.TemplateKind(ref)
@@ -104,14 +88,14 @@ func (r *Reconciler) observeTemplate(ctx context.Context, state *observed) error
 // observeRequests reads the requests of the kind that the check names. While the cache does not show all that this process has created, the
 // reconcile waits, and after a while the machines are judged without beginning anything.
 func (r *Reconciler) observeRequests(ctx context.Context, state *observed) error {
-	requests, err := r.requestsOf(ctx, state, state.requestKind)
-	if err != nil {
+	var err error
+	if state.requests, err = r.Requests.List(ctx, state.requestKind, state.Check.Namespace); err != nil {
 		return err
 	}
 	// A request that this process has created, or may have, and that the cache does not show would not count: more would begin than is
 	// allowed at once.
 	created := r.requested.Of(state.requestKind.GroupKind())
-	for _, req := range requests {
+	for _, req := range state.requests {
 		if created.Stale(req) {
 			err = consistency.ErrStale
 		}
@@ -141,7 +125,7 @@ func (state *observed) requestOf(machine string) *remediationrequest.Metadata {
 	if !state.Template.Known {
 		return nil
 	}
-	return state.requests[state.requestKind][machine]
+	return state.requests[machine]
 }
 
 // attachRequests gives the targets their requests. One that another check on which kubemend acts has made is that check's affair.
@@ -301,9 +285,12 @@ func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 // cyclesOf returns the power cycles of a kind, in that of its versions which can be read. There are none if the kind is not installed, or
 // may not be listed. One version may be out of order while another is not: a webhook converts what is stored in another one.
 func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
-	for _, kind := range append([]schema.GroupVersionKind{state.requestKind}, r.Kinds.InUse()...) {
-		if state.Template.Known && kind.GroupKind() == versions[0].GroupKind() {
-			return r.requestsOf(ctx, state, kind) // it is read already: not in two versions
+	if state.Template.Known && state.requestKind.GroupKind() == versions[0].GroupKind() {
+		return state.requests, nil // it is read already: not in two versions
+	}
+	for _, kind := range r.Kinds.InUse() {
+		if kind.GroupKind() == versions[0].GroupKind() {
+			return r.Requests.List(ctx, kind, state.Check.Namespace)
 		}
 	}
 	if r.Installed != nil {
@@ -321,7 +308,7 @@ func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []s
 		case !ready:
 			return nil, errListing
 		default:
-			return r.requestsOf(ctx, state, kind)
+			return r.Requests.List(ctx, kind, state.Check.Namespace)
 		}
 	}
 	return nil, failed

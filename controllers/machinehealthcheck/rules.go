@@ -3,6 +3,7 @@ package machinehealthcheck
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -15,7 +16,7 @@ import (
 )
 
 // rules are asked in this order, so what a person would ask first goes first. A remediation starts exactly if none blocks it.
-var rules = []Rule{
+var rules = slices.Concat([]Rule{
 	{
 		Reason: MachineDeleting,
 		When:   func(c *Case) bool { return Deleting(c.Target.Machine) },
@@ -58,10 +59,8 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: ControlPlaneNotInitialized,
-		When: func(c *Case) bool {
-			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ControlPlaneNotInitialized
-		},
+		Reason: ControlPlaneNotInitialized, unjudged: true,
+		When: gated(health.ControlPlaneNotInitialized),
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				EndsWhen: "the control plane of Cluster " + c.Check.Spec.ClusterName + " is initialized",
@@ -71,10 +70,8 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: InfrastructureNotReady, Else: true,
-		When: func(c *Case) bool {
-			return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.InfrastructureNotReady
-		},
+		Reason: InfrastructureNotReady, Else: true, unjudged: true,
+		When: gated(health.InfrastructureNotReady),
 		Words: func(c *Case) rule.Blocker {
 			return rule.Blocker{
 				EndsWhen: "the infrastructure of Cluster " + c.Check.Spec.ClusterName + " is ready",
@@ -83,8 +80,8 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: ManagerClockWrong, Else: true,
-		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && c.Verdict.Gate == health.ClockWrong },
+		Reason: ManagerClockWrong, Else: true, unjudged: true,
+		When: gated(health.ClockWrong),
 		Words: func(c *Case) rule.Blocker {
 			direction := " ahead"
 			if c.ClockAhead < 0 {
@@ -99,14 +96,14 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: ClusterUnreachable, Else: true,
+		Reason: ClusterUnreachable, Else: true, unjudged: true,
 		When: func(c *Case) bool {
 			return c.Verdict.State == health.Unknown && c.plan.Reach.Status != metav1.ConditionTrue
 		},
 		Words: unreachable,
 	},
 	{
-		Reason: AwaitsClusterAPI, Else: true,
+		Reason: AwaitsClusterAPI, Else: true, unjudged: true,
 		When: func(c *Case) bool {
 			return (c.Verdict.State == health.Unknown || c.Verdict.State == health.Starting) && c.Verdict.Doubted(health.NotSincePause)
 		},
@@ -119,7 +116,7 @@ var rules = []Rule{
 		},
 	},
 	{
-		Reason: NodeNotSeen, Else: true, // the node of a machine that is being deleted is not looked for
+		Reason: NodeNotSeen, Else: true, unjudged: true, // the node of a machine that is being deleted is not looked for
 		When: func(c *Case) bool { return c.Verdict.State == health.Unknown && !Deleting(c.Target.Machine) },
 		Words: func(c *Case) rule.Blocker {
 			if other := c.Target.Health.Other; other.Name != "" {
@@ -347,21 +344,20 @@ var rules = []Rule{
 				"the hosts can be read and one fits its replacement")
 		},
 	},
-	placeless(place.PoliciesUnread),
-	placeless(place.HeldByOverride),
-	placeless(place.PolicyInvalid),
-	placeless(place.ClosedWindow),
-	placeless(place.ObservedByPolicy),
-	placeless(place.NodeInMaintenance),
-	placeless(place.NodeShuttingDown),
-	placeless(place.ScaleDownPlanned),
-	placeless(place.ClusterRollingOut),
-	placeless(place.GroupUnavailable),
-	placeless(place.GroupInFlight),
-	placeless(place.GroupRate),
-	placeless(place.SlowStart),
-	{
-		Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
-		When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
-	},
+}, ofPolicies(), []Rule{{
+	Reason: NotUnhealthy, asked: unlessBegun, // nothing is held against it, or nothing that counts
+	When: func(c *Case) bool { return c.Verdict.State != health.Unhealthy && len(c.Blockers) == 0 },
+}})
+
+// ofPolicies are the rules of RemediationPolicies: a remediation does not begin without a place.
+func ofPolicies() []Rule {
+	rules := make([]Rule, len(place.Reasons))
+	for i, reason := range place.Reasons {
+		rules[i] = Rule{
+			Reason: Reason(reason), asked: ofAll,
+			When:  func(c *Case) bool { return place.Of(reason, c.Placeless[c.Target.UID]).Reason != "" },
+			Words: func(c *Case) rule.Blocker { return place.Of(reason, c.Placeless[c.Target.UID]) },
+		}
+	}
+	return rules
 }

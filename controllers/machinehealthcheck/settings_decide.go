@@ -136,13 +136,29 @@ type Settings struct {
 	Limited bool
 }
 
-// SettingsOf are the settings of check, which has so many targets.
+// SettingsOf are the settings of check, which has so many targets. The range goes before the number, and without either everything may be
+// remediated. (Cluster API.)
 func SettingsOf(check *clusterv1.MachineHealthCheck, total int) Settings {
-	var settings Settings
-	settings.Limits, settings.Invalid = limitsOf(check, total)
+	settings := Settings{Limits: budget.Limits{AtMost: budget.All.Of(total)}}
 	trigger := check.Spec.Remediation.TriggerIf
 	most := trigger.UnhealthyLessThanOrEqualTo
 	settings.Limited = trigger.UnhealthyInRange != "" || most != nil && most.String() != "100%"
+	switch {
+	case trigger.UnhealthyInRange != "":
+		within, err := budget.ParseRange(trigger.UnhealthyInRange)
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyInRange", err}
+			break
+		}
+		settings.Limits.AtLeast, settings.Limits.AtMost = within.Min, within.Max
+	case most != nil:
+		amount, err := budget.ParseAmount(most.String())
+		if err != nil {
+			settings.Invalid = &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
+			break
+		}
+		settings.Limits.AtMost = amount.Of(total)
+	}
 	return settings
 }
 
@@ -155,29 +171,6 @@ type InvalidField struct {
 // Error names the field.
 func (e *InvalidField) Error() string { return e.Field + ": " + e.Err.Error() }
 
-// limitsOf turns the spec's limits into numbers.
-//
-// The range goes before the number, and without either everything may be remediated. (Cluster API.)
-func limitsOf(check *clusterv1.MachineHealthCheck, total int) (budget.Limits, *InvalidField) {
-	limits := budget.Limits{AtMost: budget.All.Of(total)}
-	trigger := check.Spec.Remediation.TriggerIf
-	switch {
-	case trigger.UnhealthyInRange != "":
-		r, err := budget.ParseRange(trigger.UnhealthyInRange)
-		if err != nil {
-			return limits, &InvalidField{"spec.remediation.triggerIf.unhealthyInRange", err}
-		}
-		limits.AtLeast, limits.AtMost = r.Min, r.Max
-	case trigger.UnhealthyLessThanOrEqualTo != nil:
-		a, err := budget.ParseAmount(trigger.UnhealthyLessThanOrEqualTo.String())
-		if err != nil {
-			return limits, &InvalidField{"spec.remediation.triggerIf.unhealthyLessThanOrEqualTo", err}
-		}
-		limits.AtMost = a.Of(total)
-	}
-	return limits, nil
-}
-
 // MostUnhealthy is the limit of a check without a range, as it is written.
 func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 	if limit := check.Spec.Remediation.TriggerIf.UnhealthyLessThanOrEqualTo; limit != nil {
@@ -188,9 +181,8 @@ func MostUnhealthy(check *clusterv1.MachineHealthCheck) string {
 
 // LimitText is the limits of check as they are written, with the words of the version that is served, and not of one that is not.
 func LimitText(check *clusterv1.MachineHealthCheck) string {
-	text := "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 	if written := check.Spec.Remediation.TriggerIf.UnhealthyInRange; written != "" {
-		text = "unhealthyInRange " + written
+		return "unhealthyInRange " + written
 	}
-	return text
+	return "unhealthyLessThanOrEqualTo " + MostUnhealthy(check)
 }

@@ -76,23 +76,18 @@ func (facts *Facts) spareFor(decision *Decision, expected [][]string) *Spare {
 	if until.IsZero() {
 		return nil
 	}
-	spare := facts.hostsFor(decision, expected)
-	spare.Until, spare.Late = until, spare.Lacks != "" && !facts.Now.Before(until)
-	return spare
-}
-
-func (facts *Facts) hostsFor(decision *Decision, expected [][]string) *Spare {
 	hosts, known := facts.Spares.Fits[decision.Target.UID]
 	// One more machine that may take these hosts could leave another one without any, which has no other host then. One that may find none
 	// anyway does not count.
 	oneTooMany := func(others []string) bool { return share(others, hosts) && wanting(others, expected) == len(others) }
-	spare := &Spare{Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
+	spare := &Spare{Until: until, Free: facts.Spares.Free, Fit: len(hosts), Expected: wanting(hosts, expected)}
 	switch {
 	case !known || facts.Spares.Unread != "" || !facts.Read.Spares:
 		spare.Lacks = SpareHostsUnread
 	case spare.Fit <= spare.Expected, slices.ContainsFunc(expected, oneTooMany):
 		spare.Lacks = NoSpareHost
 	}
+	spare.Late = spare.Lacks != "" && !facts.Now.Before(until)
 	return spare
 }
 

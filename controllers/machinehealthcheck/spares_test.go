@@ -31,11 +31,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/policy"
-	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
 const (
@@ -288,7 +288,8 @@ func (h *hostWatch) Ready(context.Context, schema.GroupVersionKind) (bool, error
 	return h.err == nil, h.err
 }
 
-func (*hostWatch) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) {
+func (*hostWatch) Source(handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]) source.Source {
+	return nil
 }
 
 func newPool(t *testing.T) *pool {

@@ -48,12 +48,14 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *clusterv1.Mac
 		}
 	}
 	started := slices.ContainsFunc(outcomes, func(o outcome) bool { return o.requested })
+	allRequested := state.Template.Known && state.Settled() && plan.Population.Waiting == 0 &&
+		!slices.ContainsFunc(plan.Open, func(decision *Decision) bool { return decision.PutOff.Reason != "" })
 	switch refused := slices.IndexFunc(outcomes, func(o outcome) bool { return o.refused != nil }); {
 	case refused >= 0:
 		v1beta1conditions.MarkFalse(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition,
 			clusterv1.ExternalRemediationRequestCreationFailedV1Beta1Reason, clusterv1.ConditionSeverityError,
 			"%s", outcomes[refused].refused.Error())
-	case started || plan.AllRequested:
+	case started || allRequested:
 		v1beta1conditions.Delete(next, clusterv1.ExternalRemediationRequestAvailableV1Beta1Condition)
 	}
 	return next
@@ -87,7 +89,6 @@ func setCheckCondition(next *clusterv1.MachineHealthCheck, state *observed, cond
 	}
 }
 
-// recordStatus writes the status of the check if it differs.
 func (r *Reconciler) recordStatus(ctx context.Context, state *observed, next *clusterv1.MachineHealthCheck) error {
 	if sameStatus(state.Check.Status, next.Status) {
 		return nil
@@ -178,19 +179,12 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// askedByPowerCycle reports whether the host remediation controller marked machine, which no check judged, unhealthy and asked its owner to
-// remediate it, which also takes that back.
-func askedByPowerCycle(machine *clusterv1.Machine) bool {
-	cond := ConditionOf(machine, clusterv1.MachineHealthCheckSucceededCondition)
-	return cond != nil && cond.Reason == mendv1.PowerCycleFailedReason
-}
-
 // withConditions returns a copy of machine, status alone, that has these conditions and not those without a status. Held are the findings
 // for which it is unhealthy.
 func withConditions(machine *clusterv1.Machine, list []metav1.Condition, held []health.Finding, now time.Time) *clusterv1.Machine {
 	next := statusCopy(machine)
 	for _, cond := range list {
-		cond.LastTransitionTime = metav1.NewTime(now)
+		cond.LastTransitionTime = metav1.NewTime(now.Truncate(time.Second)) // as it is stored
 		switch {
 		case cond.Type == HealthCheckSucceeded:
 			setHealth(next, cond, held)
@@ -270,23 +264,20 @@ func dropOwnerRemediated(machine *clusterv1.Machine) {
 }
 
 // releasedCopy returns a copy of machine, status alone, without the conditions that checks had set: a failed health check, a request to its
-// owner that the owner did not take up, the request to a provider. It returns nil if there is nothing of it.
+// owner that the owner did not take up, the request to a provider.
 func releasedCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	next := statusCopy(machine)
 	if MarkedUnhealthy(machine) {
 		conditions.Delete(next, clusterv1.MachineHealthCheckSucceededCondition)
 		v1beta1conditions.Delete(next, clusterv1.MachineHealthCheckSucceededV1Beta1Condition)
 	}
-	asked := ConditionOf(next, OwnerRemediated)
-	if asked != nil && !askedByPowerCycle(machine) && asked.Status == metav1.ConditionFalse &&
-		asked.Reason == clusterv1.MachineOwnerRemediatedWaitingForRemediationReason {
+	asked, verdict := ConditionOf(next, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
+	byPowerCycle := verdict != nil && verdict.Reason == mendv1.PowerCycleFailedReason // the host remediation controller takes that back
+	if asked != nil && !byPowerCycle && asked.Status == metav1.ConditionFalse && asked.Reason == waitingForRemediation {
 		dropOwnerRemediated(next)
 	}
 	conditions.Delete(next, clusterv1.MachineExternallyRemediatedCondition)
 	capi.DropOwn(next)
-	if sameConditions(next, machine) {
-		return nil
-	}
 	return next
 }
 

@@ -300,11 +300,12 @@ func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 // waits for its timeout: the limits, which other machines change, do not matter before that.
 func blockedCondition(decision *Decision) metav1.Condition {
 	cond := metav1.Condition{Type: mendv1.Remediation, Status: metav1.ConditionFalse}
-	lines := make([]string, 0, len(decision.Blockers))
+	lines, off := make([]string, 0, len(decision.Blockers)), decision.PutOff
+	brief := off.Reason != OtherCheckUnheard || off.Recheck.Before(off.Until) // it is over in a moment
 	for i := range decision.Blockers {
 		blocker := &decision.Blockers[i]
 		switch {
-		case blocker.Rule == NotUnhealthy, blocker.Rule == decision.PutOff.Reason && decision.PutOff.brief():
+		case blocker.Rule == NotUnhealthy, blocker.Rule == off.Reason && brief:
 			continue
 		case decision.Verdict.State == health.Pending && blocker.Rule != WithinTimeout:
 			continue

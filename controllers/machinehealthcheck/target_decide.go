@@ -5,6 +5,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -101,20 +102,12 @@ func (target *Target) NodeReady() bool {
 	if target.Node == nil {
 		return target.Health.Node == health.NodeUnseen && ConditionTrue(target, clusterv1.MachineNodeReadyCondition) != nil
 	}
-	return slices.ContainsFunc(target.Node.Status.Conditions, func(cond corev1.NodeCondition) bool {
-		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
-	})
+	return health.Ready(target.Node)
 }
 
 // ConditionOf returns the condition of that type, or nil. It is shared with obj.
 func ConditionOf(obj interface{ GetConditions() []metav1.Condition }, kind string) *metav1.Condition {
-	list := obj.GetConditions()
-	for i := range list {
-		if list[i].Type == kind {
-			return &list[i]
-		}
-	}
-	return nil
+	return meta.FindStatusCondition(obj.GetConditions(), kind)
 }
 
 // ConditionTrue returns the condition of that type if its status is True, else nil.

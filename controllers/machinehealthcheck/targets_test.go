@@ -307,7 +307,7 @@ func TestConditionsCountFromWhenTheyWereSeenToTurn(t *testing.T) {
 		f.change("a", func(m *clusterv1.Machine) { m.Status.Conditions = []metav1.Condition{{Type: "GPU", Status: "False"}} })
 	}
 	wrote := func() {
-		target := r.memory.checks[check].targets[0]
+		target := r.memory.of(check).targets[0]
 		target.Machine = statusCopy(target.Machine)
 	}
 	remade := func() {

@@ -68,7 +68,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	}
 	options.ReconciliationTimeout = reconcileTimeout
 	options.RateLimiter = enqueue.Retries(enqueue.MergeWindow)
-	c, err := ctrl.NewControllerManagedBy(mgr).
+	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
 		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
@@ -76,37 +76,39 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 			builder.WithPredicates(r.othersWrites(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
 		WatchesRawSource(cc.GetClusterSource("machinehealthcheck", r.checksOfCluster, clustercache.WatchForProbeFailure(probeLost))).
-		Build(r)
-	if err != nil {
+		WatchesRawSource(source.Func(r.hear)).
+		WatchesRawSource(r.Kinds.Source(remediationrequest.Changed(
+			enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))).
+		WatchesRawSource(r.Kinds.Source(records.Hears[*remediationrequest.Metadata](r.Records)))
+	if r.Hosts != nil {
+		controlled = controlled.WatchesRawSource(r.Hosts.Source(r.hostLabels.heard(r))).
+			WatchesRawSource(r.Hosts.Source(fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)}))
+	}
+	if r.Records != nil {
+		controlled = controlled.WatchesRawSource(r.Records.Missing.Into(r.onMissing))
+	}
+	if r.controller, err = controlled.Build(r); err != nil {
 		return fmt.Errorf("set up the MachineHealthCheck controller: %w", err)
 	}
-	r.controller = c
-	if r.Hosts != nil {
-		r.Hosts.Notify(c, r.hostLabels.heard(r))
-		r.Hosts.Notify(c, fitting{enqueue.FirstAtOnce[*bmov1alpha1.BareMetalHost](&r.merging, r.checksOfHost)})
-	}
-	if err := c.Watch(source.Func(r.hear)); err != nil {
-		return fmt.Errorf("watch what is missing of MachineHealthChecks: %w", err)
-	}
-	r.Kinds.Notify(c, remediationrequest.Changed(enqueue.FirstAtOnce[*remediationrequest.Metadata](&r.merging, r.checksOfRequest)))
-	r.Kinds.Notify(c, records.Hears[*remediationrequest.Metadata](r.Records))
 	return nil
 }
 
-// hear enqueues a check of which something else is missing than before, and one of whose machines another check says something else.
+// hear enqueues a check of whose machines another check says something else.
 func (r *Reconciler) hear(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
 	r.wake = func(check types.NamespacedName, in time.Duration) {
 		queue.AddAfter(reconcile.Request{NamespacedName: check}, in)
 	}
 	r.Ledger.SetUp(policy.MachineHealthCheck, func() []reconcile.Request { return r.checksOf(ctx, "") }, queue.AddAfter)
-	if r.Records != nil {
-		r.Records.Hear(func(check types.NamespacedName) { // when its status, which says what is missing, may be written again
-			before, now := r.memory.of(check), r.Clock.Now()
-			due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
-			r.wake(check, max(due.Sub(now), enqueue.MergeWindow))
-		})
-	}
 	return nil
+}
+
+// onMissing enqueues a check of which something else is missing than before, when its status, which says that, may be written again.
+func (r *Reconciler) onMissing(
+	_ context.Context, check types.NamespacedName, queue workqueue.TypedRateLimitingInterface[reconcile.Request],
+) {
+	before, now := r.memory.of(check), r.Clock.Now()
+	due := cmp.Or(before.statusDue, now.Add(numbersWithin(len(before.targets))))
+	queue.AddAfter(reconcile.Request{NamespacedName: check}, max(due.Sub(now), enqueue.MergeWindow))
 }
 
 // AddIndexes adds the indexes that reconciles list by.
@@ -172,10 +174,7 @@ func (r *Reconciler) checksOfNode(ctx context.Context, cluster client.ObjectKey,
 }
 
 func (r *Reconciler) checksOfMachine(ctx context.Context, obj client.Object) []reconcile.Request {
-	machine, ok := obj.(*clusterv1.Machine)
-	if !ok {
-		return nil
-	}
+	machine := obj.(*clusterv1.Machine)
 	return r.checksIn(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName}, labels.Set(machine.Labels))
 }
 
@@ -184,13 +183,10 @@ func (r *Reconciler) checksOfCluster(ctx context.Context, cluster client.Object)
 }
 
 // checkAndOthers maps a check to all checks of its cluster: with it, the overlaps of the others change.
-func (r *Reconciler) checkAndOthers(ctx context.Context, check client.Object) []reconcile.Request {
-	mhc, ok := check.(*clusterv1.MachineHealthCheck)
-	if !ok {
-		return nil
-	}
-	requests := r.checksIn(ctx, client.ObjectKey{Namespace: mhc.Namespace, Name: mhc.Spec.ClusterName}, nil)
-	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(mhc)}); !slices.Contains(requests, self) {
+func (r *Reconciler) checkAndOthers(ctx context.Context, obj client.Object) []reconcile.Request {
+	check := obj.(*clusterv1.MachineHealthCheck)
+	requests := r.checksIn(ctx, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}, nil)
+	if self := (reconcile.Request{NamespacedName: client.ObjectKeyFromObject(check)}); !slices.Contains(requests, self) {
 		requests = append(requests, self)
 	}
 	return requests
@@ -251,21 +247,34 @@ func checkChanges() predicate.Predicate {
 		predicate.GenerationChangedPredicate{}, predicate.AnnotationChangedPredicate{}, predicate.LabelChangedPredicate{})
 }
 
+// ownWrite is a write of this process to the conditions of a Machine of some version.
+type ownWrite struct {
+	machine types.NamespacedName
+	on      string
+}
+
 // othersWrites passes the events of Machines but those of this process' own writes: such an event tells nothing that the reconcile that
-// wrote did not know, and to look at the whole check once more would double the work of every change. The patch fails unless it was made on
-// the version that the reconcile had read, so nothing is lost. An event that comes before the answer to the write, as most do, is held
-// until then: unless it is of that write, the checks are reconciled after all. (save)
+// wrote did not know, and to look at the whole check once more would double the work of every change. Its own write is what turned the
+// version that it was made on into one with the conditions that it set: the patch fails on any other version, so nothing is lost. Most
+// events come before the answer to the write. (save)
 func (r *Reconciler) othersWrites() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {
-			key := client.ObjectKeyFromObject(e.ObjectNew)
-			if heard, writing := r.writing.Load(key); writing && !r.written.Wrote(e.ObjectNew) {
-				return !r.writing.CompareAndSwap(key, heard, heard.(string)+" "+e.ObjectNew.GetResourceVersion())
-			}
-			return !r.written.Wrote(e.ObjectNew)
+			write := ownWrite{client.ObjectKeyFromObject(e.ObjectNew), e.ObjectOld.GetResourceVersion()}
+			written, own := r.writing.LoadAndDelete(write)
+			before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
+			// After a watch that broke one event may have the changes of several writes.
+			return !own || !sameConditions(after, written.(*clusterv1.Machine)) || changedBesides(before, after)
 		},
 		DeleteFunc: func(e event.DeleteEvent) bool {
-			r.written.Forget(client.ObjectKeyFromObject(e.Object))
+			key := client.ObjectKeyFromObject(e.Object)
+			r.written.Forget(key)
+			r.writing.Range(func(write, _ any) bool { // of events that were missed
+				if write.(ownWrite).machine == key {
+					r.writing.Delete(write)
+				}
+				return true
+			})
 			return true
 		},
 	}
@@ -275,13 +284,18 @@ func (r *Reconciler) othersWrites() predicate.Predicate {
 func machineChanges() predicate.Predicate {
 	return predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 		before, after := e.ObjectOld.(*clusterv1.Machine), e.ObjectNew.(*clusterv1.Machine)
-		return before.UID != after.UID || before.Generation != after.Generation ||
-			before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
-			before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
-			!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations) ||
+		return changedBesides(before, after) ||
 			ptr.Deref(olderAnswer(before), clusterv1.Condition{}) != ptr.Deref(olderAnswer(after), clusterv1.Condition{}) ||
 			!slices.EqualFunc(before.Status.Conditions, after.Status.Conditions, sameCondition)
 	}}
+}
+
+// changedBesides reports whether a Machine has changed in anything but its conditions that counts.
+func changedBesides(before, after *clusterv1.Machine) bool {
+	return before.UID != after.UID || before.Generation != after.Generation ||
+		before.Status.NodeRef.Name != after.Status.NodeRef.Name ||
+		before.DeletionTimestamp.IsZero() != after.DeletionTimestamp.IsZero() || finalFailure(before) != finalFailure(after) ||
+		!maps.Equal(before.Labels, after.Labels) || !maps.Equal(before.Annotations, after.Annotations)
 }
 
 // sameCondition leaves messages out: nothing is decided on them.
@@ -301,8 +315,7 @@ func clusterChanges() predicate.Predicate {
 		for _, gate := range []string{
 			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterRollingOutCondition,
 		} {
-			old, cond := ConditionOf(before, gate), ConditionOf(after, gate)
-			if (old == nil) != (cond == nil) || old != nil && old.Status != cond.Status {
+			if ptr.Deref(ConditionOf(before, gate), metav1.Condition{}).Status != ptr.Deref(ConditionOf(after, gate), metav1.Condition{}).Status {
 				return true
 			}
 		}

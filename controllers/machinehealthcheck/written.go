@@ -137,7 +137,7 @@ func (decision *Decision) written(facts *Facts, plan *Plan) *metav1.Condition {
 	case unknown && !Deleting(machine): // what was written before says nothing of now
 		decision.InFlight = cond != nil && cond.Status == metav1.ConditionTrue
 		ask(facts, plan, decision)
-		decision.Blockers = slices.DeleteFunc(decision.Blockers, func(blocker Blocker) bool { return !blocker.Rule.Unjudged() })
+		decision.Blockers = slices.DeleteFunc(decision.Blockers, func(blocker Blocker) bool { return !blocker.unjudged })
 		return cond
 	case cond != nil:
 		decision.remediation(facts, plan, cond)

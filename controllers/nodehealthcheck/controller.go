@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/begin"
@@ -69,8 +70,8 @@ type Kinds interface {
 
 // Watches are Kinds as a manager has them: changes of their objects enqueue checks.
 type Watches interface {
-	// Notify makes the controller hear of changes to the objects of all kinds.
-	Notify(controller remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request])
+	// Source makes a controller hear of changes to the objects of all kinds.
+	Source(hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) source.Source
 	Watch(ctx context.Context, kind schema.GroupVersionKind) error
 	// Discover watches those kinds in lists of which there are requests with one of the marks.
 	Discover(ctx context.Context, lists []*metav1.APIResourceList, marks ...client.ListOption) error
@@ -197,6 +198,8 @@ const (
 	missed = time.Second
 	// slowRead is after how long a kind that cannot be read is an error, and no longer only slow.
 	slowRead = 30 * time.Second
+	// staleFor is how soon a cache is read again that did not show yet what was written, should no event have shown that before.
+	staleFor = time.Second
 )
 
 // wait ends a reconcile whose caches do not show yet what was written, as stale says, or have not read all kinds: their objects would be
@@ -222,14 +225,9 @@ func (r *Reconciler) wait(ctx context.Context, state *observed, stale error) (ct
 	}
 	again := ctrl.Result{RequeueAfter: enqueue.MergeWindow}
 	if stale != nil {
-		again = r.lag(state.check.Name)
+		again.RequeueAfter = staleFor
 	}
 	return again, nil
-}
-
-func (r *Reconciler) lag(check string) ctrl.Result {
-	now := r.Clock.Now()
-	return enqueue.At(now.Add(r.memory.stale.Next(client.ObjectKey{Name: check})), now)
 }
 
 // apply carries out what is decided about all nodes, writes the status of the check, exports metrics, remembers what was decided and done,
@@ -249,7 +247,6 @@ func (r *Reconciler) apply(ctx context.Context, state *observed, plan *Plan) ctr
 	saved := r.record(ctx, state, next)
 	last := r.memory.of(state.check.Name)
 	last.unread, last.decided = time.Time{}, remembers(state, plan, outcomes)
-	r.memory.stale.Reset(client.ObjectKeyFromObject(state.check))
 	r.measure(state, plan, outcomes)
 	told := r.nodeEvents(state, plan, outcomes)
 	if saved == nil {
@@ -287,7 +284,6 @@ func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, outc
 // memory is what reconciles remember of each other besides what goes into their decisions.
 type memory struct {
 	written consistency.Kinds         // requests
-	stale   consistency.Waits         // by check, also of those that are gone
 	began   atomic.Pointer[time.Time] // when the first reconcile was made, or could have been; nil if none was
 	checks  sync.Map                  // by name, to *remembered
 	// exhausted has by the name of a check the nodes, by theirs, for which it has no step left.

@@ -162,7 +162,7 @@ func (r *Reconciler) observeMembers(ctx context.Context, state *observed, templa
 func (state *observed) member(node *corev1.Node) controlplane.Member {
 	member := controlplane.Member{Name: node.Name, Node: controlplane.Silent, Etcd: controlplane.EtcdOf(node)}
 	member.Away = place.InMaintenance(node) || state.facts.leaseOn(node, state.leases[leaseName(node.Name)]).held()
-	if Ready(node) {
+	if health.Ready(node) {
 		member.Node = controlplane.Alive
 	}
 	return member

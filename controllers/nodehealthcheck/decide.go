@@ -167,13 +167,6 @@ func later(at, now time.Time) time.Time {
 	return at
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.Before(b) {
-		return b
-	}
-	return a
-}
-
 // Signals are the conditions of n that meet a rule, whatever their age; reported says that the node has a Ready condition.
 func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	if n.Object == nil {

@@ -99,7 +99,7 @@ func (f *Facts) Limits() (minHealthy, maxUnhealthy string) {
 type Outage struct{ From, To time.Time }
 
 // after is how much of o there was after at.
-func (o Outage) after(at time.Time) time.Duration { return max(0, o.To.Sub(latest(at, o.From))) }
+func (o Outage) after(at time.Time) time.Duration { return max(0, o.To.Sub(health.Latest(at, o.From))) }
 
 // Upgrade is what no single node tells of upgrades of the cluster. Progressing names the ClusterVersion that is progressing.
 type Upgrade struct {

@@ -85,7 +85,7 @@ func (c *ControlPlane) addMachine(machine *clusterv1.Machine) {
 // addRequest adds what a request, of whatever check, says of the member called name: node, or, if that is nil, one that is gone since then.
 func (c *ControlPlane) addRequest(r *Request, name string, node *corev1.Node, gone, now time.Time) {
 	switch {
-	case node != nil && !(Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
+	case node != nil && !(health.Ready(node) && idleFor(r.Deleting(), controlplane.ReplacementPatience, now)):
 		c.join(name).Remediation = r.Ref().String()
 	case node == nil && c.find(name) < 0 && (r.MachineThere || !r.Clings(now)): // else it is about nothing that there is
 		member := c.join(name)

@@ -43,7 +43,7 @@ func (d *decider) recall() {
 // it was renewed last is given back, at the first reconcile. It is remembered here, and for the next manager in the status.
 func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
-	state := RequestState{Over: over, Counted: latest(d.f.countedFrom(r, over), known.Started)}
+	state := RequestState{Over: over, Counted: health.Latest(d.f.countedFrom(r, over), known.Started)}
 	if known.Started = (time.Time{}); over {
 		return state
 	}
@@ -122,7 +122,7 @@ func (d *decider) missing() time.Time {
 			continue
 		}
 		decision := &d.p.Decisions[i]
-		decision.Missing, decision.MissedSince = true, latest(since(i), newest)
+		decision.Missing, decision.MissedSince = true, health.Latest(since(i), newest)
 		until = health.Earliest(until, since(i).Add(controlplane.ReplacementPatience))
 	}
 	return until
@@ -136,7 +136,7 @@ func (d *decider) nodesMade() (made []time.Time, newest time.Time) {
 			continue
 		}
 		created, gone := n.Object.CreationTimestamp.Time, n.healthySince()
-		newest = latest(newest, created)
+		newest = health.Latest(newest, created)
 		if back := !gone.IsZero() && created.After(gone); !back {
 			made = append(made, created)
 		}

@@ -156,13 +156,6 @@ func (m *Machine) annotated(key string) bool {
 	return m.There() && metav1.HasAnnotation(m.Object.ObjectMeta, key)
 }
 
-// Ready reports whether node says that it is ready.
-func Ready(node *corev1.Node) bool {
-	return slices.ContainsFunc(node.Status.Conditions, func(c corev1.NodeCondition) bool {
-		return c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue
-	})
-}
-
 // Request is a remediation request that the check made.
 type Request struct {
 	Object *unstructured.Unstructured

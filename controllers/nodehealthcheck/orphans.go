@@ -50,12 +50,11 @@ func (r *Reconciler) release(ctx context.Context, name string, now time.Time) (c
 func (r *Reconciler) endOrphans(ctx context.Context, name string, listed map[types.UID]*listed, now time.Time) (ctrl.Result, bool, error) {
 	state, err := r.observeOrphans(ctx, name, listed, now)
 	if errors.Is(err, consistency.ErrStale) {
-		return r.lag(name), true, nil
+		return ctrl.Result{RequeueAfter: staleFor}, true, nil
 	}
 	if err != nil {
 		return ctrl.Result{}, true, err
 	}
-	r.memory.stale.Reset(client.ObjectKey{Name: name})
 	if state == nil {
 		return ctrl.Result{}, false, nil
 	}

@@ -359,7 +359,8 @@ func (n *Node) remade(on func(*Listed) bool) time.Time {
 	var at time.Time
 	for i := range n.Gone {
 		if gone := &n.Gone[i]; on(gone) && gone.TimedOut == nil {
-			at = latest(latest(at, gone.Started.Add(remake)), latest(n.LoopAwaited, n.Loop.Until(gone.Started.Time, time.Hour)))
+			again := health.Latest(n.LoopAwaited, n.Loop.Until(gone.Started.Time, time.Hour))
+			at = health.Latest(health.Latest(at, gone.Started.Add(remake)), again)
 		}
 	}
 	return at

@@ -180,7 +180,7 @@ func (c *Case) idleSince() time.Time {
 		if at.IsZero() {
 			return time.Time{}
 		}
-		since = latest(since, at)
+		since = health.Latest(since, at)
 	}
 	return since
 }
@@ -193,9 +193,9 @@ func (r *Request) idleSince() time.Time {
 	case !r.Deleting().IsZero():
 		return r.Deleting()
 	case succeeded == escalation.No:
-		return latest(since, r.Started())
+		return health.Latest(since, r.Started())
 	case succeeded == escalation.Unsaid && processing == escalation.No:
-		return latest(stopped, r.Started())
+		return health.Latest(stopped, r.Started())
 	}
 	return time.Time{}
 }

@@ -86,7 +86,7 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 	itself := func(_ context.Context, check client.Object) []reconcile.Request {
 		return []reconcile.Request{requestFor(check.GetName())}
 	}
-	built, err := ctrl.NewControllerManagedBy(mgr).
+	err := ctrl.NewControllerManagedBy(mgr).
 		Named("nodehealthcheck").
 		WithOptions(options).
 		WatchesRawSource(source.TypedKind(c, &nhcv1.NodeHealthCheck{}, enqueue.Merged[*nhcv1.NodeHealthCheck](itself),
@@ -98,12 +98,12 @@ func (r *Reconciler) SetupWithManager(mgr ctrl.Manager, c cache.Cache, options c
 		Watches(&clusterv1.Cluster{}, everyCheck, builder.WithPredicates(clusterChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.Merged[client.Object](r.checksOfMachine)).
 		WatchesRawSource(source.Func(r.start)).
-		Build(r)
+		WatchesRawSource(r.Watches.Source(enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))).
+		WatchesRawSource(r.Watches.Source(records.Hears[*unstructured.Unstructured](r.Records))).
+		Complete(r)
 	if err != nil {
 		return fmt.Errorf("set up the NodeHealthCheck controller: %w", err)
 	}
-	r.Watches.Notify(built, enqueue.Merged[*unstructured.Unstructured](r.checksOfRequest))
-	r.Watches.Notify(built, records.Hears[*unstructured.Unstructured](r.Records))
 	if err := mgr.Add(manager.RunnableFunc(r.searchOrphans)); err != nil {
 		return fmt.Errorf("set up the search for orphaned requests: %w", err)
 	}

@@ -37,7 +37,7 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		}
 		n, counted := p.numbers[g]
 		if !counted {
-			n = g.numbers(p.now)
+			n = l.numbers(g, p.now)
 			p.numbers[g] = n
 		}
 		n.inFlight, n.claimed = n.inFlight+p.ahead[g], n.claimed+p.ahead[g]

@@ -162,9 +162,7 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 // findNamespaces finds those that p selects by their labels. If they cannot be listed, p keeps those that it had; a new policy is
 // invalid until then, in all namespaces, so that it does not start with no limit.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
-	list := &metav1.PartialObjectMetadataList{}
-	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
-	err := r.Live.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]})
+	err := p.FindNamespaces(ctx, r.Live)
 	if apierrors.IsForbidden(err) {
 		p.Invalid, p.selectsNothing = "spec.selector.namespaces: the manager may not list Namespaces", true
 		return nil
@@ -173,6 +171,18 @@ func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 		if p.namespaces = r.Ledger.namespacesOf(p); p.namespaces == nil {
 			p.Invalid, p.selects[0] = "spec.selector.namespaces: Namespaces could not be listed yet", nil
 		}
+	}
+	return err
+}
+
+// FindNamespaces lists the Namespaces that p selects by their labels, if it does. Without them it selects none.
+func (p *Policy) FindNamespaces(ctx context.Context, c client.Reader) error {
+	if p.selects[0] == nil {
+		return nil
+	}
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("NamespaceList"))
+	if err := c.List(ctx, list, client.MatchingLabelsSelector{Selector: p.selects[0]}); err != nil {
 		return fmt.Errorf("list Namespaces: %w", err)
 	}
 	p.namespaces = make(map[string]bool, len(list.Items))
@@ -215,7 +225,7 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	ungrouped := l.countSelected(p, status)
 	now := l.Clock.Now()
 	for _, g := range l.groups {
-		if n := g.numbers(now); g.policy == p && n.unavailable+n.inFlight+n.waiting > 0 {
+		if n := l.numbers(g, now); g.policy == p && n.unavailable+n.inFlight+n.waiting > 0 {
 			of := mendv1.PolicyGroup{
 				Limit: g.limit.Name, Group: g.Group, Targets: int32(n.targets), Unavailable: int32(n.unavailable),
 				InFlight: int32(n.inFlight), Waiting: int32(n.waiting),
@@ -274,7 +284,7 @@ func (l *Ledger) countSelected(p *Policy, status *mendv1.RemediationPolicyStatus
 		if !slices.Contains(e.by, p) {
 			return false
 		}
-		flying[e.UID] = flying[e.UID] || e.occupies(now)
+		flying[e.UID] = flying[e.UID] || e.occupies(now) && !l.asksItself(e)
 		return true
 	}
 	for check, entries := range l.checks {
@@ -338,7 +348,8 @@ func (l *Ledger) FollowRecords(informer interface {
 }
 
 // Follow counts the remediation of a record that has begun. maxPerHour counts it for an hour; the other limits count it until its record
-// has ended or the capacity is back.
+// has ended or the capacity is back. If no check reports its target any more, it counts from the moment on at which it was about to begin:
+// a manager may have died before it wrote that it has begun.
 func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	status, key := &record.Status, client.ObjectKeyFromObject(record)
 	of, check := &record.Spec.Target, record.Spec.Requester.Check
@@ -352,17 +363,18 @@ func (l *Ledger) Follow(record *mendv1.RemediationRecord, exists bool) {
 	case of.Machine != nil:
 		target.UID, target.Name = types.UID(of.Machine.UID), of.Machine.Name
 	}
-	if !exists || target.UID == "" || status.Begun == nil {
-		l.Record(key, nil, time.Time{}, time.Time{})
+	begun := cmp.Or(status.Begun, status.Attempted)
+	switch {
+	case !exists || target.UID == "" || begun == nil || status.Begun == nil && !record.Open():
+		l.Record(key, nil, false, time.Time{}, time.Time{})
+		return
+	case !record.Open() || status.CapacityBack != nil:
+		l.Record(key, target, false, begun.Time, time.Time{})
 		return
 	}
-	if !record.Open() || status.CapacityBack != nil {
-		l.Record(key, target, status.Begun.Time, time.Time{})
-		return
-	}
-	stepped := status.Begun.Time
+	stepped := begun.Time
 	if n := len(status.Steps); n > 0 && status.Steps[n-1].Time.After(stepped) {
 		stepped = status.Steps[n-1].Time.Time
 	}
-	l.Record(key, target, status.Begun.Time, stepped)
+	l.Record(key, target, status.Begun == nil, begun.Time, stepped)
 }

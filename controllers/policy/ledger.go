@@ -42,6 +42,12 @@ type Check struct {
 	types.NamespacedName
 }
 
+// pool stands for the checks of the kind and namespace of c, whose machines take the same hosts.
+func (c Check) pool() Check {
+	c.Name = ""
+	return c
+}
+
 // reporter is the controller of the checks of a kind: list are all of them, wake has one reconciled.
 type reporter struct {
 	list func() []reconcile.Request
@@ -68,8 +74,8 @@ type Ledger struct {
 	allHeard bool
 	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
-	replaced func() // there are other policies
-	given    int    // how many places were, since the start
+	replaced func()        // there are other policies
+	given    map[Check]int // how many places were since the start, by the pool of the check
 }
 
 // entry is a target, or a remediation by its record, in the groups that it belongs to.
@@ -88,6 +94,8 @@ type entry struct {
 	// begun is when a record says that it began; zero for what is no record. stalled is when that takes no place any more; zero if it takes
 	// none: its capacity is back, or it has ended.
 	begun, stalled time.Time
+	// attempted is one of which its record does not say that it began.
+	attempted bool
 }
 
 // group is the targets to which a limit applies together.
@@ -359,7 +367,7 @@ func (l *Ledger) remove(e *entry) {
 func (l *Ledger) see() {
 	now := l.Clock.Now()
 	for g := range l.news {
-		g.numbers(now)
+		l.numbers(g, now)
 	}
 	clear(l.news)
 }

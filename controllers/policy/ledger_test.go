@@ -183,6 +183,26 @@ func TestWhoIsGivenAPlaceAndDoesNotBeginGivesItBack(t *testing.T) {
 	}
 }
 
+// Who counts on hosts reads them again after a place was given to who takes the same ones, and to nobody else.
+func TestPlacesThatAreGivenConcernTheChecksOfTheKindAndNamespace(t *testing.T) {
+	f := newFleet(t, policyWith(rack("9", "")))
+	f.machines("a", "r1", 1)
+	f.edit("a", 0, sick)
+	f.wants("a", 0)
+	for name, tc := range map[string]struct {
+		check         Check
+		places, begun int
+	}{
+		"another check":       {check("b"), 1, 1},
+		"the check itself":    {check("a"), 1, 0},
+		"one elsewhere":       {Check{MachineHealthCheck, types.NamespacedName{Namespace: "other", Name: "b"}}, 0, 0},
+		"one of another kind": {Check{NodeHealthCheck, types.NamespacedName{Namespace: "ns", Name: "b"}}, 0, 0},
+	} {
+		places, begun := f.ledger.Given(tc.check)
+		must.Is(t, [2]int{tc.places, tc.begun}, [2]int{places, len(begun)}, name+": places, and those that have not begun:")
+	}
+}
+
 // The table of 1.2: a rack of 40 machines.
 func TestArithmetic(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -238,17 +258,17 @@ func TestAPlaceIsTakenUntilTheCapacityIsBackAndForAnHourWithoutAStep(t *testing.
 	f.machines("a", "r1", 3)
 	record := types.NamespacedName{Namespace: "ns", Name: "record"}
 	f.edit("a", 0, flying)
-	f.ledger.Record(record, f.targets[check("a")][0], start, start)
+	f.ledger.Record(record, f.targets[check("a")][0], false, start, start)
 	f.targets[check("a")] = f.targets[check("a")][1:] // its Machine is gone
 	f.edit("a", 0, sick)
 	f.wants("a")
 	f.clock.SetTime(start.Add(stalledAfter))
 	f.wants("a", 0)
 	f.ledger.Settle(check("a"), nil, nil)
-	f.ledger.Record(record, f.targets[check("a")][0], start, start.Add(stalledAfter)) // a step
+	f.ledger.Record(record, f.targets[check("a")][0], false, start, start.Add(stalledAfter)) // a step
 	f.wants("a")
 	f.woken = nil
-	f.ledger.Record(record, nil, time.Time{}, time.Time{})
+	f.ledger.Record(record, nil, false, time.Time{}, time.Time{})
 	must.Equal(t, []string{"a"}, f.woken)
 	f.wants("a", 0)
 }
@@ -426,7 +446,7 @@ func TestLimitsHoldInAnyOrder(t *testing.T) {
 		}
 		must.Is(t, 3, len(f.ledger.groups))
 		for key, g := range f.ledger.groups {
-			n, want := g.numbers(start), map[string]int{"r1": 12, "r2": 12, "": 24}[key.Group]
+			n, want := f.ledger.numbers(g, start), map[string]int{"r1": 12, "r2": 12, "": 24}[key.Group]
 			if n.inFlight+n.unavailable+n.waiting+len(g.open) > 0 || n.targets != want {
 				t.Fatalf("seed %d: %v is left with %+v", seed, key, n)
 			}
@@ -516,7 +536,7 @@ func TestNoMoreBeginWithinAnHourThanMay(t *testing.T) {
 	f := newFleet(t, policyWith(limit))
 	f.machines("a", "r1", 9)
 	for name, begun := range map[string]time.Duration{"ended before a restart": -30 * time.Minute, "again": -20 * time.Minute} {
-		f.ledger.Record(types.NamespacedName{Name: name}, f.targets[check("a")][8], start.Add(begun), time.Time{})
+		f.ledger.Record(types.NamespacedName{Name: name}, f.targets[check("a")][8], false, start.Add(begun), time.Time{})
 	}
 	for i := range 3 {
 		f.edit("a", i, sick)
@@ -557,6 +577,17 @@ func TestOfPowerCyclesThatAllWaitOneBegins(t *testing.T) {
 	must.Equal(t, []mendv1.PolicyGroup{
 		{Limit: "rack", Group: "r1", Targets: 4, Unavailable: 2, InFlight: 1, Waiting: 1, Reason: place.GroupInFlight},
 	}, policy.Status.Groups)
+}
+
+func TestARecordThatDoesNotSayThatItBeganCountsOnceNothingReportsItsTarget(t *testing.T) {
+	f := newFleet(t, policyWith(mendv1.PolicyLimit{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}))
+	f.machines("a", "r1", 3)
+	f.ledger.Record(types.NamespacedName{Name: "record"}, f.targets[check("a")][0], true, start, start)
+	f.edit("a", 0, sick)
+	f.wants("a", 0) // it was refused, and does not keep itself from beginning
+	f.edit("a", 1, sick)
+	f.ledger.Report(check("a"), f.targets[check("a")][1:]) // the other one is being deleted
+	must.Equal(t, 1, len(f.ledger.Ask(check("a"), []types.UID{f.targets[check("a")][1].UID})))
 }
 
 func TestTheRecordOfANodeCountsAsThatNode(t *testing.T) {

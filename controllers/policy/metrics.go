@@ -61,7 +61,7 @@ func (l *Ledger) Collect(series chan<- prometheus.Metric) {
 		return strings.Compare(a.policy.String()+a.limit.Name+a.Group, b.policy.String()+b.limit.Name+b.Group)
 	})
 	for _, g := range busy[:min(len(busy), mostMeasured)] {
-		n := g.numbers(l.Clock.Now())
+		n := l.numbers(g, l.Clock.Now())
 		for count, value := range map[string]int{
 			"targets": n.targets, "unavailable": n.unavailable, "in_flight": n.inFlight, "waiting": n.waiting,
 		} {

@@ -26,6 +26,13 @@ func ofCheck(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) Ta
 	}
 }
 
+// SelectsMachine reports whether p is for machine, which check selects.
+func (p *Policy) SelectsMachine(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machine *clusterv1.Machine) bool {
+	target := ofCheck(check, cluster)
+	target.Labels = machine.Labels
+	return p.Selects(&target)
+}
+
 // ModeOf is the mode that check has by the policies that select it, Observe before Act, and the policy that says so; empty if none does.
 // It is not known before policies were read, nor if one has a mode that cannot be read and may be for the check.
 func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) (mode mendv1.PolicyMode, by rule.Ref, known bool) {
@@ -56,10 +63,8 @@ func (l *Ledger) SpareWaits(check *clusterv1.MachineHealthCheck, cluster *cluste
 		policies = slices.Collect(maps.Values(l.policies))
 	}
 	return func(machine *clusterv1.Machine) (longest time.Duration) {
-		target := ofCheck(check, cluster)
-		target.Labels = machine.Labels
 		for _, p := range policies {
-			if p.spareWait > longest && p.Selects(&target) {
+			if p.spareWait > longest && p.SelectsMachine(check, cluster, machine) {
 				longest = p.spareWait
 			}
 		}

@@ -14,17 +14,20 @@ import (
 )
 
 // numbers are what the limit of g compares. A target counts once, by whatever check and record.
-func (g *group) numbers(now time.Time) numbers {
+func (l *Ledger) numbers(g *group, now time.Time) numbers {
 	unavailable, occupied, begun := map[types.UID]bool{}, map[types.UID]bool{}, map[types.UID]time.Time{}
 	waits := map[types.UID]bool{}
 	n := numbers{targets: len(g.judged)}
 	for e := range g.open {
-		if e.waits && !waits[e.UID] {
-			n.waiting++
+		if e.waits {
 			waits[e.UID] = true
 		}
 	}
+	n.waiting = len(waits)
 	for e := range g.open {
+		if l.asksItself(e) {
+			continue
+		}
 		if !e.begun.IsZero() {
 			g.trials.saw(e.UID, e.begun)
 		}
@@ -79,7 +82,10 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 			continue
 		}
 		e.claimed, e.waits = p.now, false
-		l.given++
+		if l.given == nil {
+			l.given = map[Check]int{}
+		}
+		l.given[check.pool()]++
 		delete(l.queue, e)
 	}
 	if len(blocked) > 0 && p.others {
@@ -88,20 +94,20 @@ func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Bloc
 	return blocked
 }
 
-// Given is how many places were given since the start, and since when targets of other checks of the kind and namespace have one that are
-// not seen to be remediated.
+// Given is how many places were given since the start to checks of the kind and namespace of check, and since when targets of other ones
+// have one that are not seen to be remediated.
 func (l *Ledger) Given(check Check) (places int, begun map[types.UID]time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	begun = map[types.UID]time.Time{}
 	for other, entries := range l.checks {
 		for uid, e := range entries {
-			if other.Kind == check.Kind && other.Namespace == check.Namespace && !e.claimed.IsZero() && l.checks[check][uid] == nil {
+			if other.pool() == check.pool() && !e.claimed.IsZero() && l.checks[check][uid] == nil {
 				begun[uid] = e.claimed
 			}
 		}
 	}
-	return l.given, begun
+	return l.given[check.pool()], begun
 }
 
 // Holds is what keeps the next step of a remediation that has begun from being taken, with the signals that there are now. Limits do not.
@@ -221,7 +227,7 @@ func (l *Ledger) inOrder(now time.Time) []*entry {
 	flying := map[string]map[types.UID]bool{}
 	for _, g := range l.groups {
 		for e := range g.open {
-			if e.occupies(now) {
+			if e.occupies(now) && !l.asksItself(e) {
 				cluster := e.Namespace + "/" + e.Cluster
 				if flying[cluster] == nil {
 					flying[cluster] = map[types.UID]bool{}

@@ -7,8 +7,8 @@ import (
 )
 
 // Record counts the remediation of a record, whose target may be gone. It can only make numbers larger. target is nil for a record that is
-// gone, or not begun; stepped is zero for one that counts for maxPerHour alone.
-func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, stepped time.Time) {
+// gone, or not begun. One that is attempted has not begun, as far as it says; stepped is zero for one that counts for maxPerHour alone.
+func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted bool, begun, stepped time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := l.records[record]
@@ -32,7 +32,7 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, begun, step
 	if before != nil { // it may know the labels of a target that is gone
 		target = before.Target
 	}
-	e := &entry{Target: target, check: check, begun: begun}
+	e := &entry{Target: target, check: check, attempted: attempted, begun: begun}
 	if !stepped.IsZero() {
 		e.stalled = stepped.Add(stalledAfter)
 	}
@@ -58,6 +58,19 @@ func (l *Ledger) known(e *entry) *Target {
 		return &target
 	}
 	return e.Target
+}
+
+// asksItself reports whether e is a remediation that has not begun, by its record, and whose target is reported: that asks for its place.
+func (l *Ledger) asksItself(e *entry) bool {
+	if !e.attempted {
+		return false
+	}
+	for _, entries := range l.checks {
+		if entries[e.UID] != nil {
+			return true
+		}
+	}
+	return false
 }
 
 func (l *Ledger) knowRecordsOf(check Check) {

@@ -68,11 +68,33 @@ func statusOf(o *observed, plan Plan) mendv1.RemediationRecordStatus {
 			step.Message = o.text(step.Reason, ptr.Deref(step.Object, mendv1.RecordRef{}))
 		}
 	}
-	for _, c := range conditionsOf(o, plan) {
-		c.LastTransitionTime = metav1.NewTime(o.facts.Now.Truncate(time.Second))
-		meta.SetStatusCondition(&status.Conditions, c)
+	begun, outcome, none := status.Begun != nil, string(status.Outcome), mendv1.RecordRef{}
+	switch step := first(&status, OwnerRequested, RequestCreated); { // what is not known stays as it is
+	case begun && step != nil:
+		o.set(&status, mendv1.RecordBegun, metav1.ConditionTrue, step.Reason, "")
+	case !begun && o.facts.Target.gone():
+		o.set(&status, mendv1.RecordBegun, metav1.ConditionUnknown, TargetGone, o.text(TargetGone, none))
+	case !begun && outcome != "":
+		o.set(&status, mendv1.RecordBegun, metav1.ConditionFalse, NotBegun, "")
+	}
+	switch {
+	case outcome != "":
+		back := metav1.ConditionFalse
+		if status.CapacityBack != nil {
+			back = metav1.ConditionTrue
+		}
+		o.set(&status, mendv1.RecordCapacityBack, back, outcome, o.text(outcome, none))
+		o.set(&status, mendv1.RecordEnded, metav1.ConditionTrue, outcome, o.text(outcome, none))
+	case plan.Waiting != "":
+		o.set(&status, mendv1.RecordCapacityBack, metav1.ConditionFalse, plan.Waiting, o.waitText(plan))
 	}
 	return status
+}
+
+func (o *observed) set(status *mendv1.RemediationRecordStatus, kind string, is metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition(&status.Conditions, metav1.Condition{
+		Type: kind, Status: is, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(o.facts.Now.Truncate(time.Second)),
+	})
 }
 
 // text is a step, or what is waited for, as a sentence.
@@ -84,47 +106,14 @@ func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	return stepText(reason, target.Kind+" "+target.Name, object)
 }
 
-// conditionsOf are the conditions that a plan sets. Those that it does not know anything of stay as they are.
-func conditionsOf(o *observed, plan Plan) []metav1.Condition {
-	status, conds := &plan.Status, begunOf(o, plan)
-	back := metav1.Condition{Type: mendv1.RecordCapacityBack, Status: metav1.ConditionFalse}
-	switch {
-	case !status.Ended.IsZero():
-		back.Reason, back.Message = string(status.Outcome), o.text(string(status.Outcome), mendv1.RecordRef{})
-		end := metav1.Condition{Type: mendv1.RecordEnded, Status: metav1.ConditionTrue, Reason: back.Reason, Message: back.Message}
-		if !status.CapacityBack.IsZero() {
-			back.Status = metav1.ConditionTrue
-		}
-		return append(conds, back, end)
-	case plan.Waiting == "":
-		return conds
-	}
-	back.Reason, back.Message = plan.Waiting, o.text(plan.Waiting, plan.Object)
-	stored := meta.FindStatusCondition(o.record.Status.Conditions, back.Type)
+// waitText is what is waited for, as a sentence. What could not be read now is no news.
+func (o *observed) waitText(plan Plan) string {
+	stored := meta.FindStatusCondition(o.record.Status.Conditions, mendv1.RecordCapacityBack)
 	unread := plan.Object == (mendv1.RecordRef{}) && (o.story == nil || o.story.Reason != plan.Waiting)
-	if unread && stored != nil && stored.Reason == back.Reason {
-		back.Message = stored.Message // what could not be read now is no news
+	if unread && stored != nil && stored.Reason == plan.Waiting {
+		return stored.Message
 	}
-	return append(conds, back)
-}
-
-// begunOf says whether the remediation was begun; nothing before that is known.
-func begunOf(o *observed, plan Plan) []metav1.Condition {
-	cond := metav1.Condition{Type: mendv1.RecordBegun, Status: metav1.ConditionTrue}
-	step := first(&plan.Status, OwnerRequested, RequestCreated)
-	switch {
-	case !plan.Status.Begun.IsZero() && step != nil:
-		cond.Reason = step.Reason
-	case !plan.Status.Begun.IsZero():
-		return nil
-	case o.facts.Target.Known && !o.facts.Target.Exists:
-		cond.Status, cond.Reason, cond.Message = metav1.ConditionUnknown, TargetGone, o.text(TargetGone, mendv1.RecordRef{})
-	case !plan.Status.Ended.IsZero():
-		cond.Status, cond.Reason = metav1.ConditionFalse, NotBegun
-	default:
-		return nil
-	}
-	return []metav1.Condition{cond}
+	return o.text(plan.Waiting, plan.Object)
 }
 
 func (r *Reconciler) sendEnd(o *observed, status *mendv1.RemediationRecordStatus) {

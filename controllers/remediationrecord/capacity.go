@@ -26,8 +26,10 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {
 		return nil
 	}
-	subject, err := r.subject(ctx, o)
-	if err != nil {
+	subject := SubjectOf(o.record)
+	if o.machine != nil {
+		subject = capacity.Of(o.machine)
+	} else if err := r.observeLosses(ctx, &subject, o.record); err != nil {
 		return err
 	}
 	facts, err := (&capacity.Observer{Management: o.from, Mapper: r.Mapper, Machines: o.from.machinesOf}).Observe(ctx, subject, o.now)
@@ -39,6 +41,27 @@ func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	return nil
 }
 
+// observeLosses finds out when the Machine of a record went, and which ones of the same owner are gone and not replaced yet, by their open
+// records.
+func (r *Reconciler) observeLosses(ctx context.Context, s *capacity.Subject, record *mendv1.RemediationRecord) error {
+	s.Gone = r.goneAt(record).Add(-clocksOff)
+	if makerOf(*s) == "" {
+		return nil
+	}
+	open, err := r.openOf(ctx, record.Namespace, makerKey(makerOf(*s)))
+	if err != nil {
+		return err
+	}
+	for _, other := range open {
+		loss := SubjectOf(other)
+		if loss.Name != s.Name && last(&other.Status, TargetGone) != nil {
+			loss.Gone = r.goneAt(other).Add(-clocksOff)
+			s.Lost = append(s.Lost, loss)
+		}
+	}
+	return nil
+}
+
 // SubjectOf is the machine of a record as what is kept of it.
 func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	target := &record.Spec.Target
@@ -46,53 +69,13 @@ func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	return capacity.Subject{
 		Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Host: host.Name,
 		Owner:      capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name},
-		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel],
+		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel], Found: replacementOf(record),
 	}
-}
-
-// subject is the machine as it is asked for: itself or, if it is gone, what the record has kept of it.
-func (r *Reconciler) subject(ctx context.Context, o *observed) (capacity.Subject, error) {
-	began := ptr.Deref(o.facts.Status.Begun, o.record.Spec.Decided).Time
-	s := SubjectOf(o.record)
-	if o.machine != nil {
-		host := s.Host
-		s = capacity.Of(o.machine, began)
-		s.Host = host
-	} else {
-		s.Began, s.Gone, s.Created = began, r.goneAt(o.record).Add(-clocksOff), time.Unix(1, 0) // another one of its name has another
-	}
-	s.Found = replacementOf(o.record)
-	if o.machine == nil && makerOf(s) != "" {
-		lost, err := r.lost(ctx, o)
-		s.Lost = lost
-		return s, err
-	}
-	return s, nil
 }
 
 // replacementOf is the name of the machine that was found in place of the target of a record; empty if none was.
 func replacementOf(record *mendv1.RemediationRecord) string {
 	return ptr.Deref(record.Status.Replacement, mendv1.RecordReplacement{}).Machine.Name
-}
-
-// lost are the machines of the same owner that are gone and not replaced yet, by their open records.
-func (r *Reconciler) lost(ctx context.Context, o *observed) ([]capacity.Loss, error) {
-	open, err := r.openOf(ctx, o.record.Namespace, makerIndex, makerOf(SubjectOf(o.record)))
-	if err != nil {
-		return nil, err
-	}
-	var losses []capacity.Loss
-	for _, other := range open {
-		target := &other.Spec.Target
-		if target.Machine.Name == o.record.Spec.Target.Machine.Name || last(&other.Status, TargetGone) == nil {
-			continue
-		}
-		losses = append(losses, capacity.Loss{
-			Name: target.Machine.Name, At: r.goneAt(other).Add(-clocksOff), Found: replacementOf(other),
-			Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name,
-		})
-	}
-	return losses, nil
 }
 
 // makerOf is what makes a machine in place of s: its MachineDeployment or its owner; empty if it has neither.

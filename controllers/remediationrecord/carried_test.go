@@ -6,9 +6,11 @@ import (
 
 	"github.com/kubemend/kubemend/test/must"
 
+	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	controlplanev1 "sigs.k8s.io/cluster-api/api/controlplane/kubeadm/v1beta2"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -72,76 +74,35 @@ func TestARecordEndsWhoseMachineCarriesAnother(t *testing.T) {
 // Each look at hundreds of records would else ask the API server. A cache of one namespace has no other.
 func TestWhatWatchesHaveIsReadFromCaches(t *testing.T) {
 	m := newManagement(t)
-	m.Client, m.NodeCache, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), "metal"
+	m.Client, m.NodeCache, m.HostLists, m.Namespace = fake.NewFakeClient(), fake.NewFakeClient(), fake.NewFakeClient(), "metal"
 	for acts, nodes := range map[bool]client.Reader{true: m.NodeCache, false: m.Recent} {
 		m.ActsOnNodes = func() bool { return acts }
-		from := reader{m.Reconciler, cached, m.Recent}
 		for _, tc := range []struct {
-			obj       client.Object
+			obj       runtime.Object
 			namespace string
+			live      bool // what an end rests on
 			want      client.Reader
 		}{
-			{&clusterv1.Machine{}, "metal", m.Client}, {&clusterv1.Machine{}, "other", m.Recent}, {&clusterv1.MachineSet{}, "metal", m.Client},
-			{&controlplanev1.KubeadmControlPlane{}, "metal", m.Recent}, {&corev1.Node{}, "", nodes},
+			{&clusterv1.Machine{}, "metal", false, m.Client}, {&clusterv1.Machine{}, "other", false, m.Recent},
+			{&clusterv1.MachineSet{}, "metal", false, m.Client}, {&controlplanev1.KubeadmControlPlane{}, "metal", false, m.Recent},
+			{&corev1.Node{}, "", false, nodes}, {&bmov1alpha1.BareMetalHostList{}, "metal", false, m.HostLists},
+			{&clusterv1.Machine{}, "metal", true, m.Recent}, {&clusterv1.MachineList{}, "metal", true, m.Client},
 		} {
-			if from.of(tc.obj, tc.namespace) != tc.want {
-				t.Errorf("a %T of namespace %q is read elsewhere", tc.obj, tc.namespace)
+			if (reader{m.Reconciler, tc.live, m.Recent}).of(tc.obj, tc.namespace) != tc.want {
+				t.Errorf("a %T of namespace %q is read elsewhere, live: %t", tc.obj, tc.namespace, tc.live)
 			}
 		}
 	}
-	for depth, others := range map[depth]client.Reader{live: m.Client, countedLive: m.Recent} {
-		from := reader{m.Reconciler, depth, m.Recent}
-		if from.of(&clusterv1.Machine{}, "metal") != client.Reader(m.Recent) || from.of(&clusterv1.MachineList{}, "metal") != others {
-			t.Errorf("at depth %d, what an end rests on is read elsewhere", depth)
-		}
-	}
-	ends := Plan{Confirm: true}
-	counted := ends
-	if counted.Status.EndedBy = "ScaledDown"; depthOf(ends) != live || depthOf(counted) != countedLive || depthOf(Plan{}) != cached {
-		t.Error("what an end rests on is read at another depth")
-	}
 }
 
-// Only a check that kubemend acts on has a step left.
-func TestACheckOfOthersHasNoStepLeft(t *testing.T) {
-	for claim, want := range map[string]string{mendv1.Claim: "False " + AwaitingNextStep, "": "False " + Withdrawn} {
-		check := &clusterv1.MachineHealthCheck{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "workers"}}
-		if claim != "" {
-			check.Annotations = map[string]string{clusterv1.PausedAnnotation: claim}
-		}
-		m := newManagement(t, append(fleet(), unhealthy(), recordOf(begun(RequestCreated)), check)...)
-		m.ActsOnUnclaimed = false
-		m.reconcile(time.Minute)
-		must.Is(t, want, condition(m.reconcile(time.Minute+Idles), mendv1.RecordCapacityBack), "claimed %q: it waits for", claim)
-	}
-}
-
-// The status of a request of another remediator is in no cache: it is read once for each version that a watch shows.
-func TestAVersionIsReadOnce(t *testing.T) {
-	m := newManagement(t, cycled("w1", "PoweringOff"))
-	for i, version := range []string{"1000", "1000", "1001", "1001"} {
-		req := cycled("w1", "")
-		if i%2 == 0 {
-			m.edit(req, func(o client.Object) { o.SetLabels(map[string]string{"version": version}) })
-		}
-		m.clock.Step(time.Hour)
-		got := &mendv1.HostRemediation{}
-		if err := m.Recent.Version(t.Context(), client.ObjectKeyFromObject(req), got, version); err != nil || got.Labels["version"] == "" {
-			t.Fatalf("it reads %v: %v", got, err)
-		}
-		if want := i/2 + 1; got.ResourceVersion != version || got.Labels["version"] != version || m.asked["HostRemediation"] != want {
-			t.Errorf("of version %s it reads %s %v, in %d reads, not %d", version, got.ResourceVersion, got.Labels, m.asked["HostRemediation"], want)
-		}
-	}
-}
-
-// What hundreds of records read is read once.
+// What hundreds of records read is read once; the status of a request of another remediator, which is in no cache, once for each version
+// that a watch shows.
 func TestRecordsShareWhatTheyRead(t *testing.T) {
-	m := newManagement(t, append(fleet(), unhealthy())...)
-	read := func() {
+	m := newManagement(t, append(fleet(), unhealthy(), cycled("w1", ""))...)
+	read := func(version string) {
 		t.Helper()
 		set := m.Recent.Get(t.Context(), recordKey, &clusterv1.MachineSet{})
-		machines := &clusterv1.MachineList{}
+		machines, req := &clusterv1.MachineList{}, &mendv1.HostRemediation{}
 		list := m.Recent.List(t.Context(), machines)
 		if list != nil || len(machines.Items) != 1 || machines.Items[0].Name != "w1" {
 			t.Errorf("%d Machines: %v", len(machines.Items), list)
@@ -150,11 +111,16 @@ func TestRecordsShareWhatTheyRead(t *testing.T) {
 			t.Errorf("the set: %v", set)
 		}
 		clear(machines.Items) // as who sorts out those that do not matter
+		if err := m.Recent.Version(t.Context(), client.ObjectKeyFromObject(cycled("w1", "")), req, version); err != nil || req.UID != "r" {
+			t.Errorf("the request is %v: %v", req, err)
+		}
 	}
 	for range 100 {
-		read()
+		read("1")
 	}
 	m.clock.Step(time.Minute)
-	read()
-	must.Equal(t, map[string]int{"MachineSet": 2, "MachineList": 2}, m.asked, "in two minutes the API server is asked")
+	read("1")
+	must.Equal(t, map[string]int{"MachineSet": 2, "MachineList": 2, "HostRemediation": 1}, m.asked, "in two minutes the API server is asked")
+	read("2")
+	must.Is(t, 2, m.asked["HostRemediation"], "of another version it is asked")
 }

@@ -10,6 +10,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,8 @@ type Reconciler struct {
 	StepLeft func(check, node string) bool
 	// NodeCache has the nodes of this cluster and their checks while kubemend acts on these; nil for none.
 	NodeCache client.Reader
+	// HostLists lists BareMetalHosts, from a cache where the manager watches them; nil to list them past the caches.
+	HostLists client.Reader
 	// Namespace is the one that the caches have; empty for all.
 	Namespace string
 	// Recorder sends events about checks and Machines.
@@ -63,43 +66,38 @@ type Reconciler struct {
 	// Retention says which closed records are kept.
 	Retention Options
 
-	// memory has a memory for each open record, written by the reconcile of that alone; went is when the cache showed that the Machine of
-	// one was gone, retired when the closed records of a Cluster were last listed. (retire)
-	memory, went, retired sync.Map
+	// memories has a *memory for each open record, retired when the closed records of a Cluster were last listed. (retire)
+	memories, retired sync.Map
 }
 
-// memory is what this process remembers of an open record: when it was last written, when its Machine was last there, and since when
-// nothing acts on that. Without it, words are written sooner, and the moment at which a machine went is less exact.
-type memory struct{ written, seen, idle time.Time }
-
-func (r *Reconciler) forget(record types.NamespacedName) {
-	r.memory.Delete(record)
-	r.went.Delete(record)
+// memory is what this process remembers of an open record: when it was last written, and since when nothing acts on its target, as the
+// reconcile of that alone has it; and when the cache showed that its Machine was gone. Without it, words are written sooner.
+type memory struct {
+	written, idle time.Time
+	went          atomic.Pointer[time.Time]
 }
 
-func (r *Reconciler) remembers(record types.NamespacedName) memory {
-	kept, _ := r.memory.Load(record)
-	m, _ := kept.(memory)
-	return m
+func (r *Reconciler) remembers(record types.NamespacedName) *memory {
+	kept, _ := r.memories.LoadOrStore(record, &memory{})
+	return kept.(*memory)
 }
 
 // Reconcile makes the record called req say what has become of its remediation.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
-	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), cached)
+	o, err := r.observe(ctx, req.NamespacedName, r.Clock.Now(), false)
 	if err != nil {
 		return ctrl.Result{}, err
 	}
 	if o == nil {
-		r.forget(req.NamespacedName)
+		r.memories.Delete(req.NamespacedName)
 		return r.forgetClosed(ctx, req.NamespacedName)
 	}
 	if r.expired(o) {
 		return ctrl.Result{}, r.remove(ctx, o.record, "Unread")
 	}
 	plan := Decide(o.facts)
-	for o.from.depth < depthOf(plan) {
-		r.memory.Store(req.NamespacedName, o.memory)
-		if o, err = r.observe(ctx, req.NamespacedName, o.now, depthOf(plan)); err != nil || o == nil {
+	if plan.Confirm {
+		if o, err = r.observe(ctx, req.NamespacedName, o.now, true); err != nil || o == nil {
 			return ctrl.Result{}, err
 		}
 		plan = Decide(o.facts)
@@ -110,7 +108,6 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 		o.memory.idle = o.facts.Now
 	}
 	changed, err := r.apply(ctx, o, plan)
-	r.memory.Store(req.NamespacedName, o.memory)
 	switch {
 	case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil
@@ -157,7 +154,7 @@ func (r *Reconciler) report(ctx context.Context, o *observed, plan Plan) {
 	if plan.Status.Ended.IsZero() {
 		return
 	}
-	r.forget(client.ObjectKeyFromObject(o.record))
+	r.memories.Delete(client.ObjectKeyFromObject(o.record))
 	r.sendEnd(o, &plan.Status)
 	log.FromContext(ctx).Info("Closed a record", "RemediationRecord", klog.KObj(o.record), "outcome", plan.Status.Outcome)
 	if err := r.retire(ctx, o.record); err != nil {

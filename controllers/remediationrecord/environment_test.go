@@ -27,6 +27,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	bmov1alpha1 "github.com/metal3-io/baremetal-operator/apis/metal3.io/v1alpha1"
 
@@ -99,12 +100,9 @@ func newManagement(t *testing.T, objects ...client.Object) *management {
 	return m
 }
 
-// indexed is a client with the indexes of the cache.
+// indexed is a client with the index of the cache.
 func indexed(builder *fake.ClientBuilder) *fake.ClientBuilder {
-	for field, values := range indexes {
-		builder.WithIndex(&mendv1.RemediationRecord{}, field, func(o client.Object) []string { return values(o.(*mendv1.RemediationRecord)) })
-	}
-	return builder
+	return builder.WithIndex(&mendv1.RemediationRecord{}, recordIndex, keysOf)
 }
 
 func yesNow() bool { return true }
@@ -253,9 +251,13 @@ func (m *management) create(objects ...client.Object) {
 	}
 }
 
+// remove deletes an object. The watch shows a Machine that goes.
 func (m *management) remove(o client.Object) {
 	m.t.Helper()
 	must.Do(m.t, m.server.Delete(m.t.Context(), o))
+	if machine, is := o.(*clusterv1.Machine); is && apierrors.IsNotFound(m.server.Get(m.t.Context(), client.ObjectKeyFromObject(o), machine.DeepCopy())) {
+		m.onMachines().Delete(m.t.Context(), event.DeleteEvent{Object: o}, delayed{in: map[string]time.Duration{}})
+	}
 }
 
 var recordKey = client.ObjectKey{Namespace: "metal", Name: "w1-record"}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -158,22 +159,18 @@ func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
 		return
 	}
 	type series struct{ namespace, cluster, reason string }
-	count, oldest := map[series]int{}, map[series]time.Time{}
+	due := map[series][]time.Time{}
 	for i := range list.Items {
-		lost := MissingBy(&list.Items[i])
-		if lost == nil {
-			continue
-		}
-		key := series{lost.Namespace, lost.Cluster, waits.of(lost.Reason)}
-		count[key]++
-		if since, known := oldest[key]; !known || lost.Due.Before(since) {
-			oldest[key] = lost.Due
+		if lost := MissingBy(&list.Items[i]); lost != nil {
+			key := series{lost.Namespace, lost.Cluster, waits.of(lost.Reason)}
+			due[key] = append(due[key], lost.Due)
 		}
 	}
-	for key, n := range count {
+	for key, moments := range due {
 		labels := []string{key.namespace, key.cluster, key.reason}
-		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(n), labels...)
-		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest[key].Unix()), labels...)
+		oldest := slices.MinFunc(moments, time.Time.Compare)
+		samples <- prometheus.MustNewConstMetric(missing, prometheus.GaugeValue, float64(len(moments)), labels...)
+		samples <- prometheus.MustNewConstMetric(missingSince, prometheus.GaugeValue, float64(oldest.Unix()), labels...)
 	}
 	c.collectLoops(list.Items, samples)
 }

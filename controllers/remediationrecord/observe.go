@@ -27,7 +27,7 @@ import (
 type observed struct {
 	now    time.Time
 	from   reader
-	memory memory
+	memory *memory
 	record *mendv1.RemediationRecord
 	// cluster is nil if there is none, or if the record belongs to none; machine, if it does not exist; node, if it is of another cluster,
 	// or was not read.
@@ -46,9 +46,9 @@ type observed struct {
 
 // observe reads an open record and what it is about. It is nil if the record is not open, or not this manager's. The
 // record itself is from the cache always: a write of one that has changed since is refused.
-func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, depth depth) (*observed, error) {
-	o := &observed{now: now, from: reader{r, depth, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
-	if depth >= live {
+func (r *Reconciler) observe(ctx context.Context, key client.ObjectKey, now time.Time, live bool) (*observed, error) {
+	o := &observed{now: now, from: reader{r, live, r.Recent}, record: &mendv1.RemediationRecord{}, memory: r.remembers(key)}
+	if live {
 		o.from.recent = &Recent{Live: r.Recent.Live, Clock: r.Clock}
 	}
 	err := r.Client.Get(ctx, key, o.record)
@@ -166,11 +166,10 @@ func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	t.Known = true
 	if another := t.Machine && !o.facts.Moved && t.UID != "" && string(obj.GetUID()) != t.UID; !found || another {
 		t.GoneAt = r.goneAt(o.record)
-		_, t.Went = r.went.Load(client.ObjectKeyFromObject(o.record))
+		t.Went = o.memory.went.Load() != nil
 		return nil
 	}
 	t.Exists = true
-	o.memory.seen = o.facts.Now
 	if at := obj.GetDeletionTimestamp(); at != nil {
 		t.Deleting = at.Time
 	}
@@ -197,19 +196,13 @@ func (o *observed) observeAsked() {
 	}
 }
 
-// goneAt is when the Machine of a record went, as the record says it or, before it does, as the cache has shown it; else when the machine
-// was last known to be there. With a later moment what came in its place at once would be none that replaces it; with an earlier one, after
+// goneAt is when the Machine of a record went, as the record says it or, before it does, as the cache has shown it; else when something was
+// last written of it. With a later moment what came in its place at once would be none that replaces it; with an earlier one, after
 // a restart, what was made while it was still there would be.
 func (r *Reconciler) goneAt(record *mendv1.RemediationRecord) time.Time {
 	at, said := WentAt(record)
-	if said {
-		return at
-	}
-	if went, shown := r.went.Load(client.ObjectKeyFromObject(record)); shown {
-		return went.(time.Time)
-	}
-	if seen := r.remembers(client.ObjectKeyFromObject(record)).seen; seen.After(at) {
-		return seen
+	if went := r.remembers(client.ObjectKeyFromObject(record)).went.Load(); went != nil && !said {
+		return *went
 	}
 	return at
 }

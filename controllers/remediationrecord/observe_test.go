@@ -102,34 +102,21 @@ func TestTheMachineOfANodeIsFollowedWhereverItIs(t *testing.T) {
 
 // The record of a NodeHealthCheck names no Cluster, so that what came in place of its Machine is found by the owner.
 func TestTheMachineOfANodeIsFollowedWhenItIsGone(t *testing.T) {
-	for name, labels := range map[string]map[string]string{
-		"of a MachineDeployment": {clusterv1.MachineDeploymentNameLabel: "workers", clusterv1.MachineSetNameLabel: "pool"},
-		"of a MachineSet":        {clusterv1.MachineSetNameLabel: "pool"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			own := func(m *clusterv1.Machine) *clusterv1.Machine { m.Labels = labels; return m }
-			record := recordOf(ofNodes)
-			delete(record.Labels, clusterv1.MachineDeploymentNameLabel)
-			OnMachine(record, own(unhealthy()))
-			record.Spec.Target.ClusterName = ""
-			m := newManagement(t, append(fleet(), own(unhealthy()), nodeCheck("metal"), record)...)
-			if _, has := labels[clusterv1.MachineDeploymentNameLabel]; !has {
-				set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "metal", Name: "pool"}}
-				m.edit(set, func(o client.Object) { o.SetLabels(nil) })
-			}
-			m.ask(time.Second)
-			m.reconcile(2 * time.Second)
-			m.remove(unhealthy())
-			if got := m.reconcile(time.Minute); !got.Open() {
-				t.Fatalf("before another one is there it ends as %s by %s", got.Status.Outcome, got.Status.EndedBy)
-			}
-			m.create(own(machine("w2", 2*time.Minute)))
-			m.ready("w2", 3*time.Minute)
-			got := m.reconcile(4 * time.Minute)
-			if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Machine.Name != "w2" {
-				t.Errorf("it ends as %q by %q: %v", got.Status.Outcome, got.Status.EndedBy, reasons(got))
-			}
-		})
+	record := recordOf(ofNodes)
+	OnMachine(record, unhealthy())
+	record.Spec.Target.ClusterName = ""
+	m := newManagement(t, append(fleet(), unhealthy(), nodeCheck("metal"), record)...)
+	m.ask(time.Second)
+	m.reconcile(2 * time.Second)
+	m.remove(unhealthy())
+	if got := m.reconcile(time.Minute); !got.Open() {
+		t.Fatalf("before another one is there it ends as %s by %s", got.Status.Outcome, got.Status.EndedBy)
+	}
+	m.create(machine("w2", 2*time.Minute))
+	m.ready("w2", 3*time.Minute)
+	got := m.reconcile(4 * time.Minute)
+	if got.Status.Outcome != mendv1.RecordReplaced || got.Status.Replacement.Machine.Name != "w2" {
+		t.Errorf("it ends as %q by %q: %v", got.Status.Outcome, got.Status.EndedBy, reasons(got))
 	}
 }
 

@@ -3,7 +3,6 @@ package remediationrecord
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -81,14 +80,13 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	if r == nil || !r.followed() {
 		return nil, false, nil
 	}
-	list := &mendv1.RemediationRecordList{}
-	asked := client.MatchingFields{checkIndex: checkKey(machineCheckKind, check.Namespace, check.Name)}
-	if err := r.Client.List(ctx, list, client.InNamespace(check.Namespace), asked, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, false, fmt.Errorf("list the open records of MachineHealthCheck %s: %w", check, err)
+	open, err := r.openOf(ctx, check.Namespace, checkKey(machineCheckKind, check.Namespace, check.Name))
+	if err != nil {
+		return nil, false, err
 	}
 	counted := map[mendv1.RecordRef]bool{}
-	for i := range list.Items {
-		if lost := missingOfCheck(&list.Items[i]); lost != nil && !counted[lost.Target] {
+	for _, record := range open {
+		if lost := missingOfCheck(record); lost != nil && !counted[lost.Target] {
 			counted[lost.Target] = true
 			losses = append(losses, *lost)
 		}
@@ -97,38 +95,11 @@ func (r *Records) MissingOf(ctx context.Context, check types.NamespacedName) (lo
 	return losses, true, nil
 }
 
-// Hear makes hear the function that is called with each MachineHealthCheck of which something else is missing than before.
-func (r *Records) Hear(hear func(check types.NamespacedName)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.hear = hear
-}
-
 // followed reports whether the cache has all open records.
 func (r *Records) followed() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.synced != nil && r.synced()
-}
-
-// changed calls the check of a record if something else is missing by it than before; the records are nil where there is none. What is
-// waited for in other words is no change.
-func (r *Records) changed(before, after *mendv1.RemediationRecord) {
-	reason := func(record *mendv1.RemediationRecord) string {
-		if record == nil {
-			return ""
-		}
-		return ptr.Deref(missingOfCheck(record), Missing{}).Reason
-	}
-	check := cmp.Or(after, before).Spec.Requester.Check
-	if check != nil && check.Kind == machineCheckKind && reason(before) != reason(after) {
-		r.mu.Lock()
-		hear := r.hear
-		r.mu.Unlock()
-		if hear != nil {
-			hear(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
-		}
-	}
 }
 
 // Repeated are the records that count for an owner, a host or a node; none if they cannot be read, or before the cache has all open ones.
@@ -144,7 +115,7 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 		reader = r.Client
 	}
 	list := &mendv1.RemediationRecordList{}
-	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{subjectIndex: kind + "/" + name},
+	if err := reader.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{recordIndex: subjectKey(kind + "/" + name)},
 		client.UnsafeDisableDeepCopy); err != nil && !meta.IsNoMatchError(err) {
 		log.FromContext(ctx).Error(err, "Former remediations do not count, as their records cannot be read", "kind", kind, "name", name)
 	}
@@ -165,11 +136,7 @@ func (r *Records) Awaited(ctx context.Context) time.Time {
 	if installed, err := r.Installed(ctx, CRD); err != nil || !installed {
 		return time.Time{}
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.awaited.IsZero() {
-		r.awaited = r.Clock.Now().Add(formerWithin)
-	}
+	r.asked.Do(func() { r.awaited = r.Clock.Now().Add(formerWithin) })
 	return r.awaited
 }
 

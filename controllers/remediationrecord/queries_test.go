@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,12 +12,13 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/event"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/baremetal/powercycle"
+	"github.com/kubemend/kubemend/test/must"
 )
 
 var dueAt = metav1.NewTime(time.Date(2026, 1, 1, 11, 0, 0, 0, time.UTC))
@@ -133,47 +135,43 @@ func TestACheckIsCalledWhenSomethingElseIsMissing(t *testing.T) {
 		edit(is)
 		return is
 	}
+	inState := func(state powercycle.State) *mendv1.RemediationRecord {
+		return with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = string(state) })
+	}
 	closed := with(func(is *mendv1.RemediationRecord) { is.Status.Ended = &dueAt })
 	for name, tc := range map[string]struct {
-		happens func(toolscache.ResourceEventHandler)
-		called  int
+		before, after *mendv1.RemediationRecord
+		called        int
 	}{
-		"a record of a loss": {func(h toolscache.ResourceEventHandler) { h.OnAdd(was, true) }, 1},
-		"one that has not begun": {func(h toolscache.ResourceEventHandler) {
-			h.OnAdd(with(func(is *mendv1.RemediationRecord) { is.Status.Conditions = nil }), false)
-		}, 0},
-		"another reason": {func(h toolscache.ResourceEventHandler) {
-			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = "NoNode" }))
-		}, 1},
-		"another step of its power cycle": {func(h toolscache.ResourceEventHandler) {
-			state := func(state powercycle.State) *mendv1.RemediationRecord {
-				return with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = string(state) })
-			}
-			h.OnUpdate(state(powercycle.PoweringOff), state(powercycle.PoweringOn))
-		}, 0},
-		"other words for that": {func(h toolscache.ResourceEventHandler) {
-			h.OnUpdate(was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Message = "other" }))
-		}, 0},
-		"its end":                      {func(h toolscache.ResourceEventHandler) { h.OnUpdate(was, closed) }, 1},
-		"its deletion":                 {func(h toolscache.ResourceEventHandler) { h.OnDelete(was) }, 1},
-		"a deletion that was missed":   {func(h toolscache.ResourceEventHandler) { h.OnDelete(toolscache.DeletedFinalStateUnknown{Obj: was}) }, 1},
-		"the deletion of a closed one": {func(h toolscache.ResourceEventHandler) { h.OnDelete(closed) }, 0},
-		"one that no check asked for": {func(h toolscache.ResourceEventHandler) {
-			h.OnAdd(with(func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }), false)
-		}, 0},
+		"a record of a loss":              {nil, was, 1},
+		"one that has not begun":          {nil, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions = nil }), 0},
+		"another reason":                  {was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Reason = "NoNode" }), 1},
+		"another step of its power cycle": {inState(powercycle.PoweringOff), inState(powercycle.PoweringOn), 0},
+		"other words for that":            {was, with(func(is *mendv1.RemediationRecord) { is.Status.Conditions[0].Message = "other" }), 0},
+		"its end":                         {was, closed, 1},
+		"its deletion":                    {was, nil, 1},
+		"the deletion of a closed one":    {closed, nil, 0},
+		"one that no check asked for":     {nil, with(func(is *mendv1.RemediationRecord) { is.Spec.Requester.Check = nil }), 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r, called := &Records{}, 0
-			r.Hear(func(check types.NamespacedName) {
-				called++
-				if check != workers {
-					t.Errorf("called is %s", check)
+			synctest.Test(t, func(t *testing.T) {
+				r, called := &Records{}, 0
+				missing := r.Missing.Into(func(_ context.Context, check types.NamespacedName, _ queue) {
+					called++
+					must.Equal(t, workers, check, "called is")
+				})
+				must.Do(t, missing.Start(t.Context(), nil))
+				switch h, q := r.onRecords(), (delayed{in: map[string]time.Duration{}}); {
+				case tc.before == nil:
+					h.Create(t.Context(), event.CreateEvent{Object: tc.after}, q)
+				case tc.after == nil:
+					h.Delete(t.Context(), event.DeleteEvent{Object: tc.before}, q)
+				default:
+					h.Update(t.Context(), event.UpdateEvent{ObjectOld: tc.before, ObjectNew: tc.after}, q)
 				}
+				synctest.Wait()
+				must.Equal(t, tc.called, called, "it is called")
 			})
-			tc.happens(r.missingChanges())
-			if called != tc.called {
-				t.Errorf("it is called %d times, want %d", called, tc.called)
-			}
 		})
 	}
 }

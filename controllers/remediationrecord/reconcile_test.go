@@ -118,15 +118,15 @@ func TestARecordSaysWhenItsMachineWent(t *testing.T) {
 		want  time.Duration
 		asked int
 	}{
-		"as the watch has shown it":                                       {w1, time.Hour, 0},
-		"not as it shows another one of its name, when it was last there": {another, time.Minute, 1},
+		"as the watch has shown it": {w1, time.Hour, 0},
+		"not as it shows another one of its name, when something was last written of it": {another, time.Second, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 			m.ask(time.Second)
 			m.reconcile(time.Minute)
 			m.clock.SetTime(noon.Add(time.Hour))
-			m.remove(unhealthy())
+			must.Do(t, m.server.Delete(t.Context(), unhealthy()))
 			m.onMachines().Delete(t.Context(), event.DeleteEvent{Object: tc.shown}, delayed{in: map[string]time.Duration{}})
 			got := m.reconcile(time.Hour + time.Minute)
 			if step := last(&got.Status, TargetGone); step == nil || !step.Time.Time.Equal(noon.Add(tc.want)) || m.asked["Machine"] != tc.asked {
@@ -220,7 +220,7 @@ func TestWhatIsNotKnownOrAnotherManagersEndsNoRecord(t *testing.T) {
 func TestNoRecordIsCancelledWhoseRemediationIsTriedAgain(t *testing.T) {
 	m := newManagement(t, append(fleet(), unhealthy(), recordOf())...)
 	m.clock.SetTime(noon.Add(10 * time.Minute))
-	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), live)
+	stale, err := m.observe(t.Context(), recordKey, m.clock.Now(), true)
 	must.Do(t, err)
 	m.edit(m.record(), func(o client.Object) { o.(*mendv1.RemediationRecord).Status.Attempted = new(after(10 * time.Minute)) })
 	plan := Decide(stale.facts)

@@ -65,13 +65,15 @@ type Records struct {
 	// Hosts find the hosts that records name; nil for none.
 	Hosts Metal
 
+	// Missing tells the MachineHealthChecks of which something else is missing than before.
+	Missing enqueue.Broadcast[types.NamespacedName]
 	// changes are what other controllers watch for the follower.
 	changes enqueue.Broadcast[client.Object]
 	mu      sync.Mutex
-	// hear is called with checks of which something else is missing, synced reports whether the cache has all open records; nil before
-	// anything follows them. awaited is until when remediations wait for that; zero before one did.
-	hear    func(types.NamespacedName)
+	// synced reports whether the cache has all open records; nil before anything follows them. awaited is until when remediations wait for
+	// that, once one did.
 	synced  func() bool
+	asked   sync.Once
 	awaited time.Time
 }
 

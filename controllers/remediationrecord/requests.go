@@ -61,7 +61,7 @@ func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
 	for _, cached := range r.Cached {
-		if o.from.depth >= live {
+		if o.from.live {
 			break
 		}
 		if requests, has, err := cached(ctx, kind, namespace); has || err != nil {
@@ -141,24 +141,17 @@ func (r *Reconciler) addRequest(ctx context.Context, o *observed, obj client.Obj
 		}
 		req.By = madeBy(whole)
 	}
-	if own {
-		req.remember(cycle)
-	} else {
+	switch {
+	case !own:
 		req.report(whole)
+	case cycle.Known(): // users may write any word there
+		req.State = string(cycle)
+		req.Acts = cycle != powercycle.Pending && cycle != powercycle.Preparing
+		req.Succeeded = cycle == powercycle.Succeeded
+		req.Failed = cycle.Final() && !req.Succeeded
 	}
 	o.facts.Requests = append(o.facts.Requests, req)
 	return nil
-}
-
-// remember says how far a power cycle is by the state that it remembers. Users may write any word there.
-func (r *Request) remember(state powercycle.State) {
-	if !state.Known() {
-		return
-	}
-	r.State = string(state)
-	r.Acts = state != powercycle.Pending && state != powercycle.Preparing
-	r.Succeeded = state == powercycle.Succeeded
-	r.Failed = state.Final() && !r.Succeeded
 }
 
 // report says how far a remediator is by the status of its request.

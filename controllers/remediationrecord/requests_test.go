@@ -127,6 +127,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		exhausted bool
 		request   *mendv1.HostRemediation
 		gone      bool // the check
+		unclaimed bool
 		want      string
 	}{
 		"one of a NodeHealthCheck, after a request failed":        {check: nodes, request: cycled("w1-first", "Failed"), want: AwaitingNextStep},
@@ -136,6 +137,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 		"none of a check that is gone":                            {check: nodes, request: cycled("w1-first", "Failed"), gone: true, want: RequestsEnded},
 		"a request anew, as that of a MachineHealthCheck is gone": {want: AwaitingNextStep},
 		"none of a MachineHealthCheck that is gone":               {gone: true, want: Withdrawn},
+		"none of one that kubemend does not act on":               {unclaimed: true, want: Withdrawn},
 		"none of a MachineHealthCheck whose request failed":       {request: cycled("w1-only", "Failed"), want: RequestsEnded},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,6 +149,7 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 				}
 			})
 			m := newManagement(t, append(fleet(), unhealthy(), is)...)
+			m.ActsOnUnclaimed = false
 			m.StepLeft = func(check, node string) bool { return check == "nodes" && node == "n1" && !tc.exhausted }
 			was := tc.request
 			if was == nil {
@@ -162,7 +165,11 @@ func TestARecordSaysWhetherItsCheckHasAStepLeft(t *testing.T) {
 			case tc.check != nil:
 				m.create(tc.check.DeepCopy())
 			default:
-				m.create(machines.DeepCopy())
+				check := machines.DeepCopy()
+				if !tc.unclaimed {
+					check.Annotations = map[string]string{clusterv1.PausedAnnotation: mendv1.Claim}
+				}
+				m.create(check)
 			}
 			m.reconcile(3*time.Minute - Idles)
 			got := m.reconcile(3 * time.Minute)

@@ -11,10 +11,8 @@ import (
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
@@ -31,23 +29,24 @@ const retireEvery = time.Minute
 // again and again. Records that belong to no Cluster count together in their namespace. The time of creation is of the clock of the API
 // server, so that a manager whose clock is ahead deletes nothing by its age.
 func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecord) error {
-	cluster := record.Spec.Target.ClusterName
-	if !r.retires(types.NamespacedName{Namespace: record.Namespace, Name: cluster}) {
+	label := record.Labels[clusterv1.ClusterNameLabel]
+	cluster, now := types.NamespacedName{Namespace: record.Namespace, Name: label}, r.Clock.Now()
+	if listed, known := r.retired.Load(cluster); known && now.Sub(listed.(time.Time)) < retireEvery {
 		return nil
 	}
-	selector := mendv1.RecordOpenLabel + "!=true,!" + clusterv1.ClusterNameLabel
-	if cluster != "" {
-		selector = mendv1.RecordOpenLabel + "!=true," + clusterv1.ClusterNameLabel + "=" + format.MustFormatValue(cluster)
-	}
-	closed, err := labels.Parse(selector)
-	if err != nil {
-		return fmt.Errorf("select the closed records of Cluster %q: %w", cluster, err)
-	}
+	r.retired.Store(cluster, now)
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(mendv1.GroupVersion.WithKind("RemediationRecordList"))
-	if err := r.Live.List(ctx, list, client.InNamespace(record.Namespace), client.MatchingLabelsSelector{Selector: closed}); err != nil {
-		return fmt.Errorf("list the closed records of Cluster %q in %s: %w", cluster, record.Namespace, err)
+	of := client.MatchingLabels{}
+	if label != "" {
+		of[clusterv1.ClusterNameLabel] = label
 	}
+	if err := r.Live.List(ctx, list, client.InNamespace(record.Namespace), of); err != nil {
+		return fmt.Errorf("list the records of Cluster %s: %w", cluster, err)
+	}
+	list.Items = slices.DeleteFunc(list.Items, func(item metav1.PartialObjectMetadata) bool {
+		return item.Labels[mendv1.RecordOpenLabel] == "true" || item.Labels[clusterv1.ClusterNameLabel] != label
+	})
 	slices.SortFunc(list.Items, func(a, b metav1.PartialObjectMetadata) int { // the newest first
 		return cmp.Or(r.endOf(&b).Compare(r.endOf(&a)), cmp.Compare(a.Name, b.Name))
 	})
@@ -56,7 +55,7 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 		item := &list.Items[i]
 		_, cached := item.Labels[mendv1.RecordOpenLabel]
 		switch {
-		case cached && r.Clock.Now().Sub(r.endOf(item)) < repeats.Remembered:
+		case cached && now.Sub(r.endOf(item)) < repeats.Remembered:
 		case record.CreationTimestamp.Sub(r.endOf(item)) >= r.Retention.Keep:
 			errs = append(errs, r.remove(ctx, item, "Old"))
 		case i >= r.Retention.PerCluster:
@@ -64,16 +63,6 @@ func (r *Reconciler) retire(ctx context.Context, record *mendv1.RemediationRecor
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// retires reports whether the closed records of a Cluster are to be listed now.
-func (r *Reconciler) retires(cluster types.NamespacedName) bool {
-	now := r.Clock.Now()
-	if last, known := r.retired.Load(cluster); known && now.Sub(last.(time.Time)) < retireEvery {
-		return false
-	}
-	r.retired.Store(cluster, now)
-	return true
 }
 
 // endOf is when a closed record ended. A moment that is to come, as a manager writes it whose clock is ahead, would make it the newest one

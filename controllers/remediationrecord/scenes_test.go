@@ -134,7 +134,7 @@ func (s *scene) play(step string) {
 	}
 	all := map[string][]write{}
 	must.Do(s.t, yaml.Unmarshal([]byte(strings.ReplaceAll(s.steps, "NOW", time.Now().UTC().Format(time.RFC3339))), &all))
-	s.Recent.answers, s.Recent.machines = nil, nil // the manager looks at a change of another machine when what it remembers is older than that
+	s.Recent.answers = nil // the manager looks at a change of another machine when what it remembers is older than that
 	if len(all[step]) == 0 {
 		s.t.Fatalf("nothing is recorded of %q", step)
 	}
@@ -196,7 +196,7 @@ func (s *scene) now() (*mendv1.RemediationRecord, *capacity.Story) {
 	if !is.Open() {
 		return is, nil
 	}
-	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), cached)
+	o, err := s.observe(s.t.Context(), recordKey, s.clock.Now(), false)
 	must.Do(s.t, err)
 	return is, o.story
 }

@@ -154,8 +154,6 @@ func (r *Records) HostOf(ctx context.Context, m *clusterv1.Machine) *host.Host {
 	return nil
 }
 
-// place.FailureDomainLabel is by which CAPM3 tells the failure domain of a host.
-
 // OnHost writes into target which host it is on, its model where the reader of h has that, and its failure domain, which counts before that
 // of the Machine or its node; of no host nothing.
 func OnHost(target *mendv1.RecordTarget, h *host.Host) {

@@ -5,12 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -32,58 +32,54 @@ import (
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
 
-// The indexes of the cache of records: by the name of the Cluster; by the check that asked (checkKey); by the owner, host or node that they
-// count for, whose names are the same after clusterctl move, and of a host that is registered anew; by the names of the target, if that is
-// a Machine, and of the one that replaces it; and by what makes that one (makerOf). And the one of notable Machines, by what makes those.
+// The index of the cache of records (keysOf), and that of notable Machines, by what makes those.
 const (
-	clusterIndex = "kubemend.recordCluster"
-	checkIndex   = "kubemend.recordCheck"
-	subjectIndex = "kubemend.recordSubject"
-	machineIndex = "kubemend.recordMachine"
-	makerIndex   = "kubemend.recordMaker"
+	recordIndex  = "kubemend.record"
 	notableIndex = "kubemend.notableMachine"
 )
 
-var indexes = map[string]func(*mendv1.RemediationRecord) []string{
-	clusterIndex: func(record *mendv1.RemediationRecord) []string { return []string{record.Spec.Target.ClusterName} },
-	checkIndex: func(record *mendv1.RemediationRecord) []string {
-		if check := record.Spec.Requester.Check; check != nil {
-			return []string{checkKey(check.Kind, check.Namespace, check.Name)}
+// keysOf are what a record is found by in the cache: its Cluster; the check that asked; the owner, host or node that it counts for, whose
+// names are the same after clusterctl move, and of a host that is registered anew; the names of a Machine and of the one that replaces it;
+// and what makes that one (makerOf).
+func keysOf(obj client.Object) []string {
+	record := obj.(*mendv1.RemediationRecord)
+	target := &record.Spec.Target
+	keys := []string{clusterKey(target.ClusterName)}
+	if check := record.Spec.Requester.Check; check != nil {
+		keys = append(keys, checkKey(check.Kind, check.Namespace, check.Name))
+	}
+	for _, subject := range repeats.SubjectsOf(record) {
+		keys = append(keys, subjectKey(subject))
+	}
+	if target.Machine != nil {
+		keys = append(keys, machineKey(target.Machine.Name), makerKey(makerOf(SubjectOf(record))))
+		if by := replacementOf(record); by != "" && by != target.Machine.Name {
+			keys = append(keys, machineKey(by))
 		}
-		return nil
-	},
-	subjectIndex: repeats.SubjectsOf,
-	machineIndex: func(record *mendv1.RemediationRecord) []string {
-		if target := record.Spec.Target.Machine; target != nil {
-			return slices.Compact([]string{target.Name, cmp.Or(replacementOf(record), target.Name)})
-		}
-		return nil
-	},
-	makerIndex: func(record *mendv1.RemediationRecord) []string {
-		if record.Spec.Target.Machine == nil {
-			return nil
-		}
-		return []string{makerOf(SubjectOf(record))}
-	},
+	}
+	return keys
 }
 
-func checkKey(kind, namespace, name string) string { return kind + "/" + namespace + "/" + name }
+func clusterKey(name string) string { return "cluster " + name }
+func checkKey(kind, namespace, name string) string {
+	return "check " + kind + "/" + namespace + "/" + name
+}
+func subjectKey(subject string) string { return "subject " + subject }
+func machineKey(name string) string    { return "machine " + name }
+func makerKey(maker string) string     { return "maker " + maker }
 
 func notableOf(o client.Object) []string {
 	if machine := o.(*clusterv1.Machine); capacity.Notable(machine) {
-		return []string{makerOf(capacity.Of(machine, time.Time{}))}
+		return []string{makerOf(capacity.Of(machine))}
 	}
 	return nil
 }
 
 // AddIndex adds the indexes by which records, and what they wait for, are listed.
 func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
-	err := indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf)
-	for field, values := range indexes {
-		err = errors.Join(err, indexer.IndexField(ctx, &mendv1.RemediationRecord{}, field, func(o client.Object) []string {
-			return values(o.(*mendv1.RemediationRecord))
-		}))
-	}
+	err := errors.Join(
+		indexer.IndexField(ctx, &clusterv1.Machine{}, notableIndex, notableOf),
+		indexer.IndexField(ctx, &mendv1.RemediationRecord{}, recordIndex, keysOf))
 	if err != nil {
 		return fmt.Errorf("index RemediationRecords and Machines: %w", err)
 	}
@@ -119,9 +115,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	follower := ctrl.NewControllerManagedBy(mgr).
 		Named("remediationrecord").
 		WithOptions(options).
-		Watches(&mendv1.RemediationRecord{}, on(func(_ context.Context, record client.Object, q queue) {
-			q.AddAfter(requestOf(record), collected)
-		})).
+		Watches(&mendv1.RemediationRecord{}, r.onRecords()).
 		Watches(&clusterv1.Machine{}, r.onMachines()).
 		Watches(&clusterv1.MachineSet{}, r.onOwners()).
 		Watches(&clusterv1.MachineDeployment{}, r.onOwners()).
@@ -130,7 +124,7 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 		Watches(&clusterv1.MachineHealthCheck{}, handler.EnqueueRequestsFromMapFunc(r.recordsOf), changes).
 		WatchesRawSource(r.changes.Into(r.follows))
 	for _, kind := range kinds {
-		follower.Watches(kind.Watched(), on(r.follows))
+		follower.Watches(kind.Watched(), Hears[client.Object](r.Records))
 	}
 	if err := follower.Complete(r); err != nil {
 		return fmt.Errorf("set up the controller that follows remediations: %w", err)
@@ -138,9 +132,6 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 	open, err := mgr.GetCache().GetInformer(ctx, &mendv1.RemediationRecord{}, cache.BlockUntilSynced(false))
 	if err != nil {
 		return fmt.Errorf("cache RemediationRecords: %w", err)
-	}
-	if _, err := open.AddEventHandler(r.missingChanges()); err != nil {
-		return fmt.Errorf("watch RemediationRecords for their checks: %w", err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -150,22 +141,12 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, opt
 
 type queue = workqueue.TypedRateLimitingInterface[reconcile.Request]
 
-// on calls do with each object that comes, changes or goes.
-func on(do func(context.Context, client.Object, queue)) handler.Funcs {
-	return handler.Funcs{
-		CreateFunc: func(ctx context.Context, e event.CreateEvent, q queue) { do(ctx, e.Object, q) },
-		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) { do(ctx, e.ObjectNew, q) },
-		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) { do(ctx, e.Object, q) },
-	}
-}
-
-// Hears passes to the follower of records what happens to the requests that another controller watches.
+// Hears passes to the follower of records what happens to the requests that a controller watches.
 func Hears[T client.Object](r *Records) handler.TypedEventHandler[T, reconcile.Request] {
-	return handler.TypedFuncs[T, reconcile.Request]{
-		CreateFunc: func(_ context.Context, e event.TypedCreateEvent[T], _ queue) { r.Changed(e.Object) },
-		UpdateFunc: func(_ context.Context, e event.TypedUpdateEvent[T], _ queue) { r.Changed(e.ObjectNew) },
-		DeleteFunc: func(_ context.Context, e event.TypedDeleteEvent[T], _ queue) { r.Changed(e.Object) },
-	}
+	return enqueue.Merged[T](func(_ context.Context, obj client.Object) []reconcile.Request {
+		r.Changed(obj)
+		return nil
+	})
 }
 
 // Changed passes to the follower of records that a request, or a NodeHealthCheck, has changed.
@@ -175,29 +156,36 @@ func (r *Records) Changed(obj client.Object) {
 	}
 }
 
-// missingChanges tells r what changes in the cache.
-func (r *Records) missingChanges() toolscache.ResourceEventHandler {
-	return toolscache.ResourceEventHandlerFuncs{
-		AddFunc: func(o any) { r.changed(nil, o.(*mendv1.RemediationRecord)) },
-		UpdateFunc: func(before, after any) {
-			r.changed(before.(*mendv1.RemediationRecord), after.(*mendv1.RemediationRecord))
-		},
-		DeleteFunc: func(o any) {
-			if late, is := o.(toolscache.DeletedFinalStateUnknown); is {
-				o = late.Obj
-			}
-			if record, is := o.(*mendv1.RemediationRecord); is {
-				r.changed(record, nil)
-			}
-		},
+// onRecords enqueues a record that has changed, and tells its check if something else is missing by it than before. What is waited for in
+// other words is no change.
+func (r *Records) onRecords() handler.EventHandler {
+	changed := func(before, after client.Object, q queue) {
+		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
+		q.AddAfter(requestOf(record), collected)
+		if check := record.Spec.Requester.Check; check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
+			r.Missing.Send(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
+		}
 	}
+	return handler.Funcs{
+		CreateFunc: func(_ context.Context, e event.CreateEvent, q queue) { changed(nil, e.Object, q) },
+		UpdateFunc: func(_ context.Context, e event.UpdateEvent, q queue) { changed(e.ObjectOld, e.ObjectNew, q) },
+		DeleteFunc: func(_ context.Context, e event.DeleteEvent, q queue) { changed(e.Object, nil, q) },
+	}
+}
+
+// missingReason is why capacity is missing, as the check says it; empty if none is, or if there is no record.
+func missingReason(record client.Object) string {
+	if record == nil {
+		return ""
+	}
+	return ptr.Deref(missingOfCheck(record.(*mendv1.RemediationRecord)), Missing{}).Reason
 }
 
 // onMachines enqueues the records of a Machine that has changed and, a while later, those whose target it replaces and, when it comes or
 // goes, all whose target its owner has to replace: which Machine replaces which depends on all of them.
 func (r *Reconciler) onMachines() handler.EventHandler {
 	changed := func(ctx context.Context, machine client.Object, cameOrWent bool, q queue) {
-		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineIndex, machine.GetName()) {
+		for _, record := range r.mustOpenOf(ctx, machine.GetNamespace(), machineKey(machine.GetName())) {
 			in := neighbours
 			if record.Spec.Target.Machine.Name == machine.GetName() {
 				in = enqueue.MergeWindow
@@ -205,7 +193,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			q.AddAfter(requestOf(record), in)
 		}
 		if cameOrWent {
-			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine), time.Time{}))
+			maker := makerOf(capacity.Of(machine.(*clusterv1.Machine)))
 			r.awaiting(ctx, machine.GetNamespace(), maker, q, TargetDeleting, TargetGone)
 		}
 	}
@@ -220,10 +208,10 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 			changed(ctx, e.ObjectNew, goes, q)
 		},
 		DeleteFunc: func(ctx context.Context, e event.DeleteEvent, q queue) {
-			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineIndex, e.Object.GetName()) {
+			for _, record := range r.mustOpenOf(ctx, e.Object.GetNamespace(), machineKey(e.Object.GetName())) {
 				target := record.Spec.Target.Machine
 				if target.Name == e.Object.GetName() && (target.UID == string(e.Object.GetUID()) || Moved(record)) {
-					r.went.Store(client.ObjectKeyFromObject(record), r.Clock.Now())
+					r.remembers(client.ObjectKeyFromObject(record)).went.Store(new(r.Clock.Now()))
 				}
 			}
 			changed(ctx, e.Object, true, q)
@@ -252,7 +240,7 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 	if maker == "" {
 		return
 	}
-	for _, record := range r.mustOpenOf(ctx, namespace, makerIndex, maker) {
+	for _, record := range r.mustOpenOf(ctx, namespace, makerKey(maker)) {
 		if record.Status.Replacement == nil && last(&record.Status, steps...) != nil {
 			q.AddAfter(requestOf(record), neighbours)
 		}
@@ -279,22 +267,21 @@ func (r *Reconciler) follows(ctx context.Context, obj client.Object, q queue) {
 
 // recordsOf maps a Cluster or a check to its open records, and a request to the record that it carries.
 func (r *Reconciler) recordsOf(ctx context.Context, obj client.Object) (requests []reconcile.Request) {
-	var value string
-	index := checkIndex
+	var key string
 	switch obj.(type) {
 	case *clusterv1.Cluster:
-		index, value = clusterIndex, obj.GetName()
+		key = clusterKey(obj.GetName())
 	case *clusterv1.MachineHealthCheck:
-		value = checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
+		key = checkKey(machineCheckKind, obj.GetNamespace(), obj.GetName())
 	case *nhcv1.NodeHealthCheck:
-		value = checkKey(nodeCheckKind, "", obj.GetName())
+		key = checkKey(nodeCheckKind, "", obj.GetName())
 	default:
 		if record, _ := CarriedBy(obj); record.Name != "" {
 			requests = []reconcile.Request{{NamespacedName: record}}
 		}
 		return requests
 	}
-	for _, record := range r.mustOpenOf(ctx, obj.GetNamespace(), index, value) {
+	for _, record := range r.mustOpenOf(ctx, obj.GetNamespace(), key) {
 		requests = append(requests, requestOf(record))
 	}
 	return requests
@@ -304,20 +291,20 @@ func requestOf(record client.Object) reconcile.Request {
 	return reconcile.Request{NamespacedName: client.ObjectKeyFromObject(record)}
 }
 
-// mustOpenOf are the open records that an index finds; none, with a log line, if they cannot be listed.
-func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, index, value string) []*mendv1.RemediationRecord {
-	open, err := r.openOf(ctx, namespace, index, value)
+// mustOpenOf are the open records of a key; none, with a log line, if they cannot be listed.
+func (r *Reconciler) mustOpenOf(ctx context.Context, namespace, key string) []*mendv1.RemediationRecord {
+	open, err := r.openOf(ctx, namespace, key)
 	if err != nil {
-		log.FromContext(ctx).Error(err, "Records are reconciled later, as those that have changed could not be listed", "index", index, "value", value)
+		log.FromContext(ctx).Error(err, "Records are reconciled later, as those that have changed could not be listed", "key", key)
 	}
 	return open
 }
 
-// openOf are the open records that an index finds in a namespace, or in all if that is empty, shared with the cache: read only.
-func (r *Reconciler) openOf(ctx context.Context, namespace, index, value string) ([]*mendv1.RemediationRecord, error) {
-	list := &mendv1.RemediationRecordList{}
-	if err := r.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingFields{index: value}, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, fmt.Errorf("list the open records of %s: %w", value, err)
+// openOf are the open records of a key in a namespace, or in all if that is empty, shared with the cache: read only.
+func (r *Records) openOf(ctx context.Context, namespace, key string) ([]*mendv1.RemediationRecord, error) {
+	list, having := &mendv1.RemediationRecordList{}, client.MatchingFields{recordIndex: key}
+	if err := r.Client.List(ctx, list, client.InNamespace(namespace), having, client.UnsafeDisableDeepCopy); err != nil {
+		return nil, fmt.Errorf("list the open records of %s: %w", key, err)
 	}
 	open := make([]*mendv1.RemediationRecord, 0, len(list.Items))
 	for i := range list.Items {

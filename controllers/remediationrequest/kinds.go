@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -23,11 +24,6 @@ import (
 
 	"github.com/kubemend/kubemend/controllers/enqueue"
 )
-
-// Watcher starts watches; every controller is one.
-type Watcher interface {
-	Watch(src source.TypedSource[reconcile.Request]) error
-}
 
 // RBAC, as for Requests.
 // +kubebuilder:rbac:groups=kubemend.io,resources=hostremediations;hostremediationtemplates,verbs=list;watch
@@ -40,8 +36,7 @@ type Kinds[T client.Object] struct {
 	live      client.Reader
 	namespace string
 	empty     func() T
-	watchers  []Watcher
-	handlers  []handler.TypedEventHandler[T, reconcile.Request]
+	listeners []*listener[T]
 	mayWatch  MayWatch // nil: all may be watched
 	clock     clock.PassiveClock
 
@@ -52,9 +47,9 @@ type Kinds[T client.Object] struct {
 
 // known is what is known of one kind.
 type known struct {
-	informer  cache.Informer // nil until all watchers watch it
+	informer  cache.Informer // nil until all listeners hear of it
 	begun     int            // the number of its watch
-	beginning bool           // watchers are just told; for other callers the kind is not ready meanwhile
+	beginning bool           // its watch is just begun; for other callers the kind is not ready meanwhile
 	polled    bool           // see Polled
 	// absent is why it could not be listed at asked, if it is not installed.
 	absent error
@@ -82,12 +77,48 @@ func NewMetadata() *Metadata { return &Metadata{} }
 // GoBy makes a clock say for how long the absence of a kind is believed.
 func (k *Kinds[T]) GoBy(c clock.PassiveClock) { k.clock = c }
 
-// Notify makes w hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
-func (k *Kinds[T]) Notify(w Watcher, h handler.TypedEventHandler[T, reconcile.Request]) {
+// Source makes the controller that has it hear, through h, of changes to objects of all kinds. It must be called before the first Watch.
+func (k *Kinds[T]) Source(h handler.TypedEventHandler[T, reconcile.Request]) source.Source {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.watchers = append(k.watchers, w)
-	k.handlers = append(k.handlers, h)
+	l := &listener[T]{handler: h}
+	k.listeners = append(k.listeners, l)
+	return source.Func(l.start)
+}
+
+// listener is a controller that hears of objects of all kinds, of which watches begin before it starts, meanwhile, and later.
+// Controller.Watch would wait for a lock that Start holds until all caches have synced, and who calls it may be what a cache waits for.
+// (controller-runtime v0.24, pkg/internal/controller)
+type listener[T client.Object] struct {
+	handler handler.TypedEventHandler[T, reconcile.Request]
+
+	mu      sync.Mutex
+	add     func(source.Source) error // nil until the controller starts
+	waiting []source.Source           // until then
+}
+
+func (l *listener[T]) start(ctx context.Context, queue workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.add = func(src source.Source) error { return src.Start(ctx, queue) }
+	for _, src := range l.waiting {
+		if err := l.add(src); err != nil {
+			return err
+		}
+	}
+	l.waiting = nil
+	return nil
+}
+
+func (l *listener[T]) hear(informer cache.Informer) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	src := enqueue.Informed(informer, l.handler)
+	if l.add == nil {
+		l.waiting = append(l.waiting, src)
+		return nil
+	}
+	return l.add(src)
 }
 
 // of returns what is known of a kind, to be read and changed under the lock.
@@ -147,7 +178,7 @@ func (k *Kinds[T]) Readable(ctx context.Context, kind schema.GroupVersionKind) (
 }
 
 // Watch begins to watch a kind that is listable, unless it is watched already, or polled: that may not be watched. It does not wait for the
-// first list: until that was read the kind is not readable, and the events of the objects in it reach the watchers.
+// first list: until that was read the kind is not readable, and the events of the objects in it reach the listeners.
 func (k *Kinds[T]) Watch(ctx context.Context, kind schema.GroupVersionKind) error {
 	if k.Polled(kind) {
 		return nil
@@ -165,11 +196,8 @@ func (k *Kinds[T]) Ready(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return k.begin(ctx, kind)
 }
 
-// begin makes the watchers watch kind. While one caller does that, the kind is not ready for the others.
-//
-// No lock is held meanwhile. A controller that starts takes no watch before its handlers have seen all objects there are, and those
-// handlers ask which kinds are in use: with a lock, each would wait for the other until the manager gives up. (controller-runtime v0.24,
-// pkg/internal/controller: Start holds the lock that Watch takes until every source has synced.)
+// begin begins to watch kind. While one caller does that, the kind is not ready for the others: to begin it asks the API server, which may
+// take long.
 func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (bool, error) {
 	k.mu.Lock()
 	entry := k.of(kind)
@@ -188,7 +216,7 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if entry.beginning = false; err != nil {
-		k.forget(ctx, kind) // the watchers that were told are told again, of another informer
+		k.forget(ctx, kind) // the listeners that were told are told again, of another informer
 		return false, fmt.Errorf("watch %s: %w", kind, err)
 	}
 	k.begun++
@@ -196,7 +224,7 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return entry.synced(), nil
 }
 
-// tell makes the watchers watch kind.
+// tell makes the listeners hear of kind.
 func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
@@ -204,8 +232,8 @@ func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cach
 	if err != nil {
 		return nil, err
 	}
-	for i, w := range k.watchers {
-		if err := w.Watch(enqueue.Informed(informer, k.handlers[i])); err != nil {
+	for _, l := range k.listeners {
+		if err := l.hear(informer); err != nil {
 			return nil, err
 		}
 	}

@@ -18,28 +18,39 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/util/workqueue"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache/informertest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+	"sigs.k8s.io/controller-runtime/pkg/controller"
+	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
 )
 
-// watcher counts its watches, and may refuse one.
-type watcher struct {
+// watching is a cache that counts the watches that begin, and does something before.
+type watching struct {
+	cache.Cache
 	watches int
-	refuses bool
+	before  func() error
 }
 
-func (w *watcher) Watch(source.TypedSource[reconcile.Request]) error {
-	if w.refuses {
-		return errors.New("refused")
+func (w *watching) GetInformer(ctx context.Context, obj client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	if err := w.before(); err != nil {
+		return nil, err
 	}
 	w.watches++
-	return nil
+	return w.Cache.GetInformer(ctx, obj, options...)
+}
+
+// watchesOf are those of k from now on.
+func watchesOf(k *Kinds[*Metadata]) *watching {
+	w := &watching{Cache: k.cache, before: func() error { return nil }}
+	k.cache = w
+	return w
 }
 
 // kindsOf are those kinds, in a cluster that has no objects of them. None is watched yet.
@@ -55,21 +66,41 @@ func kindsOf(t *testing.T, kinds ...schema.GroupVersionKind) *Kinds[*Metadata] {
 	return NewKinds(cache.Cache(informers), fake.NewClientBuilder().WithScheme(scheme).Build(), "", NewMetadata)
 }
 
-func TestAWatchThatFailsIsBegunAgainForAllWhoHear(t *testing.T) {
+func TestAWatchThatFailsIsBegunAgain(t *testing.T) {
 	k := kindsOf(t, things)
-	first, second := &watcher{}, &watcher{refuses: true}
-	k.Notify(first, nil)
-	k.Notify(second, nil)
-	if _, err := k.Ready(context.Background(), things); err == nil {
+	w := watchesOf(k)
+	works := w.before
+	w.before = func() error { return errors.New("refused") }
+	if _, err := k.Ready(t.Context(), things); err == nil {
 		t.Fatal("a watch that was refused is no error")
 	}
-	second.refuses = false
-	if _, err := k.Ready(context.Background(), things); err != nil {
-		t.Fatal(err)
-	}
-	if first.watches != 2 || second.watches != 1 { // the first watch of the first has ended with its informer
-		t.Errorf("the first watches %d times, the second %d times", first.watches, second.watches)
-	}
+	w.before = works
+	ready, err := k.Ready(t.Context(), things)
+	must.Do(t, err)
+	must.Is(t, true, ready && w.watches == 1, "it is watched:")
+}
+
+// With a watch that waits for the controller to start this never ends: the first list may be that of what asks for the kind.
+func TestAWatchBeginsBeforeAndWhileItsControllerStarts(t *testing.T) {
+	other := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Other"}
+	k := kindsOf(t, things, other)
+	nothing := reconcile.Func(func(context.Context, reconcile.Request) (reconcile.Result, error) { return reconcile.Result{}, nil })
+	c, err := controller.NewUnmanaged("starts", controller.Options{Reconciler: nothing, SkipNameValidation: new(true)})
+	starts, listed, ended := make(chan struct{}), make(chan struct{}), make(chan error)
+	list := source.Func(func(context.Context, workqueue.TypedRateLimitingInterface[reconcile.Request]) error {
+		close(starts)
+		<-listed
+		return nil
+	})
+	must.Do(t, errors.Join(err, c.Watch(k.Source(handler.TypedFuncs[*Metadata, reconcile.Request]{})), c.Watch(list)))
+	_, before := k.Ready(t.Context(), things)
+	ctx, stop := context.WithCancel(t.Context())
+	go func() { ended <- c.Start(ctx) }()
+	<-starts
+	_, meanwhile := k.Ready(t.Context(), other)
+	close(listed)
+	stop()
+	must.Do(t, errors.Join(before, meanwhile, <-ended))
 }
 
 func TestAKindInTwoVersionsIsInUseOnce(t *testing.T) {
@@ -127,9 +158,7 @@ func TestAKindThatMayNotBeWatchedIsPolledUntilItMay(t *testing.T) {
 		},
 	} {
 		k := kindsOf(t, things)
-		w := &watcher{}
-		k.Notify(w, nil)
-		may := false
+		w, may := watchesOf(k), false
 		k.AskFirst(func(context.Context, schema.GroupVersionKind) (bool, error) { return may, nil })
 		for _, row := range []struct {
 			may     bool
@@ -239,15 +268,6 @@ func TestAVersionThatIsNotServedAnyMoreIsNotInUse(t *testing.T) {
 	}
 }
 
-// starting is a controller that takes no watch before it has started.
-type starting struct{ told, started chan struct{} }
-
-func (s starting) Watch(source.TypedSource[reconcile.Request]) error {
-	close(s.told)
-	<-s.started
-	return nil
-}
-
 func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 	k := kindsOf(t, things)
 	var lists atomic.Int64
@@ -257,21 +277,25 @@ func TestAKindOfWhichAWatchIsJustBeginningIsNotListedAgain(t *testing.T) {
 			return nil
 		},
 	})
-	w := starting{told: make(chan struct{}), started: make(chan struct{})}
-	k.Notify(w, nil)
+	told, begins := make(chan struct{}), make(chan struct{})
+	watchesOf(k).before = func() error {
+		close(told)
+		<-begins
+		return nil
+	}
 	ended := make(chan error, 1)
 	go func() {
 		_, err := k.Ready(context.Background(), things)
 		ended <- err
 	}()
-	<-w.told
+	<-told
 	for range 100 {
-		// Nor does any caller wait for the controller.
+		// Nor does any caller wait for the watch.
 		if ready, err := k.Ready(t.Context(), things); ready || err != nil || len(k.InUse()) > 0 {
 			t.Fatal(ready, err)
 		}
 	}
-	close(w.started)
+	close(begins)
 	must.Do(t, <-ended)
 	if n := lists.Load(); n != 1 {
 		t.Errorf("the kind is listed %d times, want once", n)

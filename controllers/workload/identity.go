@@ -31,7 +31,8 @@ type ChangedError struct {
 // Error names both, and how a person confirms the one that answers.
 func (e *ChangedError) Error() string {
 	return fmt.Sprintf("another workload cluster answers, whose namespace kube-system has UID %s; %s is kept on the Cluster. "+
-		"If it is the right one, run kubectl mend confirm cluster/%s -n %s", e.Found, e.Kept, e.Cluster.Name, e.Cluster.Namespace)
+		"If it is the right one, run kubectl annotate clusters.cluster.x-k8s.io %s -n %s %s-",
+		e.Found, e.Kept, e.Cluster.Name, e.Cluster.Namespace, mendv1.WorkloadClusterAnnotation)
 }
 
 // Kept is the UID that cluster keeps; empty if none. One that was copied with a Cluster, or restored, has the UID of another one before it.

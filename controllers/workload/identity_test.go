@@ -87,7 +87,7 @@ func TestAWorkloadClusterIsTheUIDOfItsNamespaceKubeSystem(t *testing.T) {
 			if is != tc.changed {
 				t.Errorf("it is %v", err)
 			}
-			if is && (*changed != ChangedError{c1, "w1", "w2"} || !strings.Contains(err.Error(), "confirm cluster/c1 -n "+c1.Namespace)) {
+			if is && (*changed != ChangedError{c1, "w1", "w2"} || !strings.Contains(err.Error(), "annotate clusters.cluster.x-k8s.io c1 -n "+c1.Namespace+" kubemend.io/workload-cluster-")) {
 				t.Errorf("it says %s", err)
 			}
 			if got := stored(t, c.Management).Annotations[mendv1.WorkloadClusterAnnotation]; got != tc.keeps {

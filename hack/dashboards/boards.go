@@ -157,7 +157,7 @@ func machinesAndNodes() row {
 }
 
 // controllers are those of kubemend; other managers export metrics of the same names.
-const controllers = "machinehealthcheck.*|nodehealthcheck|remediationrecord|serving|metal3remediation|hostremediation|leftovers"
+const controllers = "machinehealthcheck.*|nodehealthcheck|remediationrecord|serving|metal3remediation|hostremediation"
 
 func check() dashboard {
 	return board("check", "Check", "One MachineHealthCheck, or one NodeHealthCheck: what it watches, what it allows, what it has done.",

@@ -33,6 +33,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
+	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
@@ -224,7 +225,8 @@ func (own) Ready(_ context.Context, kind schema.GroupVersionKind) (bool, error) 
 }
 
 func (own) InUse() []schema.GroupVersionKind { return nil }
-func (own) Notify(remediationrequest.Watcher, handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) {
+func (own) Source(handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source {
+	return nil
 }
 
 // reconcile reconciles a check, a second later.

@@ -18,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubemend/kubemend/test/faults"
 )
@@ -241,19 +240,6 @@ func (i *Instance) newQueue(_ string,
 	limiter workqueue.TypedRateLimiter[reconcile.Request]) workqueue.TypedRateLimitingInterface[reconcile.Request] {
 	i.queue = newQueue(i.server.Clock, limiter, func() { close(i.started) })
 	return i.queue
-}
-
-// Watch starts a watch of a controller, and returns when all that there is has been heard of.
-func (i *Instance) Watch(c interface {
-	Watch(source.TypedSource[reconcile.Request]) error
-}, src source.TypedSource[reconcile.Request]) error {
-	if err := c.Watch(src); err != nil {
-		return err
-	}
-	if syncing, is := src.(source.TypedSyncingSource[reconcile.Request]); is {
-		return syncing.WaitForSync(context.Background())
-	}
-	return nil
 }
 
 // Add notes what the manager is to run.

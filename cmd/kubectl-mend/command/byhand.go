@@ -30,7 +30,7 @@ import (
 // maxReason is how many bytes a reason may have: it stands in an annotation and in an event, whose text may have 1024.
 const maxReason = 256
 
-// byHand is one call of a command by which a person changes something: claim, release, remediate, reset, or confirm.
+// byHand is one call of a command by which a person changes something: claim, release, remediate, reset, hold, or allow.
 type byHand struct {
 	genericiooptions.IOStreams
 

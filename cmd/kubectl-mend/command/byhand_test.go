@@ -417,12 +417,9 @@ func withExample(t *testing.T, doc, what, printed string) string {
 func TestTheRightsToActByHandAreThoseOfTheExample(t *testing.T) {
 	needed := map[right]bool{{"patch", "kubemend.io", "hostremediations/status"}: true}
 	for _, what := range []string{
-		"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "confirm cluster/c1", "hold cluster/c1",
+		"remediate machine/w1", "remediate host/host-w1", "reset machine/w1", "reset host/host-w1", "hold cluster/c1",
 	} {
 		p := aPlace(t, exhausted("gone"), func(p *place) {
-			if strings.HasPrefix(what, "confirm") {
-				replaced("c1/old", "new")(p)
-			}
 			if strings.HasPrefix(what, "reset") {
 				p.machines["w1"].Annotations = map[string]string{clusterv1.RemediateMachineAnnotation: ""}
 			}
@@ -595,11 +592,11 @@ func (p *place) write(is right) error {
 func (p *place) mapper() meta.RESTMapper {
 	w := snapshot.New()
 	if !p.bare {
-		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+		w.Install(mendv1.GroupVersion.WithKind("HostRemediation"))
 	}
-	w.Install(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"), "baremetalhosts", true)
-	w.Install(infrav1.GroupVersion.WithKind("Metal3Machine"), "metal3machines", true)
-	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
+	w.Install(bmov1alpha1.GroupVersion.WithKind("BareMetalHost"))
+	w.Install(infrav1.GroupVersion.WithKind("Metal3Machine"))
+	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	return w.RESTMapper()
 }
 
@@ -612,7 +609,7 @@ func (p *place) options(out *bytes.Buffer) *Options {
 	o.read = func(ctx context.Context, _ snapshot.Scope) (*snapshot.Snapshot, error) {
 		w := snapshot.New()
 		if !p.bare {
-			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", true)
+			w.Install(mendv1.GroupVersion.WithKind("HostRemediation"))
 		}
 		w.Taken, w.Clock = noon, testclock.NewFakePassiveClock(noon)
 		var nodes []corev1.Node
@@ -675,8 +672,6 @@ func (p *place) prints(verb, what string, edits ...func(*byHand)) (string, int) 
 		err = (&override{b, time.Hour, "60%", "2"}).create(p.t.Context(), named)
 	case named.kind == machineCheckKind:
 		err = b.claimNamed(p.t.Context(), named)
-	case verb == "confirm":
-		err = b.confirmNamed(p.t.Context(), named)
 	case verb == "reset":
 		err = b.resetNamed(p.t.Context(), named)
 	default:

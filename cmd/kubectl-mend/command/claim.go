@@ -48,10 +48,16 @@ func (b *byHand) claimNamed(ctx context.Context, named subject) error {
 	if err := page.Read(ctx, b.client, named.key(), check, string(machineCheckKind)); err != nil {
 		return err
 	}
-	facts, err := b.observeClaim(ctx, check)
-	if err != nil {
-		return err
+	facts, key := &claimFacts{check: check}, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
+	cluster := &clusterv1.Cluster{}
+	switch err := b.client.Get(ctx, key, cluster); {
+	case err == nil:
+		facts.cluster = cluster
+	case client.IgnoreNotFound(err) != nil:
+		return fmt.Errorf("read Cluster %s: %w", key, err)
 	}
+	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
+	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
 	decided := planClaim(facts, b.verb == "release")
 	if err := b.announce(named.String(), decided); err != nil || decided.outcome != changes {
 		return err
@@ -79,19 +85,6 @@ type claimFacts struct {
 	// coreEnded is when the lease of Cluster API core ended, zero while it runs; coreUnread is why that is not known.
 	coreEnded  time.Time
 	coreUnread error
-}
-
-func (b *byHand) observeClaim(ctx context.Context, check *clusterv1.MachineHealthCheck) (*claimFacts, error) {
-	facts := &claimFacts{check: check, cluster: &clusterv1.Cluster{}}
-	key := client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName}
-	if err := b.client.Get(ctx, key, facts.cluster); client.IgnoreNotFound(err) != nil {
-		return nil, fmt.Errorf("read Cluster %s: %w", key, err)
-	} else if err != nil {
-		facts.cluster = nil
-	}
-	facts.managers, facts.unlisted = managerlease.Of(ctx, b.client, b.now)
-	facts.coreEnded, facts.coreUnread = b.coreEnded(ctx)
-	return facts, nil
 }
 
 // coreEnded is when the lease of Cluster API core ended, zero while it runs. It counts only in the namespace where clusterctl installs

@@ -73,7 +73,7 @@ func New(streams genericiooptions.IOStreams, name, version string) *cobra.Comman
 // commands are all of them, in the order of the help.
 var commands = []func(*Options) *cobra.Command{
 	(*Options).status, (*Options).explain, (*Options).wait, (*Options).history, (*Options).report, (*Options).claim, (*Options).release,
-	(*Options).remediate, (*Options).reset, (*Options).confirm, (*Options).hold, (*Options).allow, (*Options).simulate, (*Options).record,
+	(*Options).remediate, (*Options).reset, (*Options).hold, (*Options).allow, (*Options).simulate, (*Options).record,
 	(*Options).check, (*Options).versions, (*Options).options,
 }
 
@@ -93,7 +93,11 @@ func (o *Options) root(version string) *cobra.Command {
 			if len(args) == 0 {
 				return c.Help()
 			}
-			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant(c.SuggestionsFor(args[0])))}
+			meant := ""
+			if names := c.SuggestionsFor(args[0]); len(names) > 0 {
+				meant = ": did you mean " + strings.Join(names, ", ") + "?"
+			}
+			return Exit{Misused, fmt.Errorf("there is no command %q%s", args[0], meant)}
 		},
 		DisableFlagsInUseLine:      true,
 		SuggestionsMinimumDistance: 2, // cobra's default counts only for its own error
@@ -140,14 +144,6 @@ func (o *Options) options() *cobra.Command {
 			c.InheritedFlags().VisitAll(printer.PrintHelpFlag)
 		},
 	}
-}
-
-// meant asks whether one of the commands was meant that have names like the one that was given.
-func meant(names []string) string {
-	if len(names) == 0 {
-		return ""
-	}
-	return ": did you mean " + strings.Join(names, ", ") + "?"
 }
 
 func noArgs(_ *cobra.Command, args []string) error {

@@ -103,7 +103,7 @@ func (o *Options) selectedExplanations(ctx context.Context, args []string, clust
 		return nil, err
 	}
 	list := listOf(k)
-	if err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labelled}); err != nil {
+	if err := a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.MatchingLabelsSelector{Selector: labelled}); err != nil {
 		return nil, fmt.Errorf("list %ss: %w", k, err)
 	}
 	if len(list.Items) == 0 {
@@ -206,7 +206,7 @@ func keyOf(ctx context.Context, a *inspect.Asker, named subject) (client.ObjectK
 		return named.key(), nil
 	}
 	list := listOf(named.kind)
-	if err := a.Reader().List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
+	if err := a.Snapshot.List(ctx, list); err != nil && !meta.IsNoMatchError(err) {
 		return client.ObjectKey{}, fmt.Errorf("look for %s %s: %w", named.kind, named.name, err)
 	}
 	var namespaces []string

@@ -86,7 +86,7 @@ func (o *Options) reader() (client.Reader, string, error) {
 			return nil, "", err
 		}
 		o.Clock = recorded.Clock
-		return recorded.ReadOnly(), namespace, nil
+		return recorded, namespace, nil
 	}
 	c, err := o.client()
 	return c, namespace, err

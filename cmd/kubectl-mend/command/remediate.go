@@ -189,7 +189,7 @@ func marked(ctx context.Context, a *inspect.Asker, machine *clusterv1.Machine) (
 func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 	for _, key := range []string{clusterv1.MachineSkipRemediationAnnotation, clusterv1.PausedAnnotation} {
 		if _, has := machine.Annotations[key]; has {
-			return explain.MachineAnnotated(key)
+			return "The machine has the annotation " + key
 		}
 	}
 	cluster := snapshot.One[clusterv1.Cluster](a.Snapshot, client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.ClusterName})
@@ -202,7 +202,7 @@ func aloneBy(a *inspect.Asker, machine *clusterv1.Machine) string {
 // observeCycle reads how a new HostRemediation would stand; nothing if the kind is not installed.
 func (f *remediationFacts) observeCycle(ctx context.Context, a *inspect.Asker) error {
 	list := &mendv1.HostRemediationList{}
-	err := a.Reader().List(ctx, list, client.InNamespace(f.machine.Namespace))
+	err := a.Snapshot.List(ctx, list, client.InNamespace(f.machine.Namespace))
 	if meta.IsNoMatchError(err) {
 		return nil
 	} else if err != nil {

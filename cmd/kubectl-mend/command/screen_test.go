@@ -131,7 +131,7 @@ func hostilelyNamed(name string) func(context.Context, snapshot.Scope) (*snapsho
 		}
 		m, check, event := &clusterv1.Machine{}, &clusterv1.MachineHealthCheck{}, &eventsv1.Event{}
 		for key, obj := range map[string]client.Object{"m": m, "check": check, "e": event} {
-			if err := w.ReadOnly().Get(ctx, client.ObjectKey{Namespace: "ns", Name: key}, obj); err != nil {
+			if err := w.Get(ctx, client.ObjectKey{Namespace: "ns", Name: key}, obj); err != nil {
 				return nil, err
 			}
 			obj.SetName(name)
@@ -269,7 +269,7 @@ func TestTheHelpOfACommandListsItsOwnFlags(t *testing.T) {
 
 func TestWhatIsTypedIsCompleted(t *testing.T) {
 	for line, want := range map[string]string{
-		"": "allow check claim completion confirm explain help history hold options record release remediate report reset simulate status " +
+		"": "allow check claim completion explain help history hold options record release remediate report reset simulate status " +
 			"version wait",
 		"report --by ": "cluster check cause",
 		"explain mhc/x -o ": "go-template go-template-file json jsonpath jsonpath-as-json jsonpath-file kyaml template templatefile " +

@@ -30,7 +30,7 @@ type simulation struct {
 func (o *Options) simulate() *cobra.Command {
 	var s simulation
 	c := &cobra.Command{
-		Use:   "simulate [-f FILE] [--fail WHAT | --fail-domain NAME] [--set LIMIT=VALUE]",
+		Use:   "simulate [-f FILE] [--fail WHAT] [--fail-domain NAME] [--set LIMIT=VALUE]",
 		Short: "Show which remediations a check would start, before it is applied, and when machines fail",
 		Long: `Show which remediations checks would start, when, and what their limits answer: now, and, with --fail, while nodes fail.
 With -f, the checks of a file are simulated as if they were applied; an unclaimed MachineHealthCheck of the file as if it were claimed.
@@ -75,11 +75,12 @@ func (s *simulation) addFlags(c *cobra.Command) {
 		"Name of the Cluster whose checks are simulated, with those of the file. If empty, those of all Clusters.")
 	f.StringArrayVar(&s.Set, "set", nil,
 		"Limit that the checks have, as NAME=VALUE; may be repeated. Names: "+strings.Join(simulate.Limits, ", ")+".")
-	f.StringVar(&s.Fail, "fail", "", "Nodes that fail at once: how many of those that the checks select; a label selector over Machines and "+
-		"over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, with commas.")
-	f.Func("fail-domain", "In place of --fail, failure domain of which all nodes fail at once, as RemediationPolicies know it: by the "+
-		"label of the host, else that of the Machine, else the zone of the Node.", func(name string) error {
-		s.Fail = "failuredomain/" + name
+	f.StringArrayVar(&s.Fail, "fail", nil, "Nodes that fail at once: how many of those that the checks select; a label selector over "+
+		"Machines and over Nodes that NodeHealthChecks judge, also as -l SELECTOR; or machine/NAME, node/NAME and failuredomain/NAME, "+
+		"with commas. May be repeated.")
+	f.Func("fail-domain", "Failure domain of which all nodes fail at once, as RemediationPolicies know it: by the label of the host, else "+
+		"that of the Machine, else the zone of the Node. May be repeated.", func(name string) error {
+		s.Fail = append(s.Fail, "failuredomain/"+name)
 		return nil
 	})
 	f.DurationVar(&s.For, "for", 0, "For how long they fail, if no remediation ends it before. If 0, they do not recover by themselves.")
@@ -90,9 +91,10 @@ func (s *simulation) addFlags(c *cobra.Command) {
 
 // args takes the selector of --fail -l SELECTOR, which is no argument of --fail for the parser of flags, and no other argument.
 func (s *simulation) args(c *cobra.Command, args []string) error {
-	if s.Fail == "-l" && len(args) == 1 {
-		s.Fail = args[0]
-		return nil
+	for i, what := range s.Fail {
+		if what == "-l" && len(args) > 0 {
+			s.Fail[i], args = args[0], args[1:]
+		}
 	}
 	return noArgs(c, args)
 }
@@ -108,7 +110,7 @@ func (s *simulation) check() error {
 		return Exit{Misused, errors.New("--for and --horizon: expected a duration that is not negative")}
 	case s.Takes < time.Second:
 		return Exit{Misused, fmt.Errorf("--takes %s: expected a second at least", s.Takes)}
-	case s.Fail == "" && s.For > 0:
+	case len(s.Fail) == 0 && s.For > 0:
 		return Exit{Misused, errors.New("--for says for how long something fails: say what, with --fail or --fail-domain")}
 	case s.most < unlimited:
 		return Exit{Misused, fmt.Errorf("--at-most %d: expected a number, or -1 for any", s.most)}
@@ -144,7 +146,7 @@ func (o *Options) simulated(ctx context.Context, s simulation) (*cliv1.Simulatio
 	if s.Namespace, err = o.namespace(); err != nil {
 		return nil, err
 	}
-	if err := clusterIsThere(ctx, w.ReadOnly(), s.Namespace, s.Cluster); err != nil {
+	if err := clusterIsThere(ctx, w, s.Namespace, s.Cluster); err != nil {
 		return nil, err
 	}
 	s.From = w.Clock.Now()

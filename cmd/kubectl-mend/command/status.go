@@ -52,7 +52,7 @@ func (o *Options) printStatus(ctx context.Context, scope snapshot.Scope, layout 
 	if err != nil {
 		return err
 	}
-	if err := clusterIsThere(ctx, a.Reader(), namespace, scope.Cluster); err != nil {
+	if err := clusterIsThere(ctx, a.Snapshot, namespace, scope.Cluster); err != nil {
 		return err
 	}
 	s, err := page.Of(ctx, a, namespace, scope.Cluster)
@@ -75,14 +75,10 @@ func clusterIsThere(ctx context.Context, reader client.Reader, namespace, name s
 	unread := reader.List(ctx, list, client.InNamespace(namespace)) // it may be there then, and that it was not read is said beside the answer
 	called := func(c clusterv1.Cluster) bool { return c.Name == name }
 	if unread == nil && !slices.ContainsFunc(list.Items, called) {
-		return fmt.Errorf("there is no Cluster %s in %s", name, within(namespace))
+		if namespace == "" {
+			return fmt.Errorf("there is no Cluster %s in any namespace", name)
+		}
+		return fmt.Errorf("there is no Cluster %s in namespace %s", name, namespace)
 	}
 	return nil
-}
-
-func within(namespace string) string {
-	if namespace == "" {
-		return "any namespace"
-	}
-	return "namespace " + namespace
 }

@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
 	"github.com/kubemend/kubemend/controllers/machinehealthcheck"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/controllers/nodehealthcheck"
 	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/controllers/remediationrecord"
@@ -41,7 +42,6 @@ type Asker struct {
 	// Judges says that machines are judged here also where the manager has written how they are.
 	Judges bool
 
-	reader   client.Client
 	written  func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool
 	machines *machinehealthcheck.Reconciler
 	nodes    *nodehealthcheck.Reconciler
@@ -51,15 +51,23 @@ type Asker struct {
 // New returns an Asker for w at now.
 func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
 	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot refuses no kind that has a type
-	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now), reader: w.ReadOnly()}
+	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now)}
 	a.written = w.WrittenBy(a.Managers.All)
 	list := &mendv1.RemediationPolicyList{}
-	_ = a.reader.List(ctx, list) // there are none where the kind is not installed
+	_ = a.Snapshot.List(ctx, list) // there are none where the kind is not installed
 	for i := range list.Items {
-		a.policies = append(a.policies, policy.Read(&list.Items[i], a.Managers.PolicyNamespace()))
+		a.policies = append(a.policies, a.Policy(ctx, &list.Items[i]))
 	}
-	a.machines, a.nodes = a.controllers(a.reader, clock.RealClock{})
+	a.machines, a.nodes = a.controllers(a.Snapshot, clock.RealClock{})
 	return a
+}
+
+// Policy reads a RemediationPolicy as a manager does. One that selects Namespaces which the user may not list selects nothing; the notes of
+// a page report that.
+func (a *Asker) Policy(ctx context.Context, object *mendv1.RemediationPolicy) *policy.Policy {
+	p := policy.Read(object, a.Managers.PolicyNamespace())
+	_ = p.FindNamespaces(ctx, a.Snapshot)
+	return p
 }
 
 // Acting are the controllers that a explains, as they act through c with places of a ledger, by its clock.
@@ -81,21 +89,19 @@ func (a *Asker) controllers(c client.Client, now clock.PassiveClock) (*machinehe
 		Ledger:   &policy.Ledger{Clock: now},
 	}
 	machines.Ledger.Set(a.policies)
+	leases := a.Managers.announced(nhcv1.DefaultLeaseNamespace, func(m *managerlease.Announcement) string { return m.NodeLeaseNamespace })
 	return machines, &nodehealthcheck.Reconciler{
 		Client: c, Management: c, Live: c, Mapper: w.RESTMapper(), Requests: requests, Installed: w.Installed, Clock: now,
 		Kinds:          &snapshot.Kinds[*unstructured.Unstructured]{Snapshot: w},
-		LeaseNamespace: a.Managers.leaseNamespace(), Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
+		LeaseNamespace: leases, Contact: &nodehealthcheck.Contact{Ahead: a.Managers.clockAhead},
 	}
 }
-
-// Reader reads the snapshot.
-func (a *Asker) Reader() client.Reader { return a.reader }
 
 // MachineChecks explains the MachineHealthChecks that are wanted, in the order of their names. There are none where the kind is not
 // installed. The error is Forbidden if they could not be read: there may be some then.
 func (a *Asker) MachineChecks(ctx context.Context, wanted func(*clusterv1.MachineHealthCheck) bool) ([]explain.Check, error) {
 	list := &clusterv1.MachineHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("list MachineHealthChecks: %w", err)
@@ -132,7 +138,7 @@ func (a *Asker) machineCheck(ctx context.Context, check *clusterv1.MachineHealth
 		machinehealthcheck.Reported(check, cluster)
 	if !a.Judges && (mayWrite || a.written(check, cluster)) {
 		list := &clusterv1.MachineList{}
-		if err := a.reader.List(ctx, list, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		if err := a.Snapshot.List(ctx, list, client.InNamespace(check.Namespace), client.UnsafeDisableDeepCopy); err != nil {
 			return nil, fmt.Errorf("list Machines in %s: %w", check.Namespace, err)
 		}
 		return a.machines.Written(check, cluster, list.Items, a.Now, a.Managers.clockAhead()), nil
@@ -174,7 +180,7 @@ func nodesUnread(explained *explain.Check, why string) {
 // Forbidden if they could not be read: there may be some then.
 func (a *Asker) NodeChecks(ctx context.Context, wanted func(*nhcv1.NodeHealthCheck) bool) ([]explain.Check, error) {
 	list := &nhcv1.NodeHealthCheckList{}
-	if err := a.reader.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
+	if err := a.Snapshot.List(ctx, list, client.UnsafeDisableDeepCopy); meta.IsNoMatchError(err) {
 		return nil, nil
 	} else if err != nil {
 		return nil, fmt.Errorf("list NodeHealthChecks: %w", err)

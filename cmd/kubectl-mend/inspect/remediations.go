@@ -29,7 +29,7 @@ import (
 )
 
 // Hosts reads the bare-metal hosts of the snapshot.
-func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.reader, Live: a.reader} }
+func (a *Asker) Hosts() *host.Hosts { return &host.Hosts{Client: a.Snapshot, Live: a.Snapshot} }
 
 // RemediationsOf explains the remediations that a machine owns, of both kinds.
 func (a *Asker) RemediationsOf(ctx context.Context, machine *clusterv1.Machine) []explain.Remediation {
@@ -56,7 +56,7 @@ func (a *Asker) Remediation(ctx context.Context, kind string, key client.ObjectK
 			continue
 		}
 		rem := k.New()
-		if err := a.reader.Get(ctx, key, rem.Unwrapped()); err == nil {
+		if err := a.Snapshot.Get(ctx, key, rem.Unwrapped()); err == nil {
 			return a.remediation(k, rem), nil
 		} else if !apierrors.IsNotFound(err) {
 			return nil, fmt.Errorf("read %s %s: %w", kind, key, err)
@@ -74,9 +74,9 @@ func (a *Asker) kinds() []remediation.Kind {
 // others.
 func (a *Asker) existing(ctx context.Context, namespace string) (existing remediation.Existing, whole bool) {
 	readable := slices.DeleteFunc(a.kinds(), func(kind remediation.Kind) bool {
-		return a.reader.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
+		return a.Snapshot.List(ctx, kind.List(), client.InNamespace(namespace)) != nil
 	})
-	existing, _ = remediation.List(ctx, a.reader, readable, namespace)
+	existing, _ = remediation.List(ctx, a.Snapshot, readable, namespace)
 	return existing, len(readable) == len(a.kinds())
 }
 
@@ -128,26 +128,21 @@ func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 // Capacity observes what the capacity of a machine waits for, with what records have kept of machines of the same owner.
 func (a *Asker) Capacity(ctx context.Context, s capacity.Subject) *capacity.Facts {
 	a.remember(&s)
-	o := &capacity.Observer{Management: a.reader, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
+	o := &capacity.Observer{Management: a.Snapshot, Mapper: a.Snapshot.RESTMapper(), NodeReady: a.nodeReady}
 	facts, _ := o.Observe(ctx, s, a.Now) // what a snapshot has not is unread, whatever the reason, and the facts have that
 	return facts
 }
 
-// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says.
-func (a *Asker) NodeReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status == metav1.ConditionTrue
-	}
-	return m.Status.NodeRef.IsDefined() && conditions.IsTrue(m, clusterv1.MachineNodeReadyCondition)
-}
-
-// NodeNotReady reports whether the node of m is known not to be Ready, as NodeReady is.
-func (a *Asker) NodeNotReady(m *clusterv1.Machine) bool {
-	if ready, known := a.nodeReady(m); known {
-		return ready.Status != metav1.ConditionTrue
+// NodeReady reports whether the node of m is Ready, as it was read or, if it was not, as Cluster API says; known is false if neither says.
+func (a *Asker) NodeReady(m *clusterv1.Machine) (ready, known bool) {
+	if cond, read := a.nodeReady(m); read {
+		return cond.Status == metav1.ConditionTrue, true
 	}
 	said := conditions.Get(m, clusterv1.MachineNodeReadyCondition)
-	return m.Status.NodeRef.IsDefined() && said != nil && said.Status != metav1.ConditionTrue
+	if said == nil || !m.Status.NodeRef.IsDefined() {
+		return false, false
+	}
+	return said.Status == metav1.ConditionTrue, true
 }
 
 // nodeReady is the condition Ready of the node of m as it was read; false if that node was not.
@@ -175,7 +170,7 @@ func (a *Asker) nodeReady(m *clusterv1.Machine) (ready metav1.Condition, known b
 // remember adds to s what RemediationRecords say of the machines of its owner: which of them are gone and not replaced, and which replaces
 // which. A MachineSet writes neither down.
 func (a *Asker) remember(s *capacity.Subject) {
-	lost := map[string]capacity.Loss{}
+	lost := map[string]capacity.Subject{}
 	s.Remembered = map[string]string{}
 	for _, r := range snapshot.All[mendv1.RemediationRecord](a.Snapshot, s.Namespace) {
 		target := &r.Spec.Target
@@ -189,8 +184,9 @@ func (a *Asker) remember(s *capacity.Subject) {
 				s.Found = by.Machine.Name
 			}
 		case r.Open():
-			at, _ := records.WentAt(r)
-			lost[target.Machine.Name] = capacity.Loss{Name: target.Machine.Name, At: at, Host: ptr.Deref(target.Host, mendv1.RecordRef{}).Name}
+			loss := records.SubjectOf(r)
+			loss.Gone, _ = records.WentAt(r)
+			lost[loss.Name] = loss
 		}
 	}
 	for _, replaced := range s.Remembered {
@@ -199,12 +195,12 @@ func (a *Asker) remember(s *capacity.Subject) {
 	for _, loss := range lost {
 		s.Lost = append(s.Lost, loss)
 	}
-	slices.SortFunc(s.Lost, func(a, b capacity.Loss) int { return a.At.Compare(b.At) })
+	slices.SortFunc(s.Lost, func(a, b capacity.Subject) int { return a.Gone.Compare(b.Gone) })
 }
 
 // Predecessor is the machine that m was made for, as it is written down. Of what is not, the other machines of its owner are needed.
 func (a *Asker) Predecessor(m *clusterv1.Machine) capacity.Replacement {
-	s := capacity.Of(m, m.CreationTimestamp.Time)
+	s := capacity.Of(m)
 	a.remember(&s)
 	return s.MadeFor(m)
 }

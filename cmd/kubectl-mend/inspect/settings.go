@@ -11,7 +11,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
-	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/controllers/crdgate"
 	"github.com/kubemend/kubemend/controllers/explain"
@@ -28,7 +27,7 @@ type Managers struct {
 
 // ManagersOf are those that w knows of at now, those that run first.
 func ManagersOf(ctx context.Context, w *snapshot.Snapshot, now time.Time) Managers {
-	all, unlisted := managerlease.Of(ctx, w.ReadOnly(), now)
+	all, unlisted := managerlease.Of(ctx, w, now)
 	order := map[bool]int{true: -1}
 	slices.SortStableFunc(all, func(a, b managerlease.Manager) int { return order[a.Alive] - order[b.Alive] })
 	m := Managers{All: all}
@@ -83,10 +82,6 @@ func unclaimed(m *managerlease.Manager) machinehealthcheck.Unclaimed {
 		return machinehealthcheck.Observe
 	}
 	return machinehealthcheck.Unclaimed(m.Announcement.Unclaimed)
-}
-
-func (m Managers) leaseNamespace() string {
-	return m.announced(nhcv1.DefaultLeaseNamespace, func(a *managerlease.Announcement) string { return a.NodeLeaseNamespace })
 }
 
 // PolicyNamespace is where the RemediationPolicies are that reach all namespaces.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -29,7 +28,7 @@ type Capacity struct {
 
 // capacityOf is what the capacity of m waits for, also if m has lost none.
 func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Capacity {
-	facts := a.Capacity(ctx, capacity.Of(m, begun(m)))
+	facts := a.Capacity(ctx, capacity.Of(m))
 	if m.DeletionTimestamp.IsZero() && !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
 		story, predecessor := facts.Follow()
 		return &Capacity{Story: story, Made: capacity.Replacement{Name: m.Name, By: predecessor.By}.Of(predecessor.Name)}
@@ -39,17 +38,6 @@ func capacityOf(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *Ca
 		c.Deletion = new(facts.Deletion())
 	}
 	return c
-}
-
-// begun is when the owner of m was asked to replace it, or its deletion began.
-func begun(m *clusterv1.Machine) time.Time {
-	if asked := conditions.Get(m, clusterv1.MachineOwnerRemediatedCondition); asked != nil {
-		return asked.LastTransitionTime.Time
-	}
-	if m.DeletionTimestamp != nil {
-		return m.DeletionTimestamp.Time
-	}
-	return m.CreationTimestamp.Time
 }
 
 // waits is the story that says what is waited for: that of the deletion, as long as there is one.

@@ -4,7 +4,6 @@ package page
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,20 +11,16 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	cliv1 "github.com/kubemend/kubemend/api/cli/v1alpha1"
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
-	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/capacity"
 	"github.com/kubemend/kubemend/controllers/decide/budget"
-	"github.com/kubemend/kubemend/controllers/decide/place"
 	"github.com/kubemend/kubemend/controllers/explain"
-	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 // Explanation is why something is remediated, or is not: the document, with what its first line and its pages need besides.
@@ -277,83 +272,4 @@ func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 		}
 	}
 	c.FollowTargets()
-}
-
-// Policy explains a RemediationPolicy by what the manager wrote in its status and on the machines that wait, and by its windows.
-func Policy(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	object := &mendv1.RemediationPolicy{}
-	if err := a.Reader().Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read RemediationPolicy %s: %w", key, err)
-	}
-	p, status := policy.Read(object, a.Managers.PolicyNamespace()), &object.Status
-	e, answer := explanation(a, p.Ref), explain.Answer{State: explain.BlocksNothing, Rest: fmt.Sprintf("%d waiting", status.Waiting)}
-	e.fact("selects", fmt.Sprintf("%s of %s; %d in no group of some limit", explain.Count(int(status.Selected.Targets), "target"),
-		explain.Count(int(status.Selected.Checks), "check"), status.Selected.Ungrouped))
-	if status.ObservedGeneration != object.Generation {
-		e.Notes = append(e.Notes, "No manager has written what it does since it was changed")
-	}
-	if until := p.Closed(true, a.Now); !until.IsZero() {
-		answer.State, answer.Reason, answer.Until = explain.IsBlocking, place.ClosedWindow, until
-		e.Next = explain.Step{At: until, Reason: place.ClosedWindow, Text: "its windows let remediations begin"}
-	}
-	for _, g := range status.Groups {
-		says := fmt.Sprintf("%d targets, %d unavailable, %d under way, %d waiting", g.Targets, g.Unavailable, g.InFlight, g.Waiting)
-		if g.Reason != "" {
-			about := policy.LimitText(cliv1.LimitGroup{Policy: p.Ref, Limit: g.Limit, Group: g.Group})
-			says = strings.TrimSuffix(says+" ("+g.Reason+"): "+waitFor(a, about+" is reached"), ": ") // of nodes there is none
-			answer.State, answer.Reason = explain.IsBlocking, cmp.Or(answer.Reason, g.Reason)
-		}
-		e.fact(strings.TrimSpace(g.Limit+" "+g.Group), says)
-	}
-	e.fact("invalid", p.Invalid)
-	switch {
-	case p.Invalid != "" && status.Selected.Targets > 0:
-		answer.State, answer.Reason = explain.IsBlocking, place.PolicyInvalid
-	case object.Spec.Mode == mendv1.PolicyObserves:
-		answer.State, answer.Reason = explain.IsBlocking, place.ObservedByPolicy
-	}
-	e.answer(answer)
-	return e, nil
-}
-
-// Override explains a RemediationOverride, as Policy does.
-func Override(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
-	object := &mendv1.RemediationOverride{}
-	if err := a.Reader().Get(ctx, key, object); err != nil {
-		return nil, fmt.Errorf("read RemediationOverride %s: %w", key, err)
-	}
-	p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
-	e, spec := explanation(a, p.Ref), &object.Spec
-	answer := explain.Answer{State: explain.BlocksNothing, Reason: active.Reason, Detail: active.Message}
-	e.fact("action", fmt.Sprintf("%s %s %s", spec.Action, spec.TargetRef.Kind, spec.TargetRef.Name))
-	if spec.Allow != nil {
-		e.fact("up to", fmt.Sprintf("maxUnhealthy %s, maxInFlight %s", &spec.Allow.MaxUnhealthy, &spec.Allow.MaxInFlight))
-	}
-	e.fact("targets", fmt.Sprintf("%d, %d waiting", object.Status.Targets, object.Status.Blocked))
-	e.fact("waiting", waitFor(a, "("+p.String()+")"))
-	e.fact("reason", strings.TrimSuffix(spec.Reason+", by "+spec.By, ", by "))
-	if active.Status == metav1.ConditionTrue {
-		e.Next = explain.Step{At: spec.Until.Time, Reason: mendv1.OverrideEndedReason, Text: "it ends"}
-		if answer.Until = spec.Until.Time; spec.Action == mendv1.OverrideHold {
-			answer.State, answer.Reason = explain.IsBlocking, place.HeldByOverride
-		}
-	}
-	e.answer(answer)
-	return e, nil
-}
-
-// waitFor are the machines of which a manager has written that they wait for something, in words, and until when at the latest.
-func waitFor(a *inspect.Asker, words string) string {
-	var names []string
-	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, "") {
-		cond := cmp.Or(conditions.Get(m, mendv1.Remediation), &metav1.Condition{})
-		if _, rest, found := strings.Cut(cond.Message, words); found && cond.Status == metav1.ConditionFalse {
-			names = append(names, m.Namespace+"/"+m.Name)
-			if ends, known := strings.CutPrefix(rest, ". This ends at "); known {
-				until, _, _ := strings.Cut(ends, " at the latest")
-				names[len(names)-1] += " (until " + until + ")"
-			}
-		}
-	}
-	return text.FirstOf(names, mostNames)
 }

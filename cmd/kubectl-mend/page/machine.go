@@ -21,6 +21,7 @@ import (
 	infrav1 "github.com/kubemend/kubemend/api/infrastructure/v1beta2"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 	hosts "github.com/kubemend/kubemend/baremetal/host"
+	"github.com/kubemend/kubemend/baremetal/powercycle"
 	remediations "github.com/kubemend/kubemend/baremetal/remediation"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/inspect"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
@@ -46,7 +47,7 @@ func (e *Explanation) selects(check *clusterv1.MachineHealthCheck, m *clusterv1.
 // Machine explains a machine.
 func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	m := &clusterv1.Machine{}
-	if err := a.Reader().Get(ctx, key, m); apierrors.IsNotFound(err) {
+	if err := a.Snapshot.Get(ctx, key, m); apierrors.IsNotFound(err) {
 		return goneMachine(ctx, a, key)
 	} else if err != nil {
 		return nil, fmt.Errorf("read Machine %s: %w", key, err)
@@ -60,7 +61,10 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	for _, c := range checks {
 		e.Checks = append(e.Checks, about(c, func(t explain.Target) bool { return t.Name == m.Name }))
 	}
-	e.writtenOn(m)
+	cond := conditions.Get(m, mendv1.Remediation)
+	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
+		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
+	}
 	if node := ofMachine(ctx, a, m); node != nil {
 		if err := nodeChecks(ctx, a, node, e); err != nil {
 			return nil, err
@@ -84,7 +88,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy // its check sees to any other
-	if capacity.Concerns(m, a.Now) || unattended && a.NodeNotReady(m) {
+	ready, known := a.NodeReady(m)
+	if capacity.Concerns(m, a.Now) || unattended && known && !ready {
 		e.Capacity = []Capacity{*capacityOf(ctx, a, m)}
 	}
 }
@@ -104,7 +109,9 @@ func (e *Explanation) remediatedBefore(a *inspect.Asker, about func(*mendv1.Reco
 	}
 	target := e.target()
 	e.Remediations = slices.DeleteFunc(e.Remediations, func(rem explain.Remediation) bool {
-		over := rem.Over() && (target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
+		state := powercycle.State(rem.State)
+		over := state.Final() && state != powercycle.OwnerRequested && !rem.Next.Manual && // neither its owner nor a person has to act
+			(target == nil || !target.InFlight || !slices.Contains(target.Requests, rem.Reference))
 		if over {
 			value := fmt.Sprintf("%s: %s", rem.Reference, rem.State)
 			if rem.StateSince != nil {
@@ -178,8 +185,8 @@ func keptOf(a *inspect.Asker, key client.ObjectKey) (*capacity.Subject, time.Tim
 	}
 	for _, m := range snapshot.All[clusterv1.Machine](a.Snapshot, key.Namespace) {
 		if replaced, at := capacity.Replaces(m); replaced == key.Name {
-			subject := capacity.Of(m, at)
-			subject.Name, subject.Created = key.Name, time.Time{}
+			subject := capacity.Of(m)
+			subject.Name, subject.Machine, subject.Seen = key.Name, nil, at
 			return &subject, at
 		}
 	}
@@ -193,7 +200,7 @@ func recorded(record *mendv1.RemediationRecord) *capacity.Subject {
 	if at, said := records.WentAt(record); said {
 		s.Gone = at
 	} else {
-		s.Began = at // when it was last there: what replaces it was made since
+		s.Seen = at
 	}
 	return &s
 }
@@ -246,14 +253,6 @@ func (e *Explanation) hostFacts(h *bmov1alpha1.BareMetalHost, orphaned []string)
 	}
 	e.fact("error", h.Status.ErrorMessage)
 	e.Facts = append(e.Facts, explain.Attributions(h)...)
-}
-
-// writtenOn is what the manager wrote on m about its remediation, where a check that selects it could not be explained.
-func (e *Explanation) writtenOn(m *clusterv1.Machine) {
-	cond := conditions.Get(m, mendv1.Remediation)
-	if cond != nil && slices.ContainsFunc(e.Checks, func(c explain.Check) bool { return c.Reason == explain.NotExplained }) {
-		e.fact("written by the manager", told(cond, func(at time.Time) string { return at.UTC().Format(time.RFC3339) }))
-	}
 }
 
 // told is a condition in one line.

@@ -27,6 +27,7 @@ import (
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/snapshot"
 	"github.com/kubemend/kubemend/cmd/kubectl-mend/text"
 	"github.com/kubemend/kubemend/controllers/explain"
+	"github.com/kubemend/kubemend/controllers/managerlease"
 	"github.com/kubemend/kubemend/test/golden"
 )
 
@@ -205,8 +206,34 @@ func TestPoliciesAndOverrides(t *testing.T) {
 		racks.Spec.Mode = mendv1.PolicyObserves
 		s.others = append(s.others, racks)
 	}
+	// A window of live nodes, and a rule about nodes in maintenance, keep w1 alone from being remediated; w2 is of another policy.
+	signalled := func(s *scene) {
+		racks := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "fleet", Name: "racks"}}
+		racks.Namespace, racks.Status.Waiting = managerlease.UsualNamespace, 1
+		racks.Spec.Selector.Targets = &metav1.LabelSelector{MatchLabels: map[string]string{"rack": "b07"}}
+		racks.Spec.BlockWhile = []mendv1.Signal{mendv1.SignalNodeMaintenance, mendv1.SignalClusterRollout}
+		racks.Spec.Windows = []mendv1.PolicyWindow{
+			{Action: mendv1.WindowDeny, Schedule: "0 11 * * *", DurationSeconds: 7200, Scope: mendv1.WindowLiveNodes},
+		}
+		s.others = append(s.others, racks)
+		for _, name := range []string{"w1", "w2"} {
+			s.said(name, mendv1.Remediation, metav1.ConditionFalse, "NodeInMaintenance",
+				"Its node is in maintenance: condition MaintenanceInProgress since 2026-01-01T11:00:00Z", time.Hour)
+		}
+		s.machines["w1"].Labels["rack"] = "b07"
+	}
+	ofSignalled := func(ctx context.Context, a *inspect.Asker) (*Explanation, error) {
+		return Policy(ctx, a, client.ObjectKey{Namespace: managerlease.UsualNamespace, Name: "racks"})
+	}
+	ofNodes := func(s *scene) {
+		signalled(s)
+		s.machines["w1"].Status.Conditions, s.others[len(s.others)-1].(*mendv1.RemediationPolicy).Spec.Windows = nil, nil
+	}
 	golden.Stories(t, "policies", map[string]story{
-		"a policy": {aScene(reported, limited), ofPolicy}, "a hold": {aScene(reported, limited), ofHold},
+		"a policy by signals":                        {aScene(reported, signalled), ofSignalled},
+		"a policy by signals, of which a node waits": {aScene(reported, ofNodes), ofSignalled},
+		"the status under policies":                  {aScene(reported, limited, signalled), nil},
+		"a policy":                                   {aScene(reported, limited), ofPolicy}, "a hold": {aScene(reported, limited), ofHold},
 		"a policy that observes": {aScene(reported, observes), ofPolicy},
 	}, answered)
 }

@@ -51,7 +51,7 @@ func Node(ctx context.Context, a *inspect.Asker, namespace, cluster, name string
 // NodeNamed finds the node that a user names: the Machine that it is of or, if there is none, the node of the management cluster.
 func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name string) (*clusterv1.Machine, *corev1.Node, error) {
 	list := &clusterv1.MachineList{}
-	err := a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
+	err := a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy)
 	if err != nil && !meta.IsNoMatchError(err) { // without Cluster API there are none
 		return nil, nil, fmt.Errorf("list Machines: %w", err)
 	}
@@ -63,7 +63,7 @@ func NodeNamed(ctx context.Context, a *inspect.Asker, namespace, cluster, name s
 		}
 	}
 	here := &corev1.Node{}
-	isHere := cluster == "" && a.Reader().Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
+	isHere := cluster == "" && a.Snapshot.Get(ctx, client.ObjectKey{Name: name}, here) == nil // an error is among the notes
 	switch {
 	case isHere && len(machines) == 1 && !isOf(here, &machines[0]):
 		named = append(named, "one of the management cluster, which pages of its NodeHealthChecks explain")
@@ -119,7 +119,7 @@ func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m 
 	}
 	exist := false
 	_, err := a.NodeChecks(ctx, func(*nhcv1.NodeHealthCheck) bool { exist = true; return false })
-	if exist && errors.Is(a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &corev1.Node{}), explain.ErrUnread) {
+	if exist && errors.Is(a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, &corev1.Node{}), explain.ErrUnread) {
 		e.Unread = append(e.Unread, "Nodes of the management cluster")
 	}
 	return tolerate(&e.Unread, "NodeHealthChecks", err)
@@ -128,7 +128,7 @@ func (e *Explanation) mayBeOfNodeCheck(ctx context.Context, a *inspect.Asker, m 
 // ofMachine returns the node of the management cluster that is m's: the cluster manages itself then.
 func ofMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) *corev1.Node {
 	node := &corev1.Node{}
-	if m.Status.NodeRef.Name == "" || a.Reader().Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil || !isOf(node, m) {
+	if m.Status.NodeRef.Name == "" || a.Snapshot.Get(ctx, client.ObjectKey{Name: m.Status.NodeRef.Name}, node) != nil || !isOf(node, m) {
 		return nil
 	}
 	return node
@@ -145,7 +145,7 @@ func isOf(node *corev1.Node, m *clusterv1.Machine) bool {
 // Host explains a BareMetalHost: its machine, and who acts on its power.
 func Host(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	h := &bmov1alpha1.BareMetalHost{}
-	if err := Read(ctx, a.Reader(), key, h, "BareMetalHost"); err != nil {
+	if err := Read(ctx, a.Snapshot, key, h, "BareMetalHost"); err != nil {
 		return nil, err
 	}
 	m, err := a.Hosts().MachineOf(ctx, h)

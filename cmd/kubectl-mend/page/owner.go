@@ -52,7 +52,7 @@ type Owner struct {
 // OfOwner explains what the machines of a MachineDeployment or a KubeadmControlPlane wait for; obj is an empty one of them.
 func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj client.Object) (*Explanation, error) {
 	kind := ownerOf(obj).Kind
-	if err := Read(ctx, a.Reader(), key, obj, kind); err != nil {
+	if err := Read(ctx, a.Snapshot, key, obj, kind); err != nil {
 		return nil, err
 	}
 	o := ownerOf(obj)
@@ -71,7 +71,7 @@ func OfOwner(ctx context.Context, a *inspect.Asker, key client.ObjectKey, obj cl
 // OfCluster explains what the machines of a Cluster wait for, those of its control plane first.
 func OfCluster(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Explanation, error) {
 	cluster := &clusterv1.Cluster{}
-	if err := Read(ctx, a.Reader(), key, cluster, "Cluster"); err != nil {
+	if err := Read(ctx, a.Snapshot, key, cluster, "Cluster"); err != nil {
 		return nil, err
 	}
 	e := explanation(a, explain.Ref{Kind: "Cluster", Namespace: key.Namespace, Name: key.Name})
@@ -158,7 +158,7 @@ func Read(ctx context.Context, reader client.Reader, key client.ObjectKey, obj c
 	case apierrors.IsNotFound(err):
 		return explain.NoSuch(kind, key.Namespace, key.Name)
 	case meta.IsNoMatchError(err):
-		return fmt.Errorf("%ss are not installed in the management cluster", kind)
+		return fmt.Errorf("the kind %s is not installed in the management cluster", kind)
 	case err != nil:
 		return fmt.Errorf("read %s %s: %w", kind, key, err)
 	}
@@ -194,7 +194,7 @@ func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (
 	}{
 		{kubeadmKind, &controlplanev1.KubeadmControlPlaneList{}}, {deploymentKind, &clusterv1.MachineDeploymentList{}}, {setKind, &clusterv1.MachineSetList{}},
 	} {
-		if err := a.Reader().List(ctx, owning.list, client.InNamespace(cluster.Namespace)); err != nil && !meta.IsNoMatchError(err) {
+		if err := a.Snapshot.List(ctx, owning.list, client.InNamespace(cluster.Namespace)); err != nil && !meta.IsNoMatchError(err) {
 			unread = append(unread, owning.kind+"s")
 		}
 		_ = meta.EachListItem(owning.list, func(item runtime.Object) error {
@@ -240,7 +240,7 @@ func withOthers(owners []*Owner, cluster *clusterv1.Cluster, members []*clusterv
 // machinesIn are the machines of a Cluster, the oldest first.
 func machinesIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	list := &clusterv1.MachineList{}
-	if err := a.Reader().List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
+	if err := a.Snapshot.List(ctx, list, client.InNamespace(cluster.Namespace)); err != nil {
 		return nil, fmt.Errorf("list the Machines in %s: %w", cluster.Namespace, err)
 	}
 	members := make([]*clusterv1.Machine, 0, len(list.Items))
@@ -269,7 +269,7 @@ func (o *Owner) owns(m *clusterv1.Machine) bool {
 
 // follow adds the story of m, unless its node is Ready and will be.
 func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
-	if a.NodeReady(m) && m.DeletionTimestamp.IsZero() {
+	if ready, _ := a.NodeReady(m); ready && m.DeletionTimestamp.IsZero() {
 		o.Ready++
 		if !conditions.IsFalse(m, clusterv1.MachineOwnerRemediatedCondition) {
 			return

@@ -175,7 +175,7 @@ func (s *scene) snapshot(t *testing.T) *snapshot.Snapshot {
 		objs = append(objs, s.manager)
 	}
 	for _, kind := range s.kinds {
-		w.Install(kind, strings.ToLower(kind.Kind)+"s", true)
+		w.Install(kind)
 	}
 	for _, namespace := range s.leasesIn {
 		w.Forbid(coordinationv1.SchemeGroupVersion.WithKind("Lease"), "leases", true, namespace, nil)

@@ -33,6 +33,8 @@ type Status struct {
 	Checks []explain.Check
 	// Uncovered are the machines that no check sees to, OutOfService the hosts that no machine is put on.
 	Uncovered, OutOfService []string
+	// Policies is what RemediationPolicies block, and which RemediationOverrides have an effect.
+	Policies []string
 
 	notReady int                    // machines that no check sees to
 	besides  *cliv1.MissingCapacity // of CapacityMissing that of which none of the checks asked for the remediation
@@ -53,6 +55,7 @@ func (s *Status) Document() *cliv1.Status {
 	for _, name := range s.OutOfService {
 		d.Notes = append(d.Notes, "Host out of service: "+name)
 	}
+	d.Notes = append(d.Notes, s.Policies...)
 	return &d
 }
 
@@ -92,6 +95,7 @@ func Of(ctx context.Context, a *inspect.Asker, namespace, cluster string) (*Stat
 	}
 	s.Checks = checks
 	s.addMissing(ctx, a, namespace, cluster)
+	s.addPolicies(ctx, a, namespace, cluster)
 	s.Unreachable = unreachable(s.Checks)
 	if s.Notes = notes(a); counted > 0 {
 		s.Notes = append(s.Notes, explain.Number(counted, "check")+" counted by status alone, which says that all targets are healthy; "+
@@ -195,7 +199,7 @@ func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster st
 	known = true
 	for _, namespace := range slices.Compact(namespaces) {
 		list := &mendv1.RemediationRecordList{}
-		if a.Reader().List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
+		if a.Snapshot.List(ctx, list, client.InNamespace(namespace), client.UnsafeDisableDeepCopy) != nil {
 			known = false
 		}
 		for i := range list.Items {
@@ -314,7 +318,7 @@ func unattended(
 		if !selected {
 			unselected++
 		}
-		if (!selected || isHealthy) && a.NodeNotReady(m) {
+		if ready, known := a.NodeReady(m); (!selected || isHealthy) && known && !ready {
 			notReady = append(notReady, m.Name)
 		}
 	}
@@ -325,7 +329,7 @@ func unattended(
 func outOfService(ctx context.Context, a *inspect.Asker, namespace string) []string {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(bmov1alpha1.GroupVersion.WithKind("BareMetalHostList"))
-	_ = a.Reader().List(ctx, list, client.InNamespace(namespace))
+	_ = a.Snapshot.List(ctx, list, client.InNamespace(namespace))
 	var marked []string
 	for i := range list.Items {
 		if hosts.Unhealthy(&list.Items[i]) {

@@ -44,8 +44,11 @@ func (s *Status) Print(out io.Writer, l text.Layout) error {
 		p.line("  To do: ", "Repair each, then remove its marks: kubectl mend reset host/NAME -n NAMESPACE.")
 	}
 	p.list("Notes", s.Notes)
-	if len(s.Managers) > 0 {
+	if len(s.Policies)+len(s.Managers) > 0 {
 		p.Add("")
+	}
+	for _, says := range s.Policies {
+		p.line("", says+".")
 	}
 	for i := range s.Managers {
 		p.manager(&s.Managers[i])

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,25 +37,29 @@ func compareNodes(a, b nodeKey) int {
 }
 
 func (s *simulation) fail(checks []explain.Check) error {
-	if s.Fail == "" {
+	if len(s.Fail) == 0 {
 		return nil
 	}
 	candidates, unknown := s.candidates(checks)
-	nodes, err := chosen(s.Fail, candidates)
-	if err != nil && unknown != "" {
-		err = fmt.Errorf("%w; %s", err, unknown)
-	}
-	if err != nil {
-		return fmt.Errorf("--fail %q: %w", s.Fail, err)
+	for _, what := range s.Fail {
+		nodes, err := chosen(what, candidates, s.failed)
+		if err != nil && unknown != "" {
+			err = fmt.Errorf("%w; %s", err, unknown)
+		}
+		if err != nil {
+			return fmt.Errorf("--fail %q: %w", what, err)
+		}
+		for _, node := range nodes {
+			s.failed[node], s.unnoticed[node] = true, true
+		}
 	}
 	silent := corev1.NodeCondition{ // as the node lifecycle controller writes it when a kubelet hangs
 		Type: corev1.NodeReady, Status: corev1.ConditionUnknown, Reason: "NodeStatusUnknown",
 		Message: "Kubelet stopped posting node status.", LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}
-	names := make([]string, 0, len(nodes))
-	for _, node := range nodes {
+	names := make([]string, 0, len(s.failed))
+	for _, node := range slices.SortedFunc(maps.Keys(s.failed), compareNodes) {
 		names = append(names, node.name)
-		s.failed[node], s.unnoticed[node] = true, true
 		s.edit(node, func(obj *corev1.Node) {
 			obj.Status.Conditions = slices.DeleteFunc(obj.Status.Conditions, func(c corev1.NodeCondition) bool { return c.Type == corev1.NodeReady })
 			obj.Status.Conditions = append(obj.Status.Conditions, silent)
@@ -111,11 +116,12 @@ func (s *simulation) candidates(checks []explain.Check) (candidates []candidate,
 	return candidates, unknown
 }
 
-// chosen are the nodes that --fail means, each once, by name: so many of the healthy ones, those that it names, or those that it selects.
-func chosen(fail string, candidates []candidate) ([]nodeKey, error) {
+// chosen are the nodes that one --fail means, each once, by name: so many more of the healthy ones, those that it names, or those that it
+// selects.
+func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nodeKey, error) {
 	number, err := strconv.Atoi(fail)
 	if err == nil {
-		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy })
+		nodes := nodesOf(candidates, func(c candidate) bool { return c.healthy && !failed[c.nodeKey] })
 		if number < 1 || number > len(nodes) {
 			return nil, fmt.Errorf("the checks select %d healthy nodes: expected a number from 1 to that", len(nodes))
 		}
@@ -257,10 +263,9 @@ func (s *simulation) nodeOf(check *explain.Check, target *explain.Target) nodeKe
 // cluster is the copy of the management cluster on which the controllers act. It is no API server: no write is refused, what is deleted is
 // gone at once, and resource versions are left out. What it does not implement the controllers do not call.
 type cluster struct {
-	client.Client // reads
+	*snapshot.Snapshot // reads
 
-	snapshot *snapshot.Snapshot
-	clock    clock.PassiveClock
+	clock clock.PassiveClock
 	// changes counts the writes that have changed anything.
 	changes int
 }
@@ -271,7 +276,7 @@ func (c *cluster) Create(ctx context.Context, obj client.Object, _ ...client.Cre
 	created.SetCreationTimestamp(metav1.NewTime(c.clock.Now()).Rfc3339Copy())
 	created.SetGeneration(1)
 	c.changes++
-	if err := c.snapshot.Add(created); err != nil {
+	if err := c.Add(created); err != nil {
 		return err
 	}
 	return c.Get(ctx, client.ObjectKeyFromObject(obj), obj)
@@ -310,7 +315,7 @@ func (c *cluster) Patch(ctx context.Context, obj client.Object, patch client.Pat
 		if err := tree.UnmarshalJSON(after); err != nil {
 			return err
 		}
-		if err := c.snapshot.Add(tree); err != nil {
+		if err := c.Add(tree); err != nil {
 			return err
 		}
 	}
@@ -322,7 +327,7 @@ func (c *cluster) Delete(_ context.Context, obj client.Object, _ ...client.Delet
 	gvk, err := apiutil.GVKForObject(obj, snapshot.Scheme)
 	if err == nil {
 		c.changes++
-		c.snapshot.Remove(gvk, client.ObjectKeyFromObject(obj))
+		c.Remove(gvk, client.ObjectKeyFromObject(obj))
 	}
 	return err
 }

@@ -10,7 +10,9 @@ import (
 	"github.com/kubemend/kubemend/test/must"
 
 	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -55,7 +57,7 @@ func TestWhatFails(t *testing.T) {
 		"example.org/pool=x":  "it selects no machine",
 		"pool in (md-0":       "expected a number, a label selector, or machine/NAME",
 	} {
-		nodes, err := chosen(fail, candidates)
+		nodes, err := chosen(fail, candidates, nil)
 		names := make([]string, 0, len(nodes))
 		for _, node := range nodes {
 			names = append(names, node.name)
@@ -63,6 +65,26 @@ func TestWhatFails(t *testing.T) {
 		if got := strings.Join(names, " "); err == nil && got != want || err != nil && !strings.Contains(err.Error(), want) {
 			t.Errorf("--fail %s: %s, %v; want %q", fail, got, err, want)
 		}
+	}
+}
+
+func TestWhatFailsAddsUp(t *testing.T) {
+	answer := newFixture(t).workers(5).run(workersCheck, question(func(q *Question) {
+		q.Fail, q.Set = []string{"machine/w1", "name in (w1,w2)", "1"}, []string{"maxUnhealthy=60%"}
+	}))
+	must.Is(t, 3, answer.Remediated, "w1, w2, and one more:\n%s", printed(t, answer))
+}
+
+// That a manager, which may list Namespaces, would limit it is not known.
+func TestAPolicyWhoseNamespacesAreUnreadIsLeftOut(t *testing.T) {
+	policy := strings.Replace(window, "selector: {}", "selector: {namespaces: {matchLabels: {tier: prod}}}", 1)
+	w := newFixture(t).workers(5).snapshot()
+	w.Forbid(corev1.SchemeGroupVersion.WithKind("Namespace"), "namespaces", false, "",
+		apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "", errors.New("no rights")))
+	answer := runIn(t, w, policy+"---"+workersCheck, question(fails("1")))
+	must.Is(t, 1, len(answer.Starts), "%s", printed(t, answer))
+	if says := strings.Join(answer.Assumptions, "\n"); !strings.Contains(says, "which selects by Namespaces, is left out: ") {
+		t.Errorf("it is assumed: %s", says)
 	}
 }
 
@@ -138,14 +160,14 @@ func TestAManifestIsAppliedAsAnAPIServerWould(t *testing.T) {
 	w := s.snapshot()
 	key := client.ObjectKey{Namespace: "default", Name: "everything"}
 	was := &clusterv1.MachineHealthCheck{}
-	must.Do(t, w.ReadOnly().Get(t.Context(), key, was))
+	must.Do(t, w.Get(t.Context(), key, was))
 	changed := strings.Replace(olderCheck, "timeoutSeconds: 600", "timeoutSeconds: 60", 1)
 	runIn(t, w, changed+"---"+workersAs("", "")+"---"+ladder, question(func(q *Question) { q.Horizon = 0 }))
 	is, fresh, nodeCheck := &clusterv1.MachineHealthCheck{}, &clusterv1.MachineHealthCheck{}, &nhcv1.NodeHealthCheck{}
 	for name, obj := range map[string]client.Object{"everything": is, "workers": fresh} {
-		must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj))
+		must.Do(t, w.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, obj))
 	}
-	must.Do(t, w.ReadOnly().Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck))
+	must.Do(t, w.Get(t.Context(), client.ObjectKey{Name: "racks"}, nodeCheck))
 	if is.UID != was.UID || !is.CreationTimestamp.Equal(&was.CreationTimestamp) || is.Labels["team"] != "a" ||
 		*is.Spec.Checks.UnhealthyNodeConditions[0].TimeoutSeconds != 60 {
 		t.Errorf("the check that was there is not the same one with another spec: %+v", is.ObjectMeta)
@@ -245,7 +267,7 @@ func TestTheManagersThatRunDecide(t *testing.T) {
 			for namespace, says := range tc.managers {
 				s.manager(namespace, says)
 			}
-			answer := s.run(tc.manifest, question(func(q *Question) { q.Fail, q.Takes = tc.fail, 5*time.Minute }))
+			answer := s.run(tc.manifest, question(func(q *Question) { q.Fail, q.Takes = []string{tc.fail}, 5*time.Minute }))
 			if page := strings.Join(strings.Fields(printed(t, answer)), " "); !strings.Contains(page, tc.says) {
 				t.Errorf("%q is not on the page:\n%s", tc.says, page)
 			}
@@ -266,7 +288,7 @@ func TestNodesWhoseMachinesAreNotKnownAreLeftAlone(t *testing.T) {
 	for fail, starts := range map[string]int{"node/n1": 0, "node/n2": 1} {
 		w := s.snapshot()
 		w.Forbid(clusterv1.GroupVersion.WithKind("Machine"), "machines", true, "mgmt", errors.New("the user may not read it"))
-		answer := runIn(t, w, ladder, question(func(q *Question) { q.Fail, q.Takes = fail, 5*time.Minute }))
+		answer := runIn(t, w, ladder, question(func(q *Question) { q.Fail, q.Takes = []string{fail}, 5*time.Minute }))
 		blocked := len(answer.NotStarted) == 1 && answer.NotStarted[0].Reason == explain.MissingPermission
 		if len(answer.Starts) != starts || blocked != (starts == 0) {
 			t.Errorf("--fail %s: %d remediations start, want %d:\n%s", fail, len(answer.Starts), starts, printed(t, answer))

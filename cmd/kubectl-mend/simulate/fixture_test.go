@@ -156,7 +156,7 @@ func (s *fixture) snapshot() *snapshot.Snapshot {
 	w.Taken = noon
 	for _, obj := range s.objs {
 		if u, is := obj.(*unstructured.Unstructured); is {
-			install(w, u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
+			w.Install(u.GroupVersionKind(), remediationrequest.KindOf(u.GroupVersionKind()))
 		}
 	}
 	must.Do(s.t, w.Add(s.objs...))
@@ -349,7 +349,7 @@ type story struct {
 	question func(*Question)
 }
 
-func fails(what string) func(*Question) { return func(q *Question) { q.Fail = what } }
+func fails(what ...string) func(*Question) { return func(q *Question) { q.Fail = what } }
 
 func workers(n int) func(*fixture) *fixture {
 	return func(s *fixture) *fixture { return s.workers(n) }
@@ -373,10 +373,10 @@ func planes(s *fixture) *fixture {
 var stories = map[string]story{
 	"one machine fails and is remediated": {workers(5), workersCheck, fails("machine/w2")},
 	"three of five fail and nothing starts until they are back": {workers(5), workersCheck, func(q *Question) {
-		q.Fail, q.For = "name in (w1,w2,w3)", 20*time.Minute
+		q.Fail, q.For = []string{"name in (w1,w2,w3)"}, 20*time.Minute
 	}},
 	"three of five fail under another limit": {workers(5), workersCheck, func(q *Question) {
-		q.Fail, q.Set = "3", []string{"maxUnhealthy=60%"}
+		q.Fail, q.Set = []string{"3"}, []string{"maxUnhealthy=60%"}
 	}},
 	"two checks overlap": {func(s *fixture) *fixture { return s.workers(3).existing(olderCheck) }, workersCheck, fails("machine/w2")},
 	"one has failed before and one is about to count": {func(s *fixture) *fixture {
@@ -384,10 +384,10 @@ var stories = map[string]story{
 	}, workersAs("", ""), nil},
 	"no rule of the check matches what fails": {hosts(4), kernelRule, fails("machine/w1")},
 	"a ladder is climbed": {nodesHere(5), ladder, func(q *Question) {
-		q.Fail, q.Takes = "name=n2", 15*time.Minute
+		q.Fail, q.Takes = []string{"name=n2"}, 15*time.Minute
 	}},
 	"a storm passes": {nodesHere(5), ladder, func(q *Question) {
-		q.Fail, q.For = "node/n1,node/n2,node/n3", 20*time.Minute
+		q.Fail, q.For = []string{"node/n1,node/n2,node/n3"}, 20*time.Minute
 	}},
 	"a check that is paused": {
 		func(s *fixture) *fixture { return s.workers(2).silent(10*time.Minute, "w1") }, pausedCheck, nil,
@@ -405,7 +405,7 @@ var stories = map[string]story{
 	"a hold ends while an override allows more": {workers(5), overrides + workersCheck, fails("name in (w1,w2,w3)")},
 	"a window opens in place of the policy that is there": {func(s *fixture) *fixture {
 		return s.nodesHere(5).existing(racksPolicy)
-	}, window + ladder, func(q *Question) { q.Fail, q.Takes = "node/n1,node/n2", 15*time.Minute }},
+	}, window + ladder, func(q *Question) { q.Fail, q.Takes = []string{"node/n1,node/n2"}, 15*time.Minute }},
 	"a rack falls under a policy": {hosts(12), racksPolicy + workersAs(claimed, ""), fails("failuredomain/b07")},
 }
 

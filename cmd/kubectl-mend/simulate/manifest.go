@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -152,7 +151,7 @@ func (s *simulation) apply() error {
 			obj.SetCreationTimestamp(metav1.NewTime(s.From))
 		default:
 			if template := obj.GetObjectKind().GroupVersionKind(); remediationrequest.Refusal(template) == nil {
-				install(s.snapshot, template, remediationrequest.KindOf(template))
+				s.snapshot.Install(template, remediationrequest.KindOf(template))
 			}
 		}
 		if err := s.snapshot.Add(obj); err != nil {
@@ -187,17 +186,9 @@ func setDefaults(spec *nhcv1.NodeHealthCheckSpec) {
 	}
 }
 
-// install makes kinds known.
-func install(s *snapshot.Snapshot, kinds ...schema.GroupVersionKind) {
-	for _, kind := range kinds {
-		plural, _ := meta.UnsafeGuessKindToResource(kind)
-		s.Install(kind, plural.Resource, true)
-	}
-}
-
 // setUpPolicies makes the ledger that gives places to remediations, and the controller that tells it what policies and overrides say.
-func (s *simulation) setUpPolicies() error {
-	install(s.snapshot, mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
+func (s *simulation) setUpPolicies(ctx context.Context) error {
+	s.snapshot.Install(mendv1.GroupVersion.WithKind(policyKind), mendv1.GroupVersion.WithKind(overrideKind))
 	everywhere := s.asker.Managers.PolicyNamespace()
 	for _, obj := range s.Manifest {
 		why := ""
@@ -211,6 +202,12 @@ func (s *simulation) setUpPolicies() error {
 		}
 		if why != "" {
 			return fmt.Errorf("%s: %s", refOf(kindOf(obj), obj), why)
+		}
+	}
+	for _, p := range snapshot.All[mendv1.RemediationPolicy](s.snapshot, "") {
+		if err := policy.Read(p, everywhere).FindNamespaces(ctx, s.state); err != nil { // what a manager finds, it may list
+			s.snapshot.Remove(mendv1.GroupVersion.WithKind(policyKind), client.ObjectKeyFromObject(p))
+			s.assume(fmt.Sprintf("%s, which selects by Namespaces, is left out: %v", refOf(policyKind, p), err))
 		}
 	}
 	ledger := &policy.Ledger{Clock: s.clock, Installed: func(context.Context) bool { return false }}

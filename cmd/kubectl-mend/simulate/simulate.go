@@ -45,9 +45,9 @@ type Question struct {
 	// NodeHealthChecks are of none.
 	Namespace string
 	Cluster   string
-	// Fail says which nodes fail at once: how many, a label selector, or names; nothing fails if it is empty. For is how long they do,
-	// if no remediation ends it before; if it is zero they do not recover by themselves.
-	Fail string
+	// Fail says which nodes fail at once, each how many more, a label selector, or names; nothing fails if it is empty. For is how long
+	// they do, if no remediation ends it before; if it is zero they do not recover by themselves.
+	Fail []string
 	For  time.Duration
 	// Takes is after how long a remediation is over, and its machine healthy again.
 	Takes time.Duration
@@ -147,8 +147,8 @@ func (s *simulation) setUp(ctx context.Context) error {
 	s.asker = inspect.New(ctx, s.snapshot, s.From)
 	s.asker.Judges = true
 	s.assumeManagers(ctx)
-	s.state = &cluster{Client: s.snapshot.ReadOnly(), snapshot: s.snapshot, clock: s.clock}
-	if err := s.setUpPolicies(); err != nil {
+	s.state = &cluster{Snapshot: s.snapshot, clock: s.clock}
+	if err := s.setUpPolicies(ctx); err != nil {
 		return err
 	}
 	machines, nodes := s.asker.Acting(s.state, s.policies.Ledger)
@@ -169,7 +169,7 @@ func (s *simulation) assumeManagers(ctx context.Context) {
 	}
 	settings := &managerlease.Announcement{}
 	service := crdgate.NodeHealthChecks(crdgate.Auto)
-	definitions := &crdgate.Reconciler{Client: s.snapshot.ReadOnly()}
+	definitions := &crdgate.Reconciler{Client: s.snapshot}
 	if why, because, err := definitions.Why(ctx, service); err == nil && why == crdgate.ForeignReason {
 		settings.Kinds = append(settings.Kinds, managerlease.Kind{CRD: service.CRD, Reason: why, Because: because})
 	}

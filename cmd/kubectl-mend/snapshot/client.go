@@ -19,30 +19,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 )
 
-// reader has the answers of a snapshot. What it does not implement is never called: nothing can be written to a snapshot.
-type reader struct {
-	client.Client
-
-	snapshot *Snapshot
-}
-
-// ReadOnly is a client with the answers that an API server gives: also of kinds that are not installed, or that the user may not read. With
-// client.UnsafeDisableDeepCopy what is read is shared: read only.
-func (s *Snapshot) ReadOnly() client.Client { return &reader{snapshot: s} }
-
-// RESTMapper knows the kinds that the cluster serves.
-func (r *reader) RESTMapper() meta.RESTMapper { return r.snapshot.RESTMapper() }
-
-// Get reads an object, and its kind if nobody has asked for it yet.
-func (r *reader) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
+// Get reads an object, and its kind if nobody has asked for it yet. The answers are those that an API server gives: also of kinds that are
+// not installed, or that the user may not read. With client.UnsafeDisableDeepCopy what is read is shared: read only.
+func (s *Snapshot) Get(ctx context.Context, key client.ObjectKey, obj client.Object, options ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(obj, Scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", obj, err)
 	}
-	if err := r.snapshot.load(ctx, gvk, question{Namespace: key.Namespace, Name: key.Name}); err != nil {
+	if err := s.load(ctx, gvk, question{Namespace: key.Namespace, Name: key.Name}); err != nil {
 		return err
 	}
-	stored, err := r.snapshot.stored(gvk, key)
+	stored, err := s.stored(gvk, key)
 	if err == nil {
 		stored, err = as(stored, gvk, obj)
 	}
@@ -74,7 +61,7 @@ func (s *Snapshot) stored(gvk schema.GroupVersionKind, key client.ObjectKey) (cl
 }
 
 // List implements client.Reader. The objects are in the order of their names, and always all of them.
-func (r *reader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
+func (s *Snapshot) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	gvk, err := apiutil.GVKForObject(list, Scheme)
 	if err != nil {
 		return fmt.Errorf("find the kind of a %T: %w", list, err)
@@ -88,10 +75,10 @@ func (r *reader) List(ctx context.Context, list client.ObjectList, options ...cl
 	if o.FieldSelector != nil {
 		q.Name, _ = o.FieldSelector.RequiresExactMatch(metav1.ObjectNameField)
 	}
-	if err := r.snapshot.load(ctx, gvk, q); err != nil {
+	if err := s.load(ctx, gvk, q); err != nil {
 		return err
 	}
-	found, err := r.snapshot.selected(gvk, o)
+	found, err := s.selected(gvk, o)
 	if err != nil {
 		return err
 	}

@@ -48,20 +48,6 @@ var headerType = metav1.TypeMeta{APIVersion: mendv1.GroupVersion.String(), Kind:
 // Save writes the snapshot as a List in JSON. It holds only what the commands read: no Secret, no address or credentials of a BMC, no spec
 // of another's template, but names, labels and conditions.
 func (s *Snapshot) Save(to io.Writer) error {
-	items, err := s.items()
-	if err != nil {
-		return fmt.Errorf("save the record: %w", err)
-	}
-	encoder := json.NewEncoder(to)
-	encoder.SetIndent("", " ")
-	record := map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}
-	if err := encoder.Encode(record); err != nil {
-		return fmt.Errorf("save the record: %w", err)
-	}
-	return nil
-}
-
-func (s *Snapshot) items() ([]any, error) {
 	head := &header{
 		TypeMeta: headerType, Taken: s.Taken, Missing: s.Missing(), Kinds: map[string]*kind{}, Workloads: map[string]*workloadCluster{},
 	}
@@ -74,7 +60,7 @@ func (s *Snapshot) items() ([]any, error) {
 		for _, obj := range s.Objects(k.WithVersion(k.Versions[0]), "") {
 			kept, err := slim(obj)
 			if err != nil {
-				return nil, fmt.Errorf("%s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
+				return fmt.Errorf("save %s %s: %w", k.Kind, client.ObjectKeyFromObject(obj), err)
 			}
 			if kept != nil {
 				items = append(items, kept)
@@ -84,7 +70,13 @@ func (s *Snapshot) items() ([]any, error) {
 	for key, cluster := range s.workloads {
 		head.Workloads[key.String()] = cluster
 	}
-	return items, nil
+	encoder := json.NewEncoder(to)
+	encoder.SetIndent("", " ")
+	record := map[string]any{"apiVersion": "v1", "kind": "List", "metadata": map[string]any{}, "items": items}
+	if err := encoder.Encode(record); err != nil {
+		return fmt.Errorf("save the record: %w", err)
+	}
+	return nil
 }
 
 // Load reads a snapshot that was saved, or a List that kubectl has written. Its clock stands still at the moment at which it was taken.

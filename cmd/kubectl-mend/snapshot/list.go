@@ -106,8 +106,6 @@ func (r *source) selection(gk schema.GroupKind) labels.Set {
 	case gk != recordGVK.GroupKind():
 	case r.Restless:
 		return labels.Set{mendv1.RecordOpenLabel: "true"}
-	case r.target != "":
-		return labels.Set{mendv1.RecordTargetLabel: r.target}
 	case r.Cluster != "":
 		return labels.Set{clusterv1.ClusterNameLabel: r.Cluster}
 	}

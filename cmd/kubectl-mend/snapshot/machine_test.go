@@ -65,7 +65,7 @@ func aLargeCluster(t testing.TB, edits ...func(*Snapshot)) *Snapshot {
 func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
 	t.Helper()
 	list := &clusterv1.MachineList{}
-	must.Do(t, w.ReadOnly().List(t.Context(), list, client.InNamespace("ns")))
+	must.Do(t, w.List(t.Context(), list, client.InNamespace("ns")))
 	for i := range list.Items {
 		if list.Items[i].Spec.ClusterName == "c1" {
 			machines = append(machines, list.Items[i].Name)
@@ -80,7 +80,7 @@ func machinesOf(t *testing.T, w *Snapshot) (machines, nodes []string) {
 func changed(t *testing.T, change func(*clusterv1.MachineHealthCheck)) func(*Snapshot) {
 	return func(w *Snapshot) {
 		check := &clusterv1.MachineHealthCheck{}
-		must.Do(t, w.ReadOnly().Get(t.Context(), key("workers"), check))
+		must.Do(t, w.Get(t.Context(), key("workers"), check))
 		change(check)
 		put(t, w, check)
 	}
@@ -157,8 +157,8 @@ func TestOfOneMachineItsHostIsReadAlone(t *testing.T) {
 	from := aLargeCluster(t, func(w *Snapshot) { put(t, w, on, consumed, other, twin) })
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1", Machine: "m"})
 	machine := &clusterv1.Machine{}
-	must.Do(t, w.ReadOnly().Get(t.Context(), key("m"), machine))
-	hosts := &host.Hosts{Client: w.ReadOnly(), Live: w.ReadOnly()}
+	must.Do(t, w.Get(t.Context(), key("m"), machine))
+	hosts := &host.Hosts{Client: w, Live: w}
 	if found, err := hosts.Of(t.Context(), machine); err != nil || !strings.Contains(found.Why, "both name") {
 		t.Errorf("of a host that two Metal3Machines name it is said: %s (%v)", found.Why, err)
 	}
@@ -319,8 +319,8 @@ func TestOfAMachineThatGoesWhatReplacesItIsRead(t *testing.T) {
 	w := readAll(t, aLargeCluster(t, owners), Scope{Namespace: "ns", Cluster: "c1", Machine: "w1"})
 	siblings, sets := &clusterv1.MachineList{}, &clusterv1.MachineSetList{}
 	err := errors.Join(
-		w.ReadOnly().List(t.Context(), siblings, client.InNamespace("ns"), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: "md"}),
-		w.ReadOnly().List(t.Context(), sets, client.InNamespace("ns")),
+		w.List(t.Context(), siblings, client.InNamespace("ns"), client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: "md"}),
+		w.List(t.Context(), sets, client.InNamespace("ns")),
 	)
 	if machines, _ := machinesOf(t, w); err != nil || len(siblings.Items) != 2 || len(sets.Items) != 1 || len(machines) != 2 {
 		t.Errorf("%d machines of the owner, %d sets and the machines %v: %v", len(siblings.Items), len(sets.Items), machines, err)
@@ -363,22 +363,6 @@ func TestRecordsAreReadWhereTheyAre(t *testing.T) {
 	}
 }
 
-// A page says of a machine that it was power-cycled, however old that is.
-func TestOfAnOldMachineTheRecordsAreReadThatAreAboutIt(t *testing.T) {
-	old := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: "metal", Name: "a", UID: "uid-a", CreationTimestamp: metav1.NewTime(time.Now().Add(-2 * recordsKept)),
-	}}
-	old.Spec.ClusterName = "prod"
-	about, w := recordOf("a", "prod", 1), New()
-	about.Labels[mendv1.RecordTargetLabel] = "uid-a"
-	put(t, w, old, about, recordOf("b", "prod", 2))
-	read, err := sourceOf(w, clock.RealClock{}, Scope{Records: true, Namespace: "metal", Cluster: "prod", Machine: "a"}).read(t.Context())
-	must.Do(t, err)
-	if got := All[mendv1.RemediationRecord](read, ""); len(got) != 1 || got[0].Name != about.Name {
-		t.Errorf("read are %v", got)
-	}
-}
-
 // recorded are the machines of the records that are read of w within a scope, in order.
 func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	t.Helper()
@@ -386,7 +370,7 @@ func recorded(t *testing.T, w *Snapshot, scope Scope) string {
 	must.Do(t, err)
 	list := &mendv1.RemediationRecordList{}
 	for _, namespace := range []string{scope.Namespace, "templates"} { // where the requests of the check are
-		must.Do(t, read.ReadOnly().List(t.Context(), list, client.InNamespace(namespace)))
+		must.Do(t, read.List(t.Context(), list, client.InNamespace(namespace)))
 	}
 	var names []string
 	for _, r := range All[mendv1.RemediationRecord](read, "") {

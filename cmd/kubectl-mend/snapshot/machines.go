@@ -16,10 +16,6 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// recordsKept is for how long a machine is asked for which other it was made. Of one that is older only the records about itself are read:
-// there are many others.
-const recordsKept = 7 * 24 * time.Hour
-
 // firstLook is how long a manager that was started may take to connect to all clusters and to judge all checks. Until then a status stands
 // as it was.
 const firstLook = 2 * time.Minute
@@ -39,9 +35,6 @@ func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.Mach
 	if r.one {
 		cluster := client.ObjectKey{Namespace: r.Namespace, Name: r.Cluster}
 		r.snapshot.SetCounted(cluster, 0)
-		if machine := One[clusterv1.Machine](r.snapshot, key); r.snapshot.Taken.Sub(machine.CreationTimestamp.Time) > recordsKept {
-			r.target = string(machine.UID)
-		}
 		return func(client.ObjectKey) bool { return false }
 	}
 	r.all(ctx, reads{machineGVK: {{Namespace: r.Namespace}}})
@@ -56,7 +49,7 @@ func (r *source) aroundMachine(ctx context.Context, written func(*clusterv1.Mach
 
 // written tells of which checks a manager has written how their machines are.
 func (r *source) written(ctx context.Context) func(*clusterv1.MachineHealthCheck) bool {
-	managers, _ := managerlease.Of(ctx, r.snapshot.ReadOnly(), r.snapshot.Taken) // one that cannot be read keeps nothing up to date
+	managers, _ := managerlease.Of(ctx, r.snapshot, r.snapshot.Taken) // one that cannot be read keeps nothing up to date
 	writes := r.snapshot.WrittenBy(managers)
 	return func(check *clusterv1.MachineHealthCheck) bool {
 		cluster := One[clusterv1.Cluster](r.snapshot, client.ObjectKey{Namespace: check.Namespace, Name: check.Spec.ClusterName})

@@ -48,8 +48,8 @@ func thatManagesItself(t testing.TB) *Snapshot {
 		return is
 	}
 	cure := poisonKind.GroupVersion().WithKind("CureTemplate")
-	w.Install(cure, "curetemplates", true)
-	w.Install(poisonKind.GroupVersion().WithKind("Cure"), "cures", true)
+	w.Install(cure)
+	w.Install(poisonKind.GroupVersion().WithKind("Cure"))
 	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "cp", Annotations: map[string]string{
 		clusterv1.MachineAnnotation: "cp", clusterv1.ClusterNamespaceAnnotation: itself.Namespace, clusterv1.ClusterNameAnnotation: itself.Name,
 	}}}
@@ -77,7 +77,7 @@ func TestWhatNodeHealthChecksLookAtIsReadWhereverItIs(t *testing.T) {
 			for what, obj := range map[string]client.Object{
 				"cp": &clusterv1.Machine{}, itself.Name: &clusterv1.Cluster{}, "near": &clusterv1.MachineHealthCheck{}, "p": template,
 			} {
-				if err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj); err != nil {
+				if err := w.Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: what}, obj); err != nil {
 					t.Errorf("%T %s: %v", obj, what, err)
 				}
 			}
@@ -98,7 +98,7 @@ func TestMachinesOfNodesThatMayNotBeReadAreMissing(t *testing.T) {
 	forbid(from, machineGVK, "machines", "")
 	from.Forbid(machineGVK, "machines", true, "ns", nil)
 	w := readAll(t, from, Scope{Namespace: "ns"})
-	err := w.ReadOnly().Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
+	err := w.Get(t.Context(), client.ObjectKey{Namespace: itself.Namespace, Name: "cp"}, &clusterv1.Machine{})
 	if !apierrors.IsForbidden(err) {
 		t.Errorf("the Machine of the node: %v", err)
 	}
@@ -110,10 +110,10 @@ func TestThatRemediationsMayNotBeLookedForIsSaid(t *testing.T) {
 	w, _ := newSnapshot(t, &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "c1"}})
 	for kind, plural := range map[string]string{"FormerRemediation": "formerremediations", "FormerMachine": "formermachines"} {
 		gvk := poisonKind.GroupVersion().WithKind(kind)
-		w.Install(gvk.GroupVersion().WithKind(kind+"Template"), plural+"templates", true)
+		w.Install(gvk.GroupVersion().WithKind(kind + "Template"))
 		forbid(w, gvk, plural, "")
 	}
-	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"), "hostremediationtemplates", true)
+	w.Install(mendv1.GroupVersion.WithKind("HostRemediationTemplate"))
 	forbid(w, mendv1.GroupVersion.WithKind("HostRemediation"), "hostremediations", "") // is read anyway, and that is said
 	want := []Missing{
 		{`FormerRemediations in namespace ns`, `forbidden: User "u" may not`}, {`HostRemediations in namespace ns`, `forbidden: User "u" may not`},
@@ -199,7 +199,7 @@ func TestAScopeIsKeptTo(t *testing.T) {
 	put(t, from, aMachine("elsewhere", func(m *clusterv1.Machine) { m.Namespace = "other" }))
 	w := readAll(t, from, Scope{Namespace: "ns", Cluster: "c1"})
 	list, clusters := &clusterv1.MachineList{}, &clusterv1.ClusterList{}
-	must.Do(t, errors.Join(w.ReadOnly().List(t.Context(), list), w.ReadOnly().List(t.Context(), clusters)))
+	must.Do(t, errors.Join(w.List(t.Context(), list), w.List(t.Context(), clusters)))
 	if len(list.Items) != 1 || list.Items[0].Name != "m" || len(clusters.Items) != 1 || len(w.Workloads()) != 1 {
 		t.Errorf("%d machines, %d clusters, %v seen", len(list.Items), len(clusters.Items), w.Workloads())
 	}

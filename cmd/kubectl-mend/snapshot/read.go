@@ -77,8 +77,6 @@ type source struct {
 	// one says that of Machines, Metal3Machines and hosts those are read that are asked for by name or by labels, calm that no other
 	// Machines are read than those that were.
 	one, calm bool
-	// target is the UID of the machine whose records alone are read; those of all are if it is empty.
-	target string
 }
 
 // Read reads a management cluster, and the nodes of its workload clusters, with the rights of the user: here what a scope is made from, and

@@ -81,7 +81,7 @@ func aManagementCluster(t testing.TB, reach map[string]*Snapshot) *Snapshot {
 	w, _ := newSnapshot(t)
 	secrets := corev1.SchemeGroupVersion.WithKind("Secret")
 	for _, gvk := range []schema.GroupVersionKind{poisonKind, templateKind, hostsKind, secrets, eventGVK} {
-		w.Install(gvk, guessPlural(gvk), true)
+		w.Install(gvk)
 	}
 	machine := aMachine("m", func(m *clusterv1.Machine) {
 		m.Spec.Bootstrap.DataSecretName = ptr.To(secret)
@@ -167,13 +167,13 @@ func sourceOf(from *Snapshot, now clock.PassiveClock, scope Scope) *source {
 			}
 		}
 	}
-	s.source = &source{Scope: scope, snapshot: s, client: from.ReadOnly(), workload: func(ctx context.Context, of client.ObjectKey) (client.Reader, error) {
+	s.source = &source{Scope: scope, snapshot: s, client: from, workload: func(ctx context.Context, of client.ObjectKey) (client.Reader, error) {
 		kubeconfig := client.ObjectKey{Namespace: of.Namespace, Name: of.Name + "-kubeconfig"}
-		if err := from.ReadOnly().Get(ctx, kubeconfig, &corev1.Secret{}); err != nil {
+		if err := from.Get(ctx, kubeconfig, &corev1.Secret{}); err != nil {
 			return nil, err
 		}
 		if there := workloads[from][of.Name]; there != nil {
-			return there.ReadOnly(), nil
+			return there, nil
 		}
 		return nil, &url.Error{Op: "Get", URL: "https://silent", Err: syscall.ECONNREFUSED}
 	}}
@@ -194,7 +194,7 @@ func everything(t testing.TB) *Snapshot {
 
 func TestAllIsReadThatIsLookedAt(t *testing.T) {
 	w := everything(t)
-	c := w.ReadOnly()
+	c := w
 	host, m3 := &bmov1alpha1.BareMetalHost{}, bare(infrav1.GroupVersion.WithKind("Metal3Machine"))
 	poison, template := whole(poisonKind), whole(templateKind)
 	for what, err := range map[string]error{
@@ -256,7 +256,7 @@ func TestNoNodesAreThoseOfAnotherWorkloadClusterThanTheOneThatIsKept(t *testing.
 	for kept, want := range map[string]bool{"": true, "u/w1": true, "u/w0": false, "other/w0": true} {
 		inner, _ := newSnapshot(t)
 		put(t, inner, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "kube-system", UID: "w1"}})
-		cluster, r := aCluster("c1"), &source{workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return inner.ReadOnly(), nil }}
+		cluster, r := aCluster("c1"), &source{workload: func(context.Context, client.ObjectKey) (client.Reader, error) { return inner, nil }}
 		cluster.UID, cluster.Annotations = "u", map[string]string{mendv1.WorkloadClusterAnnotation: kept}
 		_, err := r.nodes(t.Context(), cluster)
 		if changed := (*workload.ChangedError)(nil); errors.As(err, &changed) == want || want && err != nil {
@@ -299,7 +299,7 @@ func TestWhatMayNotBeReadIsSaidAndGoneOnWithout(t *testing.T) {
 	}
 	must.Equal(t, want, got, "missing")
 	for _, of := range []*Snapshot{w, again(t, w)} {
-		if err := of.ReadOnly().List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
+		if err := of.List(t.Context(), &bmov1alpha1.BareMetalHostList{}); !apierrors.IsForbidden(err) {
 			t.Errorf("the hosts are %v", err)
 		}
 	}
@@ -316,10 +316,10 @@ func TestMetal3RemediationsOfAnOldVersionAreReadAsMetadata(t *testing.T) {
 	old := schema.GroupVersionKind{Group: infrav1.GroupVersion.Group, Version: "v1beta1", Kind: "Metal3Remediation"}
 	put(t, w, tree2(old, "ns", "m", map[string]any{}))
 	is := readAll(t, w, Scope{})
-	if err := is.ReadOnly().Get(t.Context(), key("m"), bare(old)); err != nil {
+	if err := is.Get(t.Context(), key("m"), bare(old)); err != nil {
 		t.Error(err)
 	}
-	if err := is.ReadOnly().Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
+	if err := is.Get(t.Context(), key("m"), &infrav1.Metal3Remediation{}); !meta.IsNoMatchError(err) {
 		t.Errorf("the version that is not served: %v", err)
 	}
 }
@@ -353,10 +353,10 @@ func TestWhatWasChangedStaysWhenItsKindIsRead(t *testing.T) {
 	hosts := &bmov1alpha1.BareMetalHostList{}
 	interrupted, interrupt := context.WithCancel(t.Context())
 	interrupt()
-	if err := w.ReadOnly().List(interrupted, hosts); !errors.Is(err, context.Canceled) {
+	if err := w.List(interrupted, hosts); !errors.Is(err, context.Canceled) {
 		t.Errorf("a read that is interrupted: %v", err)
 	}
-	if err := w.ReadOnly().List(t.Context(), hosts, client.HasLabels{"changed"}); err != nil || len(hosts.Items) != 1 || len(w.Missing()) > 0 {
+	if err := w.List(t.Context(), hosts, client.HasLabels{"changed"}); err != nil || len(hosts.Items) != 1 || len(w.Missing()) > 0 {
 		t.Errorf("there are %d (%v), and missing are %v", len(hosts.Items), err, w.Missing())
 	}
 }

@@ -38,6 +38,8 @@ import (
 // Snapshot is a management cluster at one moment, and what was seen of its workload clusters. It is safe for concurrent use, but for its
 // fields.
 type Snapshot struct {
+	client.Client // of which nothing is called but what is implemented here: nothing can be written to a snapshot
+
 	// Taken is when it was read.
 	Taken time.Time
 	// Clock is that of the cluster: it says how old what was read is by now.
@@ -69,10 +71,7 @@ var Scheme = func() *runtime.Scheme {
 // New returns a snapshot with nothing in it but the kinds that every management cluster of Cluster API has.
 func New() *Snapshot {
 	s := empty()
-	for _, gvk := range []schema.GroupVersionKind{namespaceGVK, nodeGVK, definitionGVK, leaseGVK, clusterGVK, machineGVK, machineCheckGVK} {
-		namespaced := gvk != namespaceGVK && gvk != nodeGVK && gvk != definitionGVK
-		s.Install(gvk, guessPlural(gvk), namespaced)
-	}
+	s.Install(namespaceGVK, nodeGVK, definitionGVK, leaseGVK, clusterGVK, machineGVK, machineCheckGVK)
 	return s
 }
 
@@ -99,11 +98,13 @@ func (s *Snapshot) SetCounted(cluster client.ObjectKey, unselected int) {
 	s.counted[cluster] = unselected
 }
 
-// Install makes a kind known of which there need not be an object. A kind that is not known is not installed.
-func (s *Snapshot) Install(gvk schema.GroupVersionKind, plural string, namespaced bool) {
+// Install makes kinds known of which there need not be an object. A kind that is not known is not installed.
+func (s *Snapshot) Install(kinds ...schema.GroupVersionKind) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.kindFor(gvk, plural, namespaced)
+	for _, gvk := range kinds {
+		s.kindFor(gvk, guessPlural(gvk), gvk != namespaceGVK && gvk != nodeGVK && gvk != definitionGVK)
+	}
 }
 
 // Forbid makes a kind one that may not be read, in one namespace or, if that is empty, in all others. The error is what a read of it

@@ -85,7 +85,7 @@ func TestWhatIsNotThereIsSaidAsAnAPIServerSaysIt(t *testing.T) {
 	w, _ := newSnapshot(t, aMachine("m"))
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: hostKind.Group, Resource: "baremetalhosts"}, "", errors.New("no"))
 	w.Forbid(hostKind, "baremetalhosts", true, "", forbidden)
-	c := w.ReadOnly()
+	c := w
 	for name, tc := range map[string]struct {
 		err  error
 		want func(error) bool
@@ -143,7 +143,7 @@ func TestAListHoldsWhatWasSelected(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, options := range [][]client.ListOption{tc.options, append(tc.options, client.UnsafeDisableDeepCopy)} {
 				list := &clusterv1.MachineList{}
-				must.Do(t, w.ReadOnly().List(t.Context(), list, options...))
+				must.Do(t, w.List(t.Context(), list, options...))
 				var got []string
 				for i := range list.Items {
 					got = append(got, list.Items[i].Name)
@@ -152,12 +152,12 @@ func TestAListHoldsWhatWasSelected(t *testing.T) {
 			}
 			metadata := &metav1.PartialObjectMetadataList{}
 			metadata.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-			if err := w.ReadOnly().List(t.Context(), metadata, tc.options...); err != nil || len(metadata.Items) != len(tc.want) {
+			if err := w.List(t.Context(), metadata, tc.options...); err != nil || len(metadata.Items) != len(tc.want) {
 				t.Errorf("as metadata %d, %v", len(metadata.Items), err)
 			}
 			trees := &unstructured.UnstructuredList{}
 			trees.SetGroupVersionKind(clusterv1.GroupVersion.WithKind("MachineList"))
-			if err := w.ReadOnly().List(t.Context(), trees, tc.options...); err != nil || len(trees.Items) != len(tc.want) {
+			if err := w.List(t.Context(), trees, tc.options...); err != nil || len(trees.Items) != len(tc.want) {
 				t.Errorf("as trees %d, %v", len(trees.Items), err)
 			}
 		})
@@ -285,7 +285,7 @@ items:
 	if machine == nil || machine.Spec.ClusterName != "c1" || !w.Clock.Now().Equal(w.Taken) {
 		t.Errorf("there is %v, at %s of %s", machine, w.Clock.Now(), w.Taken)
 	}
-	if err := w.ReadOnly().Get(t.Context(), key("other"), &clusterv1.Machine{}); !apierrors.IsNotFound(err) {
+	if err := w.Get(t.Context(), key("other"), &clusterv1.Machine{}); !apierrors.IsNotFound(err) {
 		t.Errorf("a machine that is not there: %v", err)
 	}
 }

@@ -114,8 +114,6 @@ type Objection struct {
 	Member, By string
 	// Votes is how many voters count as alive without the member that asks, Total how many there are, Needed how many are their majority.
 	Votes, Total, Needed int
-	// Until is when time alone ends it; zero if it does not.
-	Until time.Time
 }
 
 // ReplacementPatience is how long the replacement of a member keeps the others waiting. It takes tens of minutes on bare metal; one that
@@ -181,13 +179,6 @@ func (p Plane) obstacles(m Member, now time.Time) []Objection {
 	return why
 }
 
-// Busy reports whether the member called name has to wait in any case, whichever members are alive: another one is being remediated or
-// replaced.
-func (p Plane) Busy(name string, now time.Time) bool {
-	i := slices.IndexFunc(p.Members, func(m Member) bool { return m.Name == name })
-	return i >= 0 && len(p.others(p.Members[i], now)) > 0
-}
-
 // others are the members that are being disrupted, by the order of their names: those that are being remediated, before those that are
 // being replaced.
 func (p Plane) others(m Member, now time.Time) []Objection {
@@ -198,9 +189,8 @@ func (p Plane) others(m Member, now time.Time) []Objection {
 		}
 	}
 	for _, o := range p.byName() {
-		until := o.ReplacedSince.Add(ReplacementPatience)
-		if o.Name != m.Name && o.ReplacedBy != "" && now.Before(until) {
-			why = append(why, Objection{Reason: BeingReplaced, Member: o.Name, By: o.ReplacedBy, Until: until})
+		if o.Name != m.Name && o.ReplacedBy != "" && now.Before(o.ReplacedSince.Add(ReplacementPatience)) {
+			why = append(why, Objection{Reason: BeingReplaced, Member: o.Name, By: o.ReplacedBy})
 		}
 	}
 	return why

@@ -170,19 +170,7 @@ const (
 
 // String returns the state in lower case, as metrics and messages spell it.
 func (s State) String() string {
-	switch s {
-	case Healthy:
-		return "healthy"
-	case Starting:
-		return "starting"
-	case Pending:
-		return "pending"
-	case Unknown:
-		return "unknown"
-	case Unhealthy:
-		return "unhealthy"
-	}
-	return "unknown"
+	return [...]string{Healthy: "healthy", Starting: "starting", Pending: "pending", Unknown: "unknown", Unhealthy: "unhealthy"}[s]
 }
 
 // Reason says which rule a finding comes from.

@@ -33,6 +33,13 @@ func NodeOf(m *clusterv1.Machine, named *corev1.Node, provided []*corev1.Node) (
 	return nil, provided[0]
 }
 
+// Ready reports whether node says that it is ready; nil, which was not seen, does not.
+func Ready(node *corev1.Node) bool {
+	return node != nil && slices.ContainsFunc(node.Status.Conditions, func(cond corev1.NodeCondition) bool {
+		return cond.Type == corev1.NodeReady && cond.Status == corev1.ConditionTrue
+	})
+}
+
 // Other is what is in the way. Wanted is the provider ID of the Machine.
 type Other struct{ Name, ProviderID, Wanted string }
 

@@ -150,7 +150,7 @@ func since(s Signal, t Target) (from time.Time, late Doubt) {
 	from, late = s.Since, s.Late
 	if repeatsNode(s) {
 		_, own := nodeSays(s.Type, t)
-		from = later(from, own)
+		from = Latest(from, own)
 	} else if s.Source == OnMachine && from.Before(t.Resumed) {
 		from, late = t.Resumed.Add(Settling), NotSincePause
 	}
@@ -165,7 +165,8 @@ func writtenBlind(s Signal) bool {
 	return repeatsNode(s) || s.Source == OnMachine && s.Status == "Unknown"
 }
 
-func later(a, b time.Time) time.Time {
+// Latest returns the later of two moments.
+func Latest(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
 	}

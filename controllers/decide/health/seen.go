@@ -33,14 +33,13 @@ func (s Seen) Next(now Seen, created time.Time, blind bool) Seen {
 		switch {
 		case before >= 0 && !unseen:
 			signal.Since, signal.Late = s.Signals[before].Since, s.Signals[before].Late
-		case signal.Since.IsZero(), signal.Since.After(ahead), signal.Since.Add(clockSlack).Before(later(created, s.At)):
+		case signal.Since.IsZero(), signal.Since.After(ahead), signal.Since.Add(clockSlack).Before(Latest(created, s.At)):
 			signal.Since, signal.Late = now.At, NotSinceStamp
 		}
 	}
 	return now
 }
 
-// same reports whether other is the same condition in the same status.
 func (s *Signal) same(other Signal) bool {
 	return s.Source == other.Source && s.Type == other.Type && s.Status == other.Status
 }

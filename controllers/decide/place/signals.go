@@ -33,14 +33,26 @@ type Signal struct {
 // WithoutPolicy are the signals that count where no RemediationPolicy says which do.
 var WithoutPolicy = []mendv1.Signal{mendv1.SignalNodeMaintenance, mendv1.SignalNodeShutdown, mendv1.SignalAutoscalerScaleDown}
 
+// Signals are what each signal blocks with: its text goes on with who has said it, and since when.
+var Signals = map[mendv1.Signal]rule.Blocker{
+	mendv1.SignalNodeMaintenance: {Reason: NodeInMaintenance, Text: "Its node is in maintenance", EndsWhen: "the maintenance is over"},
+	mendv1.SignalNodeShutdown:    {Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again"},
+	mendv1.SignalAutoscalerScaleDown: {
+		Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node",
+		EndsWhen: "it has, or half an hour has passed",
+	},
+	mendv1.SignalClusterRollout: {Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over"},
+}
+
 // SignalsOf are those of a node and its Cluster, both nil if not known. A shutdown and a scale-down end by themselves: who has said so may
 // be gone, and a condition stays on a node that reports no more.
 func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
 	var signals []Signal
-	add := func(signal mendv1.Signal, said string, since time.Time, lasts time.Duration, b rule.Blocker) {
+	add := func(signal mendv1.Signal, said string, since time.Time, lasts time.Duration) {
 		if said == "" {
 			return
 		}
+		b := Signals[signal]
 		if b.Text += ": " + said; !since.IsZero() {
 			b.Text += " since " + since.UTC().Format(time.RFC3339)
 		}
@@ -51,27 +63,18 @@ func SignalsOf(node *corev1.Node, cluster *clusterv1.Cluster) []Signal {
 	}
 	if node != nil {
 		said, since := maintenance(node)
-		add(mendv1.SignalNodeMaintenance, said, since, 0, rule.Blocker{
-			Reason: NodeInMaintenance, Text: "Its node is in maintenance", EndsWhen: "the maintenance is over",
-		})
+		add(mendv1.SignalNodeMaintenance, said, since, 0)
 		said, since = isTrue(node, "GracefulNodeShutdownInProgress")
-		add(mendv1.SignalNodeShutdown, said, since, 10*time.Minute, rule.Blocker{
-			Reason: NodeShuttingDown, Text: "Its node is being shut down", EndsWhen: "the node is up again",
-		})
+		add(mendv1.SignalNodeShutdown, said, since, 10*time.Minute)
 		said, since = tainted(node, scaleDownTaint)
-		add(mendv1.SignalAutoscalerScaleDown, said, since, 30*time.Minute, rule.Blocker{
-			Reason: ScaleDownPlanned, Text: "The cluster autoscaler is about to delete its node",
-			EndsWhen: "it has, or half an hour has passed",
-		})
+		add(mendv1.SignalAutoscalerScaleDown, said, since, 30*time.Minute)
 	}
 	if cluster == nil {
 		return signals
 	}
 	rollout := meta.FindStatusCondition(cluster.Status.Conditions, clusterv1.ClusterRollingOutCondition)
 	if rollout != nil && rollout.Status == metav1.ConditionTrue {
-		add(mendv1.SignalClusterRollout, "condition "+rollout.Type, rollout.LastTransitionTime.Time, 0, rule.Blocker{
-			Reason: ClusterRollingOut, Text: "Its Cluster is rolling out", EndsWhen: "the rollout is over",
-		})
+		add(mendv1.SignalClusterRollout, "condition "+rollout.Type, rollout.LastTransitionTime.Time, 0)
 	}
 	return signals
 }

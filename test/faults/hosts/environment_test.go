@@ -254,7 +254,7 @@ func (e *environment) start() {
 	live := e.writes.Client(e.management)
 	behind := client.WithFieldOwner(inmemory.Cached(live, e.management.cache, e.writes), mendv1.FieldOwner)
 	view := site{e: e, live: e.writes.Client(e.work)}
-	nodes := fence.NewNodes(view, func(fence.Place) {})
+	nodes := fence.Nodes{Clusters: view}
 	written := &records.Records{
 		Client: behind, Live: live, Clock: e.clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 	}

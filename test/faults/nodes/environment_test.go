@@ -23,6 +23,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	"github.com/kubemend/kubemend/controllers/decide/controlplane"
+	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/test/builders"
 	"github.com/kubemend/kubemend/test/inmemory"
 )
@@ -56,6 +57,8 @@ type environment struct {
 	program *inmemory.Program
 	safety  *safety
 	late    bool // the cache of the controller is
+	// policies are those that a manager finds when it starts: at most one node is remediated at a time.
+	policies []*policy.Policy
 }
 
 func newEnvironment(t *testing.T) *environment {
@@ -69,7 +72,10 @@ func newEnvironment(t *testing.T) *environment {
 	server, err := Server(clocktesting.NewFakePassiveClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), kinds...)
 	must.Do(t, err)
 	e := &environment{T: t, server: server}
-	e.program = Program(server, Options{Leases: elsewhere, Recorder: &events.FakeRecorder{}, Logger: logr.Discard()})
+	e.program = Program(server, Options{
+		Leases: elsewhere, Recorder: &events.FakeRecorder{}, Logger: logr.Discard(),
+		Policies: func() []*policy.Policy { return e.policies },
+	})
 	e.program.Restarts = true
 	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterReconcile = e.safety.check

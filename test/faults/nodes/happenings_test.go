@@ -60,21 +60,23 @@ func deleting(e *environment) {
 	e.ends()
 }
 
-// escalatesMember: two nodes of the control plane fail, and the second one is remediated when the first one is not any more.
-func escalatesMember(e *environment) {
-	e.turns("c1", "Unknown", 10*time.Minute)
-	e.awaits("the request", func() bool { return len(e.requests()) == 1 })
-	req := e.requests()[0]
-	e.holds(req, true)
-	e.turns("c2", "Unknown", 10*time.Minute)
-	e.elapse(2 * time.Minute)
-	e.recovers("c1")
-	e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
-	e.elapse(time.Minute)
-	e.holds(req, false)
-	e.awaits("the other one", func() bool { return len(e.requests()) == 1 && about(e.requests()[0]) == "c2" })
-	e.recovers("c2")
-	e.ends()
+// inTurn: two nodes fail, and the second one is remediated when the first one is not any more.
+func inTurn(first, second string) func(*environment) {
+	return func(e *environment) {
+		e.fails(first)
+		e.awaits("the request", func() bool { return len(e.requests()) == 1 })
+		req := e.requests()[0]
+		e.holds(req, true)
+		e.fails(second) // which takes longer than a step
+		e.elapse(2 * time.Minute)
+		e.recovers(first)
+		e.awaits("its end", func() bool { return e.again(req).GetDeletionTimestamp() != nil })
+		e.elapse(time.Minute)
+		e.holds(req, false)
+		e.awaits("the other one", func() bool { return len(e.requests()) == 1 && about(e.requests()[0]) == second })
+		e.recovers(second)
+		e.ends()
+	}
 }
 
 // losing: a user deletes the node, and its remediation ends.

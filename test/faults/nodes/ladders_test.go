@@ -16,6 +16,7 @@ import (
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
+	"github.com/kubemend/kubemend/controllers/policy"
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 	"github.com/kubemend/kubemend/test/builders"
 )
@@ -171,7 +172,7 @@ var tales = map[string]tale{
 	"two steps, the first named after the Machine":      {setUp: ofMachine(ladder(cycled, soft)), made: []string{"Cycle/cycled", "Reboot/soft"}},
 	"a remediator that fails":                           {setUp: ladder(soft, hard), happens: failing, made: []string{"Reboot/soft", "Replace/hard"}},
 	"a remediator that deletes its request":             {setUp: ladder(soft, hard), happens: deleting, made: []string{"Reboot/soft", "Reboot/soft"}},
-	"C65: a node of the control plane":                  {setUp: ofMembers, happens: escalatesMember, made: []string{"Reboot/soft", "Reboot/soft"}},
+	"C65: a node of the control plane":                  {setUp: ofMembers, happens: inTurn("c1", "c2"), made: []string{"Reboot/soft", "Reboot/soft"}},
 	"a node that is deleted during its remediation":     {setUp: ladder(soft, hard), happens: losing, made: []string{"Reboot/soft"}},
 	"a node that its remediator deletes":                {setUp: classic(soft), happens: replacing, made: []string{"Reboot/soft"}},
 	"a check that is deleted during a remediation":      {setUp: ladder(soft, hard), happens: unchecking, made: []string{"Reboot/soft", "Replace/hard"}},
@@ -183,6 +184,9 @@ var tales = map[string]tale{
 	"a request that lasts for more than two days":       {setUp: classic(soft), happens: lasting, made: []string{"Reboot/soft"}},
 	"a template that another one replaces":              {setUp: classic(soft), happens: exchanging, made: []string{"Reboot/soft", "Replace/hard"}},
 	"two checks of the same nodes":                      {setUp: twoChecks, made: []string{"Reboot/soft"}, either: true},
+	"two checks to which a policy gives one place": {
+		setUp: onePlace, happens: inTurn("w1", "x1"), made: []string{"Reboot/soft", "Replace/hard", "Reboot/soft"},
+	},
 }
 
 func ofMachine(setUp func(*environment)) func(*environment) {
@@ -208,6 +212,18 @@ func taken(e *environment) {
 func twoChecks(e *environment) {
 	e.nodeCheck("a", one(e.template(soft.kind, soft.name, false)))
 	e.nodeCheck("b", one(e.template(hard.kind, hard.name, false)))
+}
+
+func onePlace(e *environment) {
+	racks := &mendv1.RemediationPolicy{}
+	racks.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: ptr.To(intstr.FromInt32(1))}}
+	e.policies = []*policy.Policy{policy.Read(racks, "")}
+	e.node("x1", map[string]string{"pool": "x"})
+	steps := escalating(e.template(soft.kind, soft.name, false), e.template(hard.kind, hard.name, false))
+	e.nodeCheck("a", steps)
+	e.nodeCheck("b", steps, func(c *nhcv1.NodeHealthCheck) {
+		c.Spec.Selector.MatchLabels["pool"], c.Spec.MinHealthy = "x", ptr.To(intstr.FromInt32(0))
+	})
 }
 
 func ofMembers(e *environment) {
@@ -239,7 +255,7 @@ type safety struct {
 // check fails the test if something is true that must never be.
 func (s *safety) check() error {
 	live := map[string][]string{}
-	members := map[string]bool{}
+	alone := map[string]bool{} // nodes of which one is remediated at a time
 	held := s.leases()
 	for _, req := range s.requests() {
 		node := about(req)
@@ -257,8 +273,8 @@ func (s *safety) check() error {
 			return fmt.Errorf("%s was timed out at %s, and again at %q\n%s", named(req), was, at, s.state())
 		}
 		s.told[string(req.GetUID())] = at
-		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member {
-			members[node] = true
+		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member || s.policies != nil {
+			alone[node] = true
 		}
 		if over(req) {
 			continue
@@ -273,8 +289,8 @@ func (s *safety) check() error {
 			return fmt.Errorf("%s is remediated by several at once: %v\n%s", node, requests, s.state())
 		}
 	}
-	if len(members) > 1 {
-		return fmt.Errorf("two nodes of the control plane are remediated\n%s", s.state())
+	if len(alone) > 1 {
+		return fmt.Errorf("two nodes are remediated, of the control plane, or for which a policy has one place\n%s", s.state())
 	}
 	return nil
 }

@@ -27,9 +27,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
-	"sigs.k8s.io/controller-runtime/pkg/handler"
-	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 	"sigs.k8s.io/yaml"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -119,7 +116,7 @@ func Program(s *inmemory.Server, o Options) *inmemory.Program {
 			Client: writer, Live: i.Live, Clock: s.Clock, Installed: func(context.Context, string) (bool, error) { return true, nil },
 		}
 		r := &nodehealthcheck.Reconciler{
-			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: kinds, Watches: watches{kinds, i},
+			Client: writer, Management: i.Client, Live: i.Live, Mapper: s.RESTMapper(), Kinds: kinds, Watches: kinds,
 			Requests:  &remediationrequest.Requests{Client: writer, Live: i.Live},
 			Records:   written,
 			Discovery: apis{server: s},
@@ -154,27 +151,6 @@ func slim(obj client.Object) error {
 		return err
 	}
 	return nil
-}
-
-// watches are kinds whose watches have begun when their kind can be read.
-type watches struct {
-	*remediationrequest.Kinds[*unstructured.Unstructured]
-	instance *inmemory.Instance
-}
-
-// Notify makes the controller hear of changes to the objects of all kinds.
-func (w watches) Notify(c remediationrequest.Watcher, hears handler.TypedEventHandler[*unstructured.Unstructured, reconcile.Request]) {
-	w.Kinds.Notify(watcher{c, w.instance}, hears)
-}
-
-type watcher struct {
-	remediationrequest.Watcher
-	instance *inmemory.Instance
-}
-
-// Watch starts a watch.
-func (w watcher) Watch(src source.TypedSource[reconcile.Request]) error {
-	return w.instance.Watch(w.Watcher, src)
 }
 
 // apis are what the server serves.

@@ -94,7 +94,7 @@ func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(
 		time.Sleep(24 * time.Hour)
 		Expect(e.reach(ctx)()).To(Equal("WorkloadClusterChanged"))
 		Expect(conditions.GetMessage(e.check(ctx, "check"), mendv1.WorkloadClusterReachable)).To(And(
-			ContainSubstring("has UID uid-2; uid-1 is kept on the Cluster"), ContainSubstring("kubectl mend confirm cluster/c1 -n ns")))
+			ContainSubstring("has UID uid-2; uid-1 is kept on the Cluster"), ContainSubstring("clusters.cluster.x-k8s.io c1 -n ns kubemend.io/workload-cluster-")))
 		Expect(e.asked(ctx)).To(BeEmpty())
 		for _, name := range []string{"a", "b", "c"} {
 			Expect(e.health(ctx, name)()).To(Equal(metav1.ConditionTrue))
@@ -151,7 +151,7 @@ func TestAHostIsPoweredOffWhileAnotherWorkloadClusterAnswersAndNoNodeOfThatIsFen
 		time.Sleep(5 * time.Minute)
 		Expect(is()).To(Equal(powercycle.MovingWorkload), "it is not known where the workload is")
 		Expect(rem.(*mendv1.HostRemediation).Status.Conditions).To(ContainElement(
-			HaveField("Message", ContainSubstring("kubectl mend confirm cluster/c1"))))
+			HaveField("Message", ContainSubstring("kubectl annotate clusters.cluster.x-k8s.io c1"))))
 
 		Expect(standby.Calls(func(call apiserver.Call) bool {
 			return call.Resource == "nodes" && call.Writes() && call.Manager != apiserver.Tester

@@ -151,6 +151,33 @@ func TestNoMoreBeginInAnHourAlsoAfterARestart(t *testing.T) {
 	})
 }
 
+// The manager dies between asking an owner and writing into the record that it has begun, and the owner deletes the Machine meanwhile: no
+// check reports that any more, and nobody knows later whether it began.
+func TestALimitHoldsIfTheManagerDiesBeforeARecordSaysThatItBegan(t *testing.T) {
+	policy := &mendv1.RemediationPolicy{}
+	policy.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: new(intstr.FromInt32(1))}}
+	fleet(t, policy, func(ctx context.Context, f *fleetOf) {
+		set := &clusterv1.MachineSet{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "workers"}}
+		set.Spec.Replicas = new(int32(2))
+		Expect(f.here.Create(ctx, set)).To(Succeed())
+		f.reports(ctx, "a", corev1.ConditionUnknown)
+		Eventually(f.asked).WithArguments(ctx).Should(Equal([]string{"a"}))
+		f.manager.Kill()
+		list := &mendv1.RemediationRecordList{}
+		Expect(f.here.List(ctx, list)).To(Succeed())
+		record := &list.Items[0]
+		record.Status = mendv1.RemediationRecordStatus{Attempted: record.Status.Attempted}
+		Expect(f.here.Update(ctx, record)).To(Succeed())
+		Expect(f.here.Delete(ctx, f.machine(ctx, "a"))).To(Succeed())
+		f.reports(ctx, "c", corev1.ConditionUnknown)
+
+		f.start()
+		time.Sleep(10 * time.Minute)
+		Expect(f.health(ctx, "c")()).To(Equal(metav1.ConditionFalse))
+		Expect(f.asked(ctx)).To(BeEmpty(), "the capacity of a is not back")
+	})
+}
+
 func TestAWindowLetsNothingBeginAndItsEndAndItsRemovalDo(t *testing.T) {
 	policy := &mendv1.RemediationPolicy{}
 	policy.Spec.Windows = []mendv1.PolicyWindow{{Action: mendv1.WindowDeny, Schedule: "0 * * * *", DurationSeconds: 1800}}

@@ -216,10 +216,6 @@ func TestW16ReleasingMachines(t *testing.T) {
 			s.Expect(s.external("b")()).To(Equal(asked))
 			s.Eventually(s.counts("check")).Should(Equal([]int32{1, 0, 0}))
 		},
-		"a selector that leaves them out": func(s *environment) {
-			s.changeCheck("check", func(c *clusterv1.MachineHealthCheck) { c.Spec.Selector.MatchLabels["pool"] = "elsewhere" })
-			released(s, "a", "b")
-		},
 		"machines that are skipped or paused": func(s *environment) {
 			s.change("a", annotated(clusterv1.MachineSkipRemediationAnnotation, ""))
 			s.change("b", annotated(clusterv1.PausedAnnotation, ""))

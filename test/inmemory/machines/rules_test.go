@@ -7,13 +7,11 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubemend/kubemend/controllers/decide/health"
 	"github.com/kubemend/kubemend/test/builders"
@@ -265,20 +263,6 @@ func silentFor(c *clusterv1.MachineHealthCheck, patience time.Duration) {
 }
 
 const remediates = "True/RemediationAllowed"
-
-func TestCountingSelectsNothingWithAnEmptySelector(t *testing.T) {
-	run(t, func(s *environment) {
-		s.worker("a")
-		s.check("check")
-		s.Eventually(s.counts("check")).Should(Equal([]int32{1, 1, 1}))
-
-		emptied := []byte(`{"spec":{"selector":{"matchLabels":null}}}`) // the typed client cannot say this
-		s.Expect(s.here.Patch(s.ctx, s.getCheck("check"), client.RawPatch(types.MergePatchType, emptied))).To(Succeed())
-
-		s.Eventually(s.counts("check")).Should(Equal([]int32{0, 0, 0}))
-		s.Expect(s.getCheck("check").Status.Targets).To(BeEmpty())
-	})
-}
 
 func TestCountingSelectsOnlyMachinesOfItsOwnClusterAndNamespace(t *testing.T) {
 	run(t, func(s *environment) {

@@ -30,7 +30,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/policy"
 	"github.com/kubemend/kubemend/test/builders"
 	inprocess "github.com/kubemend/kubemend/test/faults/nodes"
 	"github.com/kubemend/kubemend/test/inmemory"
@@ -79,7 +78,6 @@ type environment struct {
 	kinds              map[remediator]bool // of which there are templates
 	nodes              []string
 	checks             []string
-	policies           []*policy.Policy // of managers that start from now on
 
 	mu  sync.Mutex
 	log []string
@@ -107,8 +105,7 @@ func newEnvironment(ctx context.Context, m mode) *environment {
 		mode: m, name: name, elsewhere: name + "-elsewhere", missing: name + "-missing", leases: name + "-leases",
 		kinds: map[remediator]bool{}, notes: &notes{},
 	}
-	s.program = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.notes, Logger: s.logger(),
-		Policies: func() []*policy.Policy { return s.policies }})
+	s.program = inprocess.Program(server, inprocess.Options{Leases: s.leases, Recorder: s.notes, Logger: s.logger()})
 	s.here = settled{server, s.program}
 	s.clock = clock{s.program}
 	for _, name := range []string{s.name, s.elsewhere, s.leases, "default", machineAPI, metav1.NamespaceSystem} {
@@ -215,13 +212,6 @@ func ladder(timeout time.Duration, templates ...corev1.ObjectReference) func(*nh
 // minHealthy sets the threshold.
 func minHealthy(amount string) func(*nhcv1.NodeHealthCheck) {
 	return func(c *nhcv1.NodeHealthCheck) { c.Spec.MinHealthy = ptr.To(intstr.Parse(amount)) }
-}
-
-// selecting makes a check select the nodes with a label.
-func selecting(key, value string) func(*nhcv1.NodeHealthCheck) {
-	return func(c *nhcv1.NodeHealthCheck) {
-		c.Spec.Selector = metav1.LabelSelector{MatchLabels: map[string]string{key: value}}
-	}
 }
 
 // change patches the spec of a check.

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
@@ -82,6 +83,21 @@ var _ = Describe("Remediators", func() {
 		s.recovers(ctx, "w1")
 		Expect(s.request(ctx, "w2").Object["spec"]).To(Equal(map[string]any{"size": int64(43)}))
 	})
+
+	once("end what they were asked before the check named others, also after a restart and if they took the marks off it",
+		func(ctx context.Context, s *environment) {
+			s.workers(ctx, 3)
+			s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
+			s.fails(ctx, "w1")
+			req := s.request(ctx, "w1")
+			unlabelled := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"labels":null}}`))
+			Expect(s.here.Patch(ctx, s.again(ctx, req), unlabelled)).To(Succeed())
+			s.change(ctx, "check", s.by(s.template(ctx, replace, "hard")))
+			s.kill()
+			s.recovers(ctx, "w1")
+			s.start()
+			Eventually(s.isGone(ctx, req)).Should(BeTrue())
+		})
 
 	once("get a new request for a new node of the same name", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)

@@ -7,40 +7,13 @@ import (
 	. "github.com/onsi/gomega"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
-	"k8s.io/utils/ptr"
 
 	nhcv1 "github.com/kubemend/kubemend/api/remediation/v1alpha1"
-	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
-	"github.com/kubemend/kubemend/controllers/policy"
 )
 
 var ladders = mode{escalating: true}
 
 var _ = Describe("A node that stays unhealthy", func() {
-	in(ladders, "begins when a policy has a place for it, also after a restart, and its ladder goes on", func(ctx context.Context, s *environment) {
-		racks := &mendv1.RemediationPolicy{}
-		racks.Spec.Limits = []mendv1.PolicyLimit{{Name: "all", MaxInFlight: ptr.To(intstr.FromInt32(1))}}
-		s.policies = []*policy.Policy{policy.Read(racks, "")}
-		s.kill()
-		s.start()
-		soft, hard := s.template(ctx, reboot, "soft"), s.template(ctx, replace, "hard")
-		for _, name := range []string{"a", "b"} {
-			s.node(ctx, name, labelled("of", name))
-			s.check(ctx, name, selecting("of", name), minHealthy("0"), ladder(step, soft, hard))
-		}
-		s.fails(ctx, "a", "b")
-		Expect(s.requested(ctx, "a")()).To(Equal([]string{"RebootRemediation/soft"}))
-		s.kill()
-		s.start()
-		s.clock.Step(step)
-		Expect(s.requested(ctx, "a")()).To(Equal([]string{"RebootRemediation/soft", "ReplaceRemediation/hard"}))
-		Expect(s.requested(ctx, "b")()).To(BeEmpty())
-		Expect(s.events(ctx, "b", "RemediationSkipped")()).To(ContainElement(ContainSubstring("The limit all of RemediationPolicy")))
-		s.recovers(ctx, "a")
-		Expect(s.requested(ctx, "b")()).To(Equal([]string{"RebootRemediation/soft"}))
-	})
-
 	inEveryMode("C51: is reported once per remediation", func(ctx context.Context, s *environment) {
 		s.workers(ctx, 3)
 		s.check(ctx, "check", s.by(s.template(ctx, reboot, "soft")))
