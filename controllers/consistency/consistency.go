@@ -118,6 +118,22 @@ func (k *Kinds) Of(kind schema.GroupKind) *Writes {
 	return writes.(*Writes)
 }
 
+// Waits are how long to wait for caches that were found to be stale. The zero value waits for none.
+type Waits struct{ times sync.Map } // client.ObjectKey to int
+
+// Next is how long to wait before the object called key is read again, which was stale once more.
+func (w *Waits) Next(key client.ObjectKey) time.Duration {
+	times := 1
+	if before, again := w.times.Load(key); again {
+		times = before.(int) + 1
+	}
+	w.times.Store(key, times)
+	return Wait(times)
+}
+
+// Reset notes that the object called key was not stale.
+func (w *Waits) Reset(key client.ObjectKey) { w.times.Delete(key) }
+
 // Read reads an object from a cache, and past it if the cache does not have it: only the API server knows what does not exist. It reports
 // whether the object exists.
 func Read(ctx context.Context, cache, live client.Reader, key client.ObjectKey, obj client.Object, options ...client.GetOption) (found bool, err error) {

@@ -104,6 +104,7 @@ type Reconciler struct {
 
 	controller atomic.Pointer[controller.Controller] // nil until it is set up
 	written    consistency.Writes
+	stale      consistency.Waits
 	kept       sync.Map // what this process knows of a remediation besides what is stored, by its key
 	idle       atomic.Bool
 	switched   enqueue.Broadcast[struct{}] // idle has changed
@@ -147,9 +148,13 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 	if errors.Is(err, begin.ErrBusy) {
 		return ctrl.Result{RequeueAfter: retry}, r.reportBusy(ctx, obs)
 	}
+	if errors.Is(err, consistency.ErrStale) { // nothing was written yet
+		return ctrl.Result{RequeueAfter: r.stale.Next(req.NamespacedName)}, nil
+	}
+	r.stale.Reset(req.NamespacedName)
 	switch {
-	case errors.Is(err, consistency.ErrStale), apierrors.IsConflict(err):
-		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // the cache is about to show what was written, here or by another client
+	case apierrors.IsConflict(err):
+		return ctrl.Result{RequeueAfter: enqueue.Conflicted}, nil // another client wrote first; the cache is about to show what
 	case err != nil:
 		return ctrl.Result{}, err
 	case obs == nil || obs.idle != "":
