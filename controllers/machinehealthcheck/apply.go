@@ -169,7 +169,7 @@ func (r *Reconciler) askOwner(ctx context.Context, state *observed, plan *Plan, 
 		o.wrote = fmt.Sprint(o.Conditions) // whatever record it carries
 	}
 	if o.requested, o.lost = saved && o.saved != marked, !saved && o.err != nil; o.requested {
-		r.Records.OwnerAsked(ctx, record)
+		r.Records.Began(ctx, record, nil)
 	}
 }
 
@@ -178,10 +178,14 @@ func (r *Reconciler) create(ctx context.Context, state *observed, plan *Plan, o 
 	after := o.Conditions
 	req, err := state.requestFor(o.Target.Machine)
 	if err == nil {
-		records.Carry(req, r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved)))
+		record := r.writeAhead(ctx, state, plan, o.Decision, healthSaid(o.saved))
+		records.Carry(req, record)
 		err = r.Requests.Create(ctx, req)
 		if o.lost = begin.Lost(err); err == nil || o.lost {
 			r.requested.Of(state.requestKind.GroupKind()).Note(req)
+		}
+		if err == nil {
+			r.Records.Began(ctx, record, req)
 		}
 	}
 	switch {

@@ -75,6 +75,9 @@ func TestThereIsARecordBeforeTheRequest(t *testing.T) {
 	k.after(5 * time.Minute)
 	k.settle("nhc")
 	all := k.records()
+	if len(all) == 1 && all[0].Status.Begun.IsZero() {
+		t.Error("the record does not say that the remediation has begun: the node may recover, and the request go, at once")
+	}
 	if before != 1 || len(all) != 1 || all[0].Namespace != namespace || len(all[0].OwnerReferences) > 0 {
 		t.Fatalf("before the request there were %d records, and there are %+v", before, all)
 	}

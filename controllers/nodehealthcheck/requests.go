@@ -273,10 +273,12 @@ const hostWithin = begin.Within / 5
 
 // recorded makes sure that the remediation that req begins, or goes on with, has a record, makes req carry it and returns it. All requests
 // of an escalation belong to one record, which is where the first of them is. Of a request without a namespace none is written.
-func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured) {
+func (r *Reconciler) recorded(
+	ctx context.Context, state *observed, o *outcome, req *unstructured.Unstructured,
+) *mendv1.RemediationRecord {
 	at, uid := o.recorded()
 	if at.Namespace = cmp.Or(at.Namespace, req.GetNamespace()); at.Namespace == "" {
-		return
+		return nil
 	}
 	record := recordOf(state, o)
 	if record.Spec.Target.Machine != nil {
@@ -285,7 +287,9 @@ func (r *Reconciler) recorded(ctx context.Context, state *observed, o *outcome, 
 		done()
 	}
 	record.Namespace, record.Name, record.UID = at.Namespace, at.Name, uid
-	records.Carry(req, r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n)))
+	record = r.Records.Begin(ctx, "NodeHealthCheck", record, unhealthySince(&state.facts, o.n))
+	records.Carry(req, record)
+	return record
 }
 
 // recorded is the record that the former requests of the remediation carry; zero if they carry none.

@@ -215,12 +215,13 @@ func (r *Reconciler) request(ctx context.Context, state *observed, o *outcome) (
 	if err != nil {
 		return nil, err
 	}
-	r.recorded(ctx, state, o, req)
+	record := r.recorded(ctx, state, o, req)
 	o.asked = true
 	if err := r.Requests.Create(ctx, req); err != nil {
 		return nil, err
 	}
 	r.memory.written.Of(req.GroupVersionKind().GroupKind()).Note(req)
+	r.Records.Began(ctx, record, req)
 	return req, nil
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -208,14 +209,19 @@ func (r *Records) attempt(ctx context.Context, record *mendv1.RemediationRecord)
 	return nil
 }
 
-// OwnerAsked writes that the remediation of record was begun by asking the owner of the Machine, which may delete that at once. Nobody
-// would know later that it was begun; that a request was created, the controller of records sees by the request.
-func (r *Records) OwnerAsked(ctx context.Context, record *mendv1.RemediationRecord) {
+// Began writes that the remediation of record has begun: by req or, if that is nil, by asking the owner of the Machine. The owner may delete
+// the Machine at once, and the request of a node that recovers is deleted at once: nobody would know later that it has begun.
+func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, req *unstructured.Unstructured) {
 	if r == nil || record == nil || record.Status.Begun != nil {
 		return
 	}
 	facts := Facts{Now: r.Clock.Now(), Decided: record.Spec.Decided.Time, Status: record.Status}
-	facts.Target = Target{RecordRef: TargetOf(record), Known: true, Exists: true, Asked: facts.Now}
+	facts.Target = Target{RecordRef: TargetOf(record), Known: true, Exists: true}
+	if req == nil {
+		facts.Target.Asked = facts.Now
+	} else {
+		facts.Requests = []Request{{RecordRef: refTo(req, req.GroupVersionKind()), Created: req.GetCreationTimestamp().Time}}
+	}
 	after := record.DeepCopy()
 	after.Status = statusOf(&observed{record: record, facts: facts}, Decide(facts))
 	Bound(after)

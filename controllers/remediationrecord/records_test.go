@@ -216,7 +216,7 @@ func TestARemediationHasOneRecord(t *testing.T) {
 		}, 1},
 		"what was found is another thing, and it was begun": {func(s *shelf) {
 			first := s.begins(ctx, about("w1", "1"), "a")
-			s.OwnerAsked(ctx, first)
+			s.Began(ctx, first, nil)
 			again := about("w1", "1")
 			again.Spec.Cause = "Ready=False"
 			if record := s.begins(ctx, again, "a"); record.Status.Begun == nil {
@@ -254,11 +254,11 @@ func TestARecordSaysThatItIsStillAboutToBegin(t *testing.T) {
 }
 
 // What the manager has just done is in the record although the Machine is gone a moment later.
-func TestWhoAsksAnOwnerWritesThatTheRemediationWasBegun(t *testing.T) {
+func TestWhoBeginsARemediationWritesThatItHasBegun(t *testing.T) {
 	s := newShelf(t)
 	record := s.begins(t.Context(), about("w1", "1"), "a")
 	s.clock.SetTime(noon.Add(1234567890 * time.Nanosecond))
-	s.OwnerAsked(t.Context(), record)
+	s.Began(t.Context(), record, nil)
 	got := &s.all(t.Context(), t)[0]
 	if condition(got, mendv1.RecordBegun) != "True "+OwnerRequested || len(got.Status.Steps) != 1 || got.Status.Steps[0].Message == "" {
 		t.Fatalf("it says %+v", got.Status)
@@ -267,7 +267,7 @@ func TestWhoAsksAnOwnerWritesThatTheRemediationWasBegun(t *testing.T) {
 	if !step.Equal(noon.Add(1234*time.Millisecond)) || !got.Status.Begun.Time.Equal(noon.Add(time.Second)) {
 		t.Errorf("it was begun at %s, the step at %s", got.Status.Begun, step)
 	}
-	s.OwnerAsked(t.Context(), nil) // without a record
+	s.Began(t.Context(), nil, nil) // without a record
 }
 
 func TestARecordThatCannotBeWrittenHoldsUpNothing(t *testing.T) {

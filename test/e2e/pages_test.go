@@ -279,7 +279,7 @@ func hostOf(ctx context.Context, machine string) string {
 	return ""
 }
 
-// powerCycled has a machine's host power-cycled, waits until that has succeeded, and returns the name of the remediation, which stays until
+// powerCycled has a machine's host power-cycled, waits until its record says so, and returns the name of the remediation, which stays until
 // the spec ends.
 func powerCycled(ctx context.Context, machine string) string {
 	GinkgoHelper()
@@ -297,9 +297,9 @@ spec: {strategy: {type: Reboot, retryLimit: 1, timeoutSeconds: 600}}
 	Expect(here.Create(ctx, rem)).To(Succeed())
 	DeferCleanup(func(ctx SpecContext) { Expect(client.IgnoreNotFound(here.Delete(ctx, rem))).To(Succeed()) })
 	Eventually(func(g Gomega) {
-		now := &mendv1.HostRemediation{}
-		g.Expect(here.Get(ctx, client.ObjectKeyFromObject(rem), now)).To(Succeed())
-		g.Expect(succeeded(now.Status.Conditions)).To(BeTrue())
+		list, of := &mendv1.RemediationRecordList{}, client.MatchingLabels{mendv1.RecordTargetLabel: string(m.UID)}
+		g.Expect(here.List(ctx, list, client.InNamespace(m.Namespace), of)).To(Succeed())
+		g.Expect(list.Items).To(ContainElement(HaveField("Status.Outcome", mendv1.RecordHealed)))
 	}).Should(Succeed())
 	return rem.GetName()
 }

@@ -177,6 +177,24 @@ func TestWhatARecordCosts(t *testing.T) {
 	}
 }
 
+func TestTheRecordOfARequestThatIsDeletedAtOnceSaysThatItBegan(t *testing.T) {
+	run(t, func(s *environment) {
+		s.template("reboot")
+		s.workers("a", "b", "c")
+		s.check("check", by("reboot"))
+		s.Eventually(s.health("a")).Should(Equal(well))
+		s.nodeReports("a", corev1.NodeReady, corev1.ConditionUnknown, long)
+		for len(s.requested()()) == 0 {
+			time.Sleep(50 * time.Millisecond) // less than events of requests are merged for
+		}
+		s.comesBack("a")
+		time.Sleep(time.Minute)
+		s.Expect(s.requested()()).To(BeEmpty())
+		s.Expect(s.recorded()).To(ConsistOf(HaveField("Status", And(
+			HaveField("BegunBy", "kubemend"), HaveField("Outcome", mendv1.RecordHealed)))))
+	})
+}
+
 // What a power cycle costs beside what its own controller writes: a Machine and its check are written when the node falls silent, when the
 // remediation begins, and when it has helped; and each step that lasts is one patch of the record.
 func TestWhatAPowerCycleCostsItsCheckAndItsRecord(t *testing.T) {
