@@ -56,17 +56,17 @@ func static() []prometheus.Collector {
 	return []prometheus.Collector{dueToBegun, dueToCapacity, waited, closed, deleted, failed}
 }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the collectors of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return append(static(), &capacityMissing{}) }
 
-// mostWords is how many values a label has that are not kubemend's own words: conditions are what users name them, and a user who may write
-// records may write any cause and any wait.
+// mostWords bounds the values of a label that others choose: users name conditions, and a user who may write records may write any cause
+// and any reason to wait.
 const mostWords = 80
 
-// otherWord stands for all words beyond those.
+// otherWord is the value for all words beyond mostWords.
 const otherWord = "Other"
 
-// words are those that have a value of their own.
+// words are the words that have a value of their own.
 type words struct {
 	sync.Mutex
 	known map[string]bool
@@ -74,7 +74,7 @@ type words struct {
 
 var causes, waits words
 
-// of is a word as the value of a label.
+// of returns the value of the label for a word.
 func (w *words) of(word string) string {
 	w.Lock()
 	defer w.Unlock()
@@ -88,7 +88,7 @@ func (w *words) of(word string) string {
 	return word
 }
 
-// measure exports what was written: status, of a record that said less before. A Cluster that does not exist is none.
+// measure exports what status adds to the stored record. The label cluster is empty if the Cluster does not exist.
 func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	before, spec := &o.record.Status, &o.record.Spec
 	due := ptr.Deref(spec.Due, spec.Decided).Time
@@ -111,7 +111,7 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	closed.WithLabelValues(o.record.Namespace, cluster, string(status.Outcome)).Inc()
 }
 
-// waitedOf is how many seconds each cause has held up a remediation that has ended: from its step to that of the next one, or until
+// waitedOf returns how many seconds a remediation that has ended spent on each reason to wait: from its step to the next wait, or until
 // capacity was back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}
@@ -125,7 +125,7 @@ func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	return seconds
 }
 
-// capacityMissing counts what open records wait for, and tells what is remediated again and again; it is a collector of metrics.
+// capacityMissing is a collector of metrics that counts what open records wait for, and what is remediated again and again.
 type capacityMissing struct {
 	open  client.Reader
 	clock clock.PassiveClock
@@ -149,9 +149,9 @@ func (c *capacityMissing) Describe(descriptions chan<- *prometheus.Desc) {
 	descriptions <- loops
 }
 
-// Collect implements prometheus.Collector. It counts what the cache has.
+// Collect implements prometheus.Collector. It reads the cache alone.
 func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape does not wait for a cache
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second) // a scrape must not wait for the cache
 	defer cancel()
 	list := &mendv1.RemediationRecordList{}
 	if err := c.open.List(ctx, list, client.UnsafeDisableDeepCopy); err != nil {
@@ -175,7 +175,7 @@ func (c *capacityMissing) Collect(samples chan<- prometheus.Metric) {
 	c.collectLoops(list.Items, samples)
 }
 
-// collectLoops tells of what is remediated again and again. A node that is on a host counts as that.
+// collectLoops exports what is remediated again and again. A node on a known host counts as its host alone.
 func (c *capacityMissing) collectLoops(records []mendv1.RemediationRecord, samples chan<- prometheus.Metric) {
 	type series struct{ namespace, cluster, subject string }
 	former := map[series][]mendv1.RemediationRecord{}
