@@ -56,18 +56,19 @@ type Story struct {
 	Owner, WaitsFor rule.Ref
 	// Replacement is the new machine; it has no name if there is none.
 	Replacement Replacement
-	// New is the Machine of Replacement, if it was read. Host is its BareMetalHost. Healthy reports that its node is Ready, no check finds
-	// it unhealthy, and it is not being deleted.
-	New     *clusterv1.Machine
-	Host    string
+	// New is the Machine of Replacement, if it was read.
+	New *clusterv1.Machine
+	// Host is the name of its BareMetalHost.
+	Host string
+	// Healthy reports that its node is Ready, no check finds it unhealthy, and it is not being deleted.
 	Healthy bool
 	// Ready is how many machines of the owner have a Ready node, once the owner has all its machines; else 0.
 	Ready int
-	// Since is when the wait began. Deadline is when the wait ends by itself, or when a check will find the new machine unhealthy; Timeout
-	// is the setting that Deadline follows from.
+	// Since is when the wait began. Deadline is when it ends by itself, or when a check will find the new machine unhealthy.
 	Since, Deadline time.Time
-	Timeout         time.Duration
-	Overdue         bool
+	// Timeout is the setting that Deadline follows from.
+	Timeout time.Duration
+	Overdue bool
 	// Message is what the capacity waits for, as a clause.
 	Message string
 	// Next is what happens next. Hint is what a user can do about this wait. Todo is the same as Hint once the wait has lasted too long.
@@ -118,7 +119,6 @@ const (
 	ByOrder = "ByOrder"
 )
 
-// guessedBy says in words how a replacement was guessed.
 var guessedBy = map[string]string{
 	Remembered: "by the RemediationRecord of that machine", SameHost: "it has the same host",
 	Alone: "it is the only one that its owner has made since", ByOrder: "by the order in which machines were lost and made",
@@ -275,8 +275,7 @@ func hostsText(w *found) string {
 // mostQuoted is how long a quoted text may be. A tenant may write megabytes into a condition, an annotation or an error.
 const mostQuoted = 2048
 
-// oneLine joins the lines of a message, without their bullets. It shortens the message, and replaces control characters, which terminals
-// obey.
+// oneLine joins the lines of a message without bullets, shortens it, and replaces control characters, which terminals obey.
 func oneLine(message string) string {
 	message = health.Short(message, 2*mostQuoted)
 	var parts []string

@@ -95,8 +95,7 @@ func (f *Facts) pausedBy(w found, object rule.Ref, annotated bool) found {
 	return w
 }
 
-// notDeleted returns what an unhealthy machine that is not being deleted waits for: its owner, or its own recovery if the owner was not
-// asked.
+// notDeleted returns what an unhealthy machine waits for that is not being deleted: its owner, or its recovery if the owner was not asked.
 func (f *Facts) notDeleted() found {
 	answer := condOf(f.old, clusterv1.MachineOwnerRemediatedCondition)
 	if answer.Status != metav1.ConditionFalse {
@@ -121,8 +120,8 @@ func (f *Facts) notDeleted() found {
 	return f.pausedBy(w, f.owner.maker, f.owner.paused)
 }
 
-// enough returns what follows if the owner has all its machines: it was scaled down, or has created the new machine before the old one is
-// gone.
+// enough returns what follows if the owner has all its machines: it was scaled down, or has created the new machine before the old one
+// went.
 func (f *Facts) enough() found {
 	machines, withNode := f.count()
 	if !f.surges() || *f.owner.replicas == 0 {
@@ -346,8 +345,7 @@ func (f *Facts) awaitedSince(machine *clusterv1.Machine) time.Time {
 	return at
 }
 
-// bootstrapping sets the wait for the bootstrap data of machine. The provider's condition says what it needs for that, such as a control
-// plane.
+// bootstrapping sets the wait for the bootstrap data of machine. The provider's condition says what else it needs, such as a control plane.
 func bootstrapping(w *found, machine *clusterv1.Machine) {
 	config := condOf(machine, clusterv1.MachineBootstrapConfigReadyCondition)
 	w.wait, w.said, w.Since = bootstrapNotReady, config, cmp.Or(config.LastTransitionTime.Time, machine.CreationTimestamp.Time)

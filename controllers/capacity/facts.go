@@ -26,22 +26,22 @@ type Facts struct {
 	Unread []string
 
 	now time.Time
-	// old is the machine; nil if it does not exist. others are all other Machines of its owner, the oldest first. named has them by name;
-	// it is set only if there are machines in Lost.
+	// old is the machine; nil if it does not exist. others are all other Machines of its owner, the oldest first.
 	old    *clusterv1.Machine
 	others []*clusterv1.Machine
-	named  map[string]*clusterv1.Machine
-	owner  owner
+	// named has others by name; it is set only if there are machines in Lost.
+	named map[string]*clusterv1.Machine
+	owner owner
 	// cluster is nil if it was not read.
 	cluster                          *clusterv1.Cluster
 	clusterDeleted, namespaceDeleted bool
 	// checks are the MachineHealthChecks of the namespace, read only if a machine has no node.
 	checks []clusterv1.MachineHealthCheck
-	// hosts are the BareMetalHosts of the namespace, valid if hostsKnown is set. wants has, by the name of a machine, what it needs of a
-	// host.
+	// hosts are the BareMetalHosts of the namespace, valid if hostsKnown is set.
 	hosts      []bmov1alpha1.BareMetalHost
 	hostsKnown bool
-	wants      map[string]spare.Wants
+	// wants has, by the name of a machine, what it needs of a host.
+	wants map[string]spare.Wants
 }
 
 // owner is what replaces a Machine: a MachineDeployment, a MachineSet or a control plane of any provider.
@@ -186,26 +186,25 @@ const (
 	kubeadmKind           = "KubeadmControlPlane"
 )
 
-// Subject is the machine whose capacity is missing. After the machine is gone nothing else is known about it, so callers keep the result of
-// Of.
+// Subject is the machine whose capacity is missing. Nothing else is known about a machine that is gone, so callers keep the result of Of.
 type Subject struct {
 	Namespace, Name, Cluster string
-	// Machine is the machine itself, as the caller has read it; nil if it does not exist. If its owner merely lacks a machine, Name is
-	// empty too.
+	// Machine is the machine as the caller has read it; nil if it does not exist. If its owner merely lacks a machine, Name is empty too.
 	Machine *clusterv1.Machine
-	// Gone is when the machine was deleted. Seen is when it was last known to exist, if Gone is not known. Its replacement was created
-	// later.
+	// Gone is when the machine was deleted; its replacement was created later. Seen is when it was last known to exist, if Gone is not
+	// known.
 	Gone, Seen time.Time
-	// Owner is the MachineSet or control plane that creates its machines; it has no Kind if there is none. Deployment is the
-	// MachineDeployment of that MachineSet.
-	Owner      Owner
+	// Owner is the MachineSet or control plane that creates its machines; it has no Kind if there is none.
+	Owner Owner
+	// Deployment is the MachineDeployment of that MachineSet.
 	Deployment string
 	// Host is the name of the BareMetalHost that the machine had.
 	Host string
-	// Found is the machine that was found earlier as its replacement; empty if none was stored. Lost are other machines of the same owner
-	// that are gone. They have their names, Gone (or when their deletion began), and what was stored of their hosts and replacements.
+	// Found is the machine that was found earlier as its replacement; empty if none was stored.
 	Found string
-	Lost  []Subject
+	// Lost are other machines of the same owner that are gone. They have their names, Gone (or when their deletion began), and what was
+	// stored of their hosts and replacements.
+	Lost []Subject
 	// Remembered has, by the name of a machine, the machine that it replaces according to RemediationRecords.
 	Remembered map[string]string
 }

@@ -32,18 +32,16 @@ type Observer struct {
 	// Management reads the management cluster. Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// Machines returns the Machines of the owner of a Subject, as the function Machines does, or only the Notable ones; nil to list all
-	// Machines at each observation.
+	// Machines returns the Machines of the owner of a Subject as the function Machines does, or only Notable ones; nil to list them each
+	// time.
 	Machines func(ctx context.Context, s *Subject, notable bool) ([]*clusterv1.Machine, error)
-	// NodeReady returns the condition Ready of the node of a Machine as the caller knows it. If it is nil or known is false, the Machine's
-	// own condition counts.
+	// NodeReady returns the condition Ready of a Machine's node if the caller knows it; otherwise the Machine's own condition counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)
 }
 
 // machinesUnread is in Unread if the machines of the owner could not be read.
 const machinesUnread = "Machines"
 
-// reading is one observation.
 type reading struct {
 	*Observer
 	*Facts
@@ -123,8 +121,7 @@ func (r *reading) readCluster(ctx context.Context) error {
 	return err
 }
 
-// readNamespace reads the Namespace of a machine that is being deleted, or gone. It reads only metadata, because the command line has no
-// more.
+// readNamespace reads the Namespace of a machine that is being deleted, or gone; only its metadata, because the command line has no more.
 func (r *reading) readNamespace(ctx context.Context) error {
 	if r.old != nil && r.old.DeletionTimestamp.IsZero() {
 		return nil

@@ -18,9 +18,9 @@ import (
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction
-	// Reason is a reason of the API or of this package; empty if there is none. Implied reports that the rest of the line makes Reason
-	// obvious.
-	Reason  string
+	// Reason is a reason of the API or of this package; empty if there is none.
+	Reason string
+	// Implied reports that the rest of the line makes Reason obvious.
 	Implied bool
 	// By is what remediates the object. Detail has the numbers or the name that belong to Reason.
 	By, Detail string
@@ -240,8 +240,7 @@ func (t *Target) remediatedBy(a *Answer) {
 	}
 }
 
-// unknown returns the answer about a target that cannot be judged. What keeps it from being judged precedes what keeps kubemend from
-// acting.
+// unknown returns the answer about a target that cannot be judged. First comes what prevents the judgement, then what prevents an action.
 func (c *Check) unknown(t *Target) Answer {
 	a := Answer{State: IsUnknown}
 	first := slices.IndexFunc(t.Blockers, func(b Blocker) bool { return b.Reason != NotActing && b.Reason != mendv1.OverlapReason })

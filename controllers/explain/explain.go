@@ -31,8 +31,8 @@ type (
 	Finding = cliv1.Finding
 )
 
-// ErrUnread wraps the error of a read that failed for the reader of a page, such as for a missing right. It says nothing about the rights
-// of the manager. Controllers that act never get it.
+// ErrUnread wraps the error of a read that failed for the reader of a page, such as for a missing right. It says nothing about the
+// manager's rights, and controllers that act never get it.
 var ErrUnread = errors.New("it was not read")
 
 // Missing is the error that an object does not exist.
@@ -71,8 +71,7 @@ type Target struct {
 	OwnerAsked  bool
 	Owner       string
 	OwnerReason string
-	// Cycle is the power cycle that remediates the target; nil if there is none, if it was not read, or if it has requested owner
-	// remediation.
+	// Cycle is the power cycle that remediates the target; nil if there is none, if it was not read, or if it has asked the owner.
 	Cycle *Remediation
 }
 

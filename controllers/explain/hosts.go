@@ -119,7 +119,6 @@ func (r *Remediation) Answer() Answer {
 	return a
 }
 
-// finals are the final states of a remediation.
 var finals = map[powercycle.State]AnswerState{
 	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
 	powercycle.Stopped: WasStopped,
@@ -156,8 +155,7 @@ var inCourse = map[powercycle.Reason]bool{
 	powercycle.WatchingForLifeReason: true, powercycle.WorkloadMovingReason: true,
 }
 
-// CycledBy sets Cycle to the first of the known power cycles that remediates t, whether the check or a user requested it, unless that cycle
-// has requested owner remediation.
+// CycledBy sets Cycle to the first known power cycle that remediates t, for the check or a user, and has not requested owner remediation.
 func (t *Target) CycledBy(known []Remediation) {
 	cycles := t.Requests
 	if b := t.Blocker(RemediationUnderWay); b != nil {
@@ -188,8 +186,8 @@ func (a Answer) UnderWay(cycles []Remediation) Answer {
 	return a
 }
 
-// CyclesNext returns the next step of the first power cycle that has one. If ownerNext is set, it skips cycles that have requested owner
-// remediation, since the next step is the owner's.
+// CyclesNext returns the next step of the first power cycle that has one. If ownerNext is set, the next step is the owner's, and cycles
+// that have requested owner remediation do not count.
 func CyclesNext(cycles []Remediation, ownerNext bool) Step {
 	for i := range cycles {
 		if next := cycles[i].Next; next != (Step{}) && (!ownerNext || cycles[i].State != string(powercycle.OwnerRequested)) {

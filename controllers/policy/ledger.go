@@ -68,9 +68,10 @@ type Ledger struct {
 	groups   map[cliv1.LimitGroup]*group
 	queue    map[*entry]bool // the targets that wait for a place
 	news     map[*group]bool // the groups whose remediations may have proven themselves
-	// heard are the checks that have reported since since, when the first policy was read. allHeard is set once all checks have.
-	heard    map[Check]bool
-	since    time.Time
+	// heard are the checks that have reported since the time since, at which the first policy was read or a kind of checks was set up.
+	heard map[Check]bool
+	since time.Time
+	// allHeard is set once all checks have reported.
 	allHeard bool
 	sources  map[string]reporter // by the kind of the checks
 	changed  func(policy rule.Ref)
@@ -105,13 +106,12 @@ type group struct {
 	limit  *mendv1.PolicyLimit
 	policy *Policy
 	size   int               // how many entries are in it
-	judged map[types.UID]int // by how many checks each target is reported that can be judged
+	judged map[types.UID]int // how many checks report each target that can be judged
 	open   map[*entry]bool   // the entries that are not idle
 	trials trials
 }
 
-// SetUp registers the controller of a kind of checks: list returns all checks, wake enqueues one. Nothing begins until these checks have
-// reported.
+// SetUp registers a kind of checks: list returns all of them, wake enqueues one. Nothing begins until they have reported.
 func (l *Ledger) SetUp(kind string, list func() []reconcile.Request, wake func(check reconcile.Request, in time.Duration)) {
 	if l == nil {
 		return
@@ -125,7 +125,6 @@ func (l *Ledger) SetUp(kind string, list func() []reconcile.Request, wake func(c
 	l.since, l.allHeard = l.Clock.Now(), false
 }
 
-// all returns the checks of all kinds.
 func (l *Ledger) all() []Check {
 	var checks []Check
 	for kind, source := range l.sources {

@@ -182,8 +182,7 @@ func (p *Policy) OfHosts() bool {
 	})
 }
 
-// Closed returns until when the windows of p block the remediation of a target; zero if they do not. live says that the target's node
-// reports.
+// Closed returns until when the windows of p block a remediation; zero if they do not. live says that the target's node reports.
 func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	var until, opens time.Time
 	allowing, open := false, false
@@ -213,8 +212,8 @@ func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// openUntil returns when w closes, or zero if it is closed now. Openings that follow each other count as one, up to a hundred of them;
-// callers ask again at the end of these.
+// openUntil returns when w closes; zero if it is closed now. It joins openings that follow each other, a hundred at most; then callers ask
+// again.
 func (w *window) openUntil(now time.Time) time.Time {
 	var ends time.Time
 	from := now.Add(-w.lasts)
@@ -228,8 +227,7 @@ func (w *window) openUntil(now time.Time) time.Time {
 	return ends
 }
 
-// numbers are the counts of a group that its limit is compared with. claimed are those of inFlight that have a place and have not begun
-// yet.
+// numbers are the counts of a group that its limit is compared with. claimed is the part of inFlight that has a place and has not begun.
 type numbers struct{ targets, unavailable, inFlight, claimed, waiting int }
 
 // reached is a limit that lets no further remediation begin in a group.

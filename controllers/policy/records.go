@@ -44,8 +44,7 @@ func (l *Ledger) Record(record types.NamespacedName, target *Target, attempted b
 	}
 }
 
-// known returns the target of a record with the labels that its check has reported for it or, without that, for another target. A record
-// has no labels.
+// known returns the target of a record, which has no labels, with the labels that its check has reported for it or for another target.
 func (l *Ledger) known(e *entry) *Target {
 	if same := l.checks[e.check][e.UID]; same != nil {
 		return same.Target

@@ -13,26 +13,24 @@ import (
 const (
 	// provenAfter is how long capacity must be back until the remediation counts as proven.
 	provenAfter = 5 * time.Minute
-	// firstPause is how long nothing begins in a group after a failed remediation. It doubles with each further failure, up to
-	// longestPause.
+	// firstPause is how long nothing begins in a group after a failure. It doubles with each further failure, up to longestPause.
 	firstPause, longestPause = time.Minute, 10 * time.Minute
 )
 
 // trials are the remediations that were begun in a group, and for slowStart how they turn out. After a restart the times come from records,
-// but slowStart starts anew, which is the careful choice.
+// and slowStart starts anew, which is the careful choice.
 type trials struct {
 	begun map[types.UID][]time.Time
 	// unproven has when the capacity of each remediation that was begun was back; zero while it is not.
 	unproven map[types.UID]time.Time
-	// width is how many unproven remediations there may be; 0 counts as 1. pause is how long nothing began after the last failure, until is
-	// when that ends.
+	// width is how many unproven remediations there may be; 0 counts as 1.
 	width int
+	// pause is how long nothing began after the last failure, until is when that ends.
 	pause time.Duration
 	until time.Time
 }
 
-// saw notes when a remediation of target was begun. The check and the record report times some seconds apart, so two times within a minute
-// are one remediation.
+// saw notes when a remediation of target was begun. A check and a record report it some seconds apart: times within a minute are the same.
 func (t *trials) saw(target types.UID, at time.Time) {
 	if t.begun == nil {
 		t.begun = map[types.UID][]time.Time{}

@@ -97,7 +97,6 @@ func (o *observed) set(status *mendv1.RemediationRecordStatus, kind string, is m
 	})
 }
 
-// text returns a step or a wait as a sentence.
 func (o *observed) text(reason string, object mendv1.RecordRef) string {
 	if o.story != nil && reason == o.story.Reason {
 		return o.story.Message
@@ -178,8 +177,8 @@ func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	return by
 }
 
-// about returns an object for an event. It has the current UID, by which kubectl describe finds events; after a move the record has the old
-// UID.
+// about returns an object for an event, with its current UID, by which kubectl describe finds events. After a move the record has the old
+// one.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name

@@ -19,8 +19,7 @@ import (
 // could seem older than the end of the lost machine, and the record would say that the owner was scaled down.
 const clocksOff = 10 * time.Second
 
-// observeCapacity reads what the capacity of the Machine waits for, once its owner is asked or the Machine is being deleted. Before that
-// the Machine may still recover.
+// observeCapacity reads what the capacity waits for, once the owner is asked or the Machine is being deleted. Before, it may still recover.
 func (r *Reconciler) observeCapacity(ctx context.Context, o *observed) error {
 	t := &o.facts.Target
 	if !t.Machine || !t.Known || t.Exists && t.Deleting.IsZero() && t.Asked.IsZero() {

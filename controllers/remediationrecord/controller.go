@@ -42,13 +42,11 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Cached are the caches that requests are read from, in this order. Requests of kinds that no cache has are read from the API server.
 	Cached []RequestCache
-	// Finds returns whether a MachineHealthCheck itself finds a Machine healthy, whatever other checks find; known is false if the check
-	// has not said so.
+	// Finds returns whether a MachineHealthCheck itself finds a Machine healthy, whatever other checks find, if it has said so (known).
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
 	// StepLeft reports whether a NodeHealthCheck has an escalation step left for an unhealthy node; true if that is not known yet.
 	StepLeft func(check, node string) bool
-	// NodeCache has the nodes of this cluster and the NodeHealthChecks while kubemend acts on NodeHealthChecks; nil if there is no such
-	// cache.
+	// NodeCache has the nodes of this cluster and the NodeHealthChecks while kubemend acts on NodeHealthChecks; nil without such a cache.
 	NodeCache client.Reader
 	// HostLists lists BareMetalHosts from a cache, where the manager watches them; nil to list them from the API server.
 	HostLists client.Reader

@@ -19,18 +19,17 @@ const (
 	// Idles is how long nothing must act on a target before its record waits for AwaitingNextStep. A check that has deleted a request may
 	// be about to mark the target healthy, or to create the next request.
 	Idles = 5 * time.Second
-	// Settle is how long nothing must ask for a remediation that was begun before its record is closed. The next request may be created a
-	// moment later.
+	// Settle is how long nothing must ask for a begun remediation before its record is closed. The next request may come a moment later.
 	Settle = 5 * time.Minute
 )
 
 // Plan is what a record will say next.
 type Plan struct {
 	Status mendv1.RemediationRecordStatus
-	// Waiting is what the record waits for now, Object the object that it waits for. While the Cluster is paused, Waiting is PausedReason
-	// and nothing is written.
+	// Waiting is what the record waits for now; it is PausedReason, and nothing is written, while the Cluster is paused.
 	Waiting string
-	Object  mendv1.RecordRef
+	// Object is the object that the record waits for.
+	Object mendv1.RecordRef
 	// Again is when the plan changes by time alone; zero if it does not.
 	Again time.Time
 	// Confirm reports that Status rests on a missing object, such as a request. The cache may be stale, so the caller must read again live.
@@ -82,8 +81,7 @@ func (p *planning) noteRequests() {
 	}
 }
 
-// noteTarget adds steps when the owner is asked (again, if the request was withdrawn in between), when the target is being deleted, and
-// when it is gone.
+// noteTarget adds steps when the owner is asked (also again, after a withdrawal), when the target is being deleted, and when it is gone.
 func (p *planning) noteTarget() {
 	t := &p.Target
 	asked := last(p.status, OwnerRequested, Withdrawn, RequestsEnded)

@@ -16,8 +16,7 @@ type Facts struct {
 	Now time.Time
 	// Decided is when the controller decided to begin the remediation.
 	Decided time.Time
-	// Moved reports that clusterctl has moved the record, so that all objects have new UIDs. Paused reports that the Cluster is paused, as
-	// during a move.
+	// Moved reports that clusterctl has moved the record, so that all objects have new UIDs. Paused reports that the Cluster is paused.
 	Moved, Paused bool
 	// Status is the stored status of the record.
 	Status mendv1.RemediationRecordStatus
@@ -43,7 +42,6 @@ func Same(a, b mendv1.RecordRef, moved bool) bool {
 // Truth is whether something is so. Unknown does not mean No.
 type Truth = metav1.ConditionStatus
 
-// The values of Truth.
 const (
 	Unknown Truth = ""
 	No            = metav1.ConditionFalse
@@ -62,23 +60,22 @@ type Target struct {
 	Went             bool
 	// Machine reports that the target is a Machine. Only the capacity of Machines is followed.
 	Machine bool
-	// Checked is the verdict of a check on the target, CheckedSince since when; Unknown without one. Yes can only come from the
-	// MachineHealthCheck that asked for the remediation. No can come from any MachineHealthCheck, and from the NodeHealthCheck that lists
-	// the node.
-	Checked      Truth
+	// Checked is the verdict of a check on the target; Unknown without one. Yes can only come from the MachineHealthCheck that asked for
+	// the remediation. No can come from any MachineHealthCheck, and from the NodeHealthCheck that lists the node.
+	Checked Truth
+	// CheckedSince is since when a check reports that.
 	CheckedSince time.Time
 	// CheckGone reports that the MachineHealthCheck that asked for the remediation was deleted.
 	CheckGone bool
-	// Asked is since when the owner of the Machine is asked to replace it (OwnerRemediated=False). ByHand reports that a user has annotated
-	// the Machine for remediation.
-	Asked  time.Time
+	// Asked is since when the owner of the Machine is asked to replace it (OwnerRemediated=False).
+	Asked time.Time
+	// ByHand reports that a user has annotated the Machine for remediation.
 	ByHand bool
-	// Superseded reports that the Machine carries another record. Its owner was asked again, such as after the check had released the
-	// Machine or after clusterctl move.
+	// Superseded reports that the Machine carries another record: its owner was asked again, as after a release or after clusterctl move.
 	Superseded bool
-	// NodeHealthy is Yes if the node is Ready and no condition that made it unhealthy holds any more. NodeReadySince is when it became
-	// Ready.
-	NodeHealthy    Truth
+	// NodeHealthy is Yes if the node is Ready and no condition that made it unhealthy holds any more.
+	NodeHealthy Truth
+	// NodeReadySince is when the node became Ready.
 	NodeReadySince time.Time
 }
 
@@ -93,8 +90,9 @@ type Request struct {
 	Created time.Time
 	// By is the field manager that created the request; empty if it was kubemend.
 	By string
-	// Acts reports that a remediator has begun to act on the request. State is the state of a power cycle; empty for other requests.
-	Acts  bool
+	// Acts reports that a remediator has begun to act on the request.
+	Acts bool
+	// State is the state of a power cycle; empty for other requests.
 	State string
 	// Succeeded and Failed report how the request has ended.
 	Succeeded, Failed bool
@@ -124,8 +122,8 @@ type Capacity struct {
 // owner of Cluster API replaces the Machine then unless another check finds it unhealthy.
 func (t *Target) ownerActs() bool { return !t.Asked.IsZero() && (!t.CheckGone || t.Checked != Unknown) }
 
-// Health returns whether the target is healthy. A Machine that the asking check finds healthy again is healthy even while OwnerRemediated
-// is False: no owner of Cluster API replaces it then.
+// Health returns whether the target is healthy. If the asking check finds it healthy again, OwnerRemediated=False does not count, because
+// no owner of Cluster API replaces such a Machine.
 func (f *Facts) Health() Truth {
 	t := &f.Target
 	switch {
@@ -189,8 +187,7 @@ var deeds = map[string]bool{
 	OwnerRequested: true, RequestCreated: true, RemediatorActs: true, TargetDeleting: true, TargetGone: true, ReplacementFound: true,
 }
 
-// stepTexts has a sentence for each reason that package capacity does not define. For the state of a power cycle the sentence says what the
-// request waits for.
+// stepTexts has a sentence for each reason that package capacity does not define. Those of power cycles say what the request waits for.
 var stepTexts = map[string]string{
 	OwnerRequested:   "The owner of {target} was asked to replace it",
 	RequestCreated:   "{object} was created for {target}",

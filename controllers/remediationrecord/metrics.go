@@ -59,8 +59,7 @@ func static() []prometheus.Collector {
 // Metrics returns the collectors of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return append(static(), &capacityMissing{}) }
 
-// mostWords bounds the values of a label that others choose: users name conditions, and a user who may write records may write any cause
-// and any reason to wait.
+// mostWords bounds the values of a label that users choose: they name conditions, and may write any cause and any wait into records.
 const mostWords = 80
 
 // otherWord is the value for all words beyond mostWords.
@@ -111,8 +110,8 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	closed.WithLabelValues(o.record.Namespace, cluster, string(status.Outcome)).Inc()
 }
 
-// waitedOf returns how many seconds a remediation that has ended spent on each reason to wait: from its step to the next wait, or until
-// capacity was back.
+// waitedOf returns how many seconds an ended remediation waited for each reason: from its step to the next wait, or until capacity was
+// back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}
 	end := cmp.Or(status.CapacityBack, status.Ended).Time

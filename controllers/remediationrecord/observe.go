@@ -29,8 +29,7 @@ type observed struct {
 	from   reader
 	memory *memory
 	record *mendv1.RemediationRecord
-	// cluster is nil if it does not exist, or if the record belongs to none. machine is nil if it does not exist. node is nil if it is in
-	// another cluster, or was not read.
+	// cluster and machine are nil if they do not exist. node is nil if it is in another cluster, or was not read.
 	cluster *clusterv1.Cluster
 	machine *clusterv1.Machine
 	node    *corev1.Node
@@ -142,8 +141,7 @@ func (o *observed) inScope() bool {
 		slices.ContainsFunc(o.templates, func(t corev1.ObjectReference) bool { return t.Namespace == o.record.Namespace })
 }
 
-// observeTarget reads the target, if the manager may. It finds a node by name, since a node that a remediator has deleted may come back
-// with another UID.
+// observeTarget reads the target, if the manager may. It finds a node by name: a node that was deleted may come back with another UID.
 func (r *Reconciler) observeTarget(ctx context.Context, o *observed) error {
 	if !o.inScope() {
 		return nil

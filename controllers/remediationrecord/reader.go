@@ -21,10 +21,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// reader reads the objects of one observation: kinds that are watched from the caches, all others from the API server, where Recent
-// remembers them for a moment. A live reader uses neither the caches nor earlier answers, except for MachineHealthChecks and for lists of
-// Machines, of which there may be thousands; such a list is no older than the target in the same cache. Objects share their contents: read
-// only.
+// reader reads the objects of one observation: kinds that are watched from the caches, others from the API server, where Recent remembers
+// them for a moment. A live reader uses neither the caches nor earlier answers, except for MachineHealthChecks and lists of Machines, of
+// which there may be thousands; such a list is no older than the target in the same cache. Contents of objects are shared: read only.
 type reader struct {
 	*Reconciler
 
@@ -91,7 +90,6 @@ type Recent struct {
 	answers map[string]answer
 }
 
-// answer is the result of a read, and until when it counts.
 type answer struct {
 	until time.Time
 	value any
@@ -99,8 +97,7 @@ type answer struct {
 }
 
 const (
-	// remembered is how long an answer counts. It is shorter than neighbours, after which a record is reconciled when another Machine of
-	// its owner has changed.
+	// remembered is how long an answer counts. It is shorter than neighbours, so that a change of another Machine is seen.
 	remembered = 3 * time.Second
 	// versionRemembered is how long an answer counts for one version of an object.
 	versionRemembered = 24 * time.Hour

@@ -42,11 +42,9 @@ import (
 const (
 	// CRD is the CustomResourceDefinition of RemediationRecords. Where it is not installed, remediations go on without records.
 	CRD = "remediationrecords.kubemend.io"
-	// AheadWithin is how long a remediation waits for its record at most. An admission webhook that does not answer must not delay it
-	// further.
+	// AheadWithin is how long a remediation waits for its record at most, such as for an admission webhook that does not answer.
 	AheadWithin = 5 * time.Second
-	// attemptEvery is how often Attempted is updated while a remediation is about to begin. It is much shorter than Unbegun, after which
-	// the record is cancelled.
+	// attemptEvery is how often Attempted is updated while a remediation is about to begin. It is much shorter than Unbegun.
 	attemptEvery = time.Minute
 )
 
@@ -72,10 +70,10 @@ type Records struct {
 	// changes passes events from the watches of other controllers to Reconciler.
 	changes enqueue.Broadcast[client.Object]
 	mu      sync.Mutex
-	// synced reports whether the cache has all open records; nil until Reconciler has been set up. awaited is until when remediations wait
-	// for that; it is set by the first that does (asked).
-	synced  func() bool
-	asked   sync.Once
+	// synced reports whether the cache has all open records; nil until Reconciler is set up.
+	synced func() bool
+	asked  sync.Once
+	// awaited is until when remediations wait for that. The first that waits sets it.
 	awaited time.Time
 }
 
@@ -171,8 +169,8 @@ func sameRemediation(there, fresh *mendv1.RemediationRecord) bool {
 	return about && there.Open() && there.DeletionTimestamp.IsZero() && madeBy(there) == ""
 }
 
-// sameDecision reports whether two specs are the same as stored, where times have seconds. It ignores the time of the decision and the
-// counts of the check, which change with other targets.
+// sameDecision reports whether two specs are stored the same, with times in seconds, apart from the time of the decision and the counts of
+// the check, which change with other targets.
 func sameDecision(a, b mendv1.RemediationRecordSpec) bool {
 	a.Decided, a.Counts = b.Decided, b.Counts
 	stored, err := json.Marshal(a)
@@ -235,8 +233,7 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 	}
 }
 
-// Carry annotates a remediation request, before it is created, with the record that it carries. Reconciler counts only requests that carry
-// the record's UID.
+// Carry annotates a remediation request, before it is created, with the record that it carries. Others do not count for the record.
 func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
 	if record == nil {
 		return
@@ -317,8 +314,7 @@ func carriedByMachine(machine *clusterv1.Machine) (record types.NamespacedName, 
 	return carriedIn(value, machine.Namespace)
 }
 
-// carries reports whether a request or a Machine carries the record. After clusterctl move it compares the name alone, since UIDs have
-// changed.
+// carries reports whether a request or a Machine carries the record. After clusterctl move UIDs have changed, and it compares names only.
 func carries(obj metav1.Object, record *mendv1.RemediationRecord) bool {
 	name, uid := CarriedBy(obj)
 	if machine, is := obj.(*clusterv1.Machine); is {

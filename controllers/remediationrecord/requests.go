@@ -23,8 +23,8 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RequestCache returns the requests of a kind in a namespace from a cache; has is false if the cache does not have them. It never starts to
-// cache a kind. The requests are shared: read only.
+// RequestCache returns the requests of a kind in a namespace if a cache has them, and never starts to cache a kind. They are shared: read
+// only.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
@@ -55,8 +55,7 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// listRequests lists the requests of a kind in a namespace from the first cache that has them. It asks the API server if no cache does, or
-// if the observation is live.
+// listRequests lists the requests of a kind in a namespace from the first cache that has them, else from the API server, as if o is live.
 func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {
@@ -197,8 +196,8 @@ func (r *Reconciler) next(o *observed) mendv1.RecordRef {
 	return *o.record.Spec.Requester.Check
 }
 
-// listed returns the node's entry in the status of the NodeHealthCheck, which lists a node until its remediation is over; nil if there is
-// none, or if the check is being deleted.
+// listed returns the node's entry in the status of the NodeHealthCheck, which lists a node until its remediation is over. It is nil if
+// there is no entry, or if the check is being deleted.
 func (o *observed) listed() *nhcv1.UnhealthyNode {
 	check, ofNodes := o.check.(*nhcv1.NodeHealthCheck)
 	if node := o.record.Spec.Target.Node; ofNodes && node != nil && check.DeletionTimestamp.IsZero() {

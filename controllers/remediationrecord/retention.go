@@ -20,8 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/flags"
 )
 
-// retireEvery is how often the closed records of a Cluster are listed at most. Otherwise each of a hundred records that close at once would
-// list a thousand.
+// retireEvery is how often the closed records of a Cluster are listed at most: a hundred that close at once would list a thousand each.
 const retireEvery = time.Minute
 
 // retire deletes closed records of the Cluster of record, which was just closed: those that ended more than --record-retention before

@@ -27,8 +27,7 @@ const (
 	machineCheckKind = "MachineHealthCheck"
 )
 
-// OnMachine writes into record what a Machine says about the target: the Machine, its owner, MachineDeployment, Cluster and failure domain,
-// and the name of its node.
+// OnMachine writes into record what a Machine says: itself, its owner, MachineDeployment, Cluster, failure domain and the name of its node.
 func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	target := &record.Spec.Target
 	*target = mendv1.RecordTarget{

@@ -38,8 +38,8 @@ const (
 	notableIndex = "kubemend.notableMachine"
 )
 
-// keysOf returns the keys that find a record in the cache: its Cluster, its check, its subjects (an owner, a host or a node, by names that
-// stay the same after clusterctl move and when a host is registered anew), its Machine, the replacement of that, and what creates the
+// keysOf returns the keys that find a record in the cache: its Cluster, its check, its subjects (an owner, a host or a node, by names,
+// which stay the same after clusterctl move and when a host is registered anew), its Machine, the replacement, and what creates the
 // replacement.
 func keysOf(obj client.Object) []string {
 	record := obj.(*mendv1.RemediationRecord)
@@ -88,16 +88,14 @@ func AddIndex(ctx context.Context, indexer client.FieldIndexer) error {
 
 const (
 	reconcileTimeout = time.Minute
-	// neighbours is how long after a change of another Machine a record is reconciled. It is longer than remembered, so that lists are
-	// fresh.
+	// neighbours is how long after a change of another Machine a record is reconciled. It is longer than remembered, to read fresh lists.
 	neighbours = 5 * time.Second
 	// collected is how long changes of requests and of records are merged. Most changes of records are the controller's own, and each
 	// reconcile may patch.
 	collected = time.Second
 )
 
-// SetupWithManager adds r to mgr, and gives Records the cache's sync state. Other controllers pass on what they watch, by Hears and
-// Changed.
+// SetupWithManager adds r to mgr, and gives Records the cache's sync state. Other controllers pass on what they watch (Hears, Changed).
 func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, options controller.Options) error {
 	if err := AddIndex(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
@@ -156,8 +154,8 @@ func (r *Records) Changed(obj client.Object) {
 	}
 }
 
-// onRecords enqueues a record that has changed. It also sends its check to Missing if the reason why capacity is missing has changed; a new
-// message alone does not count.
+// onRecords enqueues a record that has changed. If the reason why capacity is missing has changed, it also sends the record's check to
+// Missing.
 func (r *Records) onRecords() handler.EventHandler {
 	changed := func(before, after client.Object, q queue) {
 		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
@@ -220,8 +218,7 @@ func (r *Reconciler) onMachines() handler.EventHandler {
 	}
 }
 
-// onOwners enqueues, a while after a MachineSet or MachineDeployment has changed, the records whose target it was asked to replace, or has
-// to.
+// onOwners enqueues, a while after a MachineSet or MachineDeployment has changed, the records whose target it has to replace.
 func (r *Reconciler) onOwners() handler.EventHandler {
 	return handler.Funcs{
 		UpdateFunc: func(ctx context.Context, e event.UpdateEvent, q queue) {
