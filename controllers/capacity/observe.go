@@ -244,7 +244,7 @@ func (r *reading) readMachines(ctx context.Context) error {
 			named[machine.Name] = machine
 		}
 		r.named = named
-		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(loss Subject) bool { return loss.Name == r.Name || r.other(loss.Name) != nil })
+		r.Lost = slices.DeleteFunc(slices.Clone(r.Lost), func(l Subject) bool { return l.Name == r.Name || r.other(l.Name) != nil })
 	}
 	return nil
 }

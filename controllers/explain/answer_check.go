@@ -172,7 +172,8 @@ func (c *Check) Useless() Step {
 		return Step{Reason: NotSelected, Manual: true, Text: "correct spec.selector: nothing has the labels that it asks for"}
 	case total > 0 && c.Limits.AtLeast == 0 && *c.Limits.AtMost == 0:
 		return Step{Reason: LimitAllowsNone, Manual: true,
-			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated", c.Limits.Spec, total)}
+			Text: fmt.Sprintf("raise the limit: %s of %d allows none to be unhealthy, and nothing is ever remediated",
+				c.Limits.Spec, total)}
 	}
 	return Step{}
 }
@@ -191,7 +192,8 @@ func (c *Check) correct() Step {
 	if flaw == nil {
 		return Step{}
 	}
-	return Step{Reason: flaw.Reason, Manual: true, Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
+	return Step{Reason: flaw.Reason, Manual: true,
+		Text: "correct the check: not all of it can ever act as it is written (" + flaw.Reason + ")"}
 }
 
 // unreachableSince returns since when the manager cannot reach the nodes of c; zero if it can, or if only the reader cannot.

@@ -155,7 +155,8 @@ func (c *Check) waitedFor() Step {
 
 // sharesNext reports whether the next step of t is the same for all of c.
 func (c *Check) sharesNext(t *Target) bool {
-	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }) {
+	same := func(other Target) bool { return other.Name != t.Name && other.Next == t.Next }
+	if c.ActsElsewhere() || slices.ContainsFunc(c.Targets, same) {
 		return true
 	}
 	return slices.ContainsFunc(t.Blockers, func(b Blocker) bool {

@@ -80,8 +80,8 @@ func Findings(verdict health.Verdict, now time.Time) []Finding {
 	found := make([]Finding, 0, len(verdict.Findings))
 	for _, f := range verdict.Findings {
 		finding := Finding{
-			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now), SinceMessage: f.Late.Since(),
-			Observed: f.Observed(), Unless: unless(&f),
+			Reason: string(f.Reason), Message: f.Observed(), Expires: cliv1.Moment(f.Due), Expired: f.DueAt(now),
+			SinceMessage: f.Late.Since(), Observed: f.Observed(), Unless: unless(&f),
 		}
 		if finding.Expired {
 			finding.Message = f.Text()

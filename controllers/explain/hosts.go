@@ -71,7 +71,8 @@ func (p PowerHolds) Next(h *bmov1alpha1.BareMetalHost) (next, todo Step) {
 		next.Text = "the Bare Metal Operator powers the host off"
 	}
 	if len(p.Orphaned) > 0 {
-		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over", strings.Join(p.Orphaned, ", "))
+		next.Text += fmt.Sprintf("; a manager of kubemend removes %s when its --orphan-grace-period (5m unless set) is over",
+			strings.Join(p.Orphaned, ", "))
 	}
 	if len(p.Foreign) > 0 {
 		todo = Step{Reason: string(powercycle.HostKeptOffReason), Manual: true,
@@ -120,8 +121,8 @@ func (r *Remediation) Answer() Answer {
 }
 
 var finals = map[powercycle.State]AnswerState{
-	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed, powercycle.Ended: HasEnded,
-	powercycle.Stopped: WasStopped,
+	powercycle.Succeeded: HasSucceeded, powercycle.OwnerRequested: HasRequestedOwner, powercycle.Failed: HasFailed,
+	powercycle.Ended: HasEnded, powercycle.Stopped: WasStopped,
 }
 
 // CycleSteps are the steps of a power cycle, each with its states and the condition that is True once it is done.

@@ -27,7 +27,8 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		if policy.mode == mendv1.PolicyObserves && isCheck(e.Kind) { // a power cycle of Cluster API core has no check
 			blockers = append(blockers, rule.Blocker{
 				Reason: place.ObservedByPolicy, Detail: policy.Namespace + "/" + policy.Name, Object: policy.Ref,
-				Text: fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref), EndsWhen: "it has another mode",
+				Text:     fmt.Sprintf("%s has mode Observe: no remediation of what it selects begins", policy.Ref),
+				EndsWhen: "it has another mode",
 			})
 		}
 	}
@@ -47,8 +48,8 @@ func (l *Ledger) blockers(e *entry, p *pass) []rule.Blocker {
 		}
 		about := LimitText(g.LimitGroup)
 		b := rule.Blocker{
-			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic), Until: limit.until,
-			Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
+			Reason: limit.reason, Detail: limit.arithmetic, Text: fmt.Sprintf("The %s is reached: %s", about, limit.arithmetic),
+			Until: limit.until, Brief: "The " + about + " is reached", Object: g.policy.Ref, EndsWhen: ends[limit.reason],
 		}
 		blockers = append(blockers, b)
 	}

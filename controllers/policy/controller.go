@@ -243,13 +243,14 @@ func (l *Ledger) describe(policy *mendv1.RemediationPolicy) bool {
 	valid := metav1.Condition{Type: mendv1.PolicyValid, Status: metav1.ConditionTrue, Reason: mendv1.PolicyReadReason}
 	switch {
 	case p.selectsNothing:
-		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets, p.Invalid+". The policy selects nothing"
+		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyTargets,
+			p.Invalid+". The policy selects nothing"
 	case p.Invalid != "":
 		valid.Status, valid.Reason, valid.Message = metav1.ConditionFalse, mendv1.InvalidPolicyReason,
 			p.Invalid+". Until that is corrected, nothing that the policy selects is remediated"
 	}
-	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason, Message: ungrouped}
-	if ungrouped != "" {
+	grouped := metav1.Condition{Type: mendv1.PolicyGrouped, Status: metav1.ConditionTrue, Reason: mendv1.AllGroupedReason}
+	if grouped.Message = ungrouped; ungrouped != "" {
 		grouped.Status, grouped.Reason = metav1.ConditionFalse, mendv1.TargetsWithoutGroupReason
 	}
 	for _, cond := range []metav1.Condition{valid, grouped} {

@@ -48,7 +48,8 @@ func ReadOverride(object *mendv1.RemediationOverride, everywhere string, now tim
 		active.Reason = mendv1.OverrideReachReason
 		active.Message = fmt.Sprintf("spec.targetRef.kind: %s is for overrides in namespace %s alone", kind, everywhere)
 	case spec.Until.After(latest):
-		active.Reason, active.Message = mendv1.OverrideTooLongReason, "spec.until: must be within seven days after creation, by "+stamp(latest)
+		active.Reason = mendv1.OverrideTooLongReason
+		active.Message = "spec.until: must be within seven days after creation, by " + stamp(latest)
 	case !now.Before(spec.Until.Time):
 		active.Reason = mendv1.OverrideEndedReason
 	default:

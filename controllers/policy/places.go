@@ -246,7 +246,8 @@ func (l *Ledger) inOrder(now time.Time) []*entry {
 		return cmp.Or(
 			a.Refused.Compare(b.Refused), cmp.Compare(byHand(a), byHand(b)),
 			cmp.Compare(len(flying[a.Namespace+"/"+a.Cluster]), len(flying[b.Namespace+"/"+b.Cluster])),
-			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name), cmp.Compare(a.check.Name, b.check.Name),
+			a.Due.Compare(b.Due), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name),
+			cmp.Compare(a.check.Name, b.check.Name),
 		)
 	})
 }

@@ -58,7 +58,8 @@ func Read(object *mendv1.RemediationPolicy, everywhere string) *Policy {
 	spec := &object.Spec
 	p := &Policy{
 		Ref: rule.Ref{Kind: "RemediationPolicy", Namespace: object.Namespace, Name: object.Name}, generation: object.Generation,
-		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds, mode: spec.Mode, blockWhile: spec.BlockWhile,
+		everywhere: object.Namespace == everywhere, limits: spec.Limits, kinds: spec.Selector.Kinds,
+		mode: spec.Mode, blockWhile: spec.BlockWhile,
 	}
 	if spec.WaitForSpare != nil {
 		p.spareWait = time.Duration(cmp.Or(spec.WaitForSpare.TimeoutSeconds, 3600)) * time.Second // the default of the CRD
@@ -241,8 +242,8 @@ func (g *group) reachedBy(n numbers, now time.Time) reached {
 	limit := g.limit
 	if limit.MaxUnavailable != nil {
 		if most := amount(limit.MaxUnavailable, n.targets); n.unavailable > most {
-			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf("%d of %d are unavailable, at most %d may be (maxUnavailable %s)",
-				n.unavailable, n.targets, most, limit.MaxUnavailable)}
+			return reached{reason: place.GroupUnavailable, arithmetic: fmt.Sprintf(
+				"%d of %d are unavailable, at most %d may be (maxUnavailable %s)", n.unavailable, n.targets, most, limit.MaxUnavailable)}
 		}
 	}
 	if limit.MaxInFlight != nil {

@@ -64,9 +64,10 @@ func (r *Reconciler) observeLosses(ctx context.Context, s *capacity.Subject, rec
 func SubjectOf(record *mendv1.RemediationRecord) capacity.Subject {
 	target := &record.Spec.Target
 	owner, host := ptr.Deref(target.Owner, mendv1.RecordRef{}), ptr.Deref(target.Host, mendv1.RecordRef{})
+	group := schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group
 	return capacity.Subject{
 		Namespace: target.Machine.Namespace, Name: target.Machine.Name, Cluster: target.ClusterName, Host: host.Name,
-		Owner:      capacity.Owner{Group: schema.FromAPIVersionAndKind(owner.APIVersion, owner.Kind).Group, Kind: owner.Kind, Name: owner.Name},
+		Owner:      capacity.Owner{Group: group, Kind: owner.Kind, Name: owner.Name},
 		Deployment: record.Labels[clusterv1.MachineDeploymentNameLabel], Found: replacementOf(record),
 	}
 }
@@ -104,7 +105,8 @@ func capacityOf(s *capacity.Story, namespace string) Capacity {
 		c.Replacement.Node = NodeRef(s.New.Status.NodeRef.Name, "")
 	}
 	if s.Host != "" {
-		c.Replacement.Host = &mendv1.RecordRef{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: hostKind, Namespace: namespace, Name: s.Host}
+		version := bmov1alpha1.GroupVersion.String()
+		c.Replacement.Host = &mendv1.RecordRef{APIVersion: version, Kind: hostKind, Namespace: namespace, Name: s.Host}
 	}
 	return c
 }

@@ -21,15 +21,16 @@ import (
 
 var (
 	dueToBegun = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "kubemend_remediation_due_to_begun_seconds",
-		Help:    "Time from the moment at which a machine or node counts as unhealthy to the beginning of its remediation, by remediator: Owner, Request.",
+		Name: "kubemend_remediation_due_to_begun_seconds",
+		Help: "Time from the moment at which a machine or node counts as unhealthy to the beginning of its remediation, " +
+			"by remediator: Owner, Request.",
 		Buckets: []float64{0.5, 1, 2, 5, 10, 30, 60, 300, 1800, 3600, 14400},
 	}, []string{"remediator"})
 
 	dueToCapacity = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "kubemend_remediation_due_to_capacity_seconds",
-		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, by cause, such as " +
-			"Ready=Unknown, and outcome: Healed, Replaced.",
+		Help: "Time from the moment at which a machine or node counts as unhealthy until it, or the one in its place, is healthy, " +
+			"by cause, such as Ready=Unknown, and outcome: Healed, Replaced.",
 		Buckets: []float64{30, 60, 120, 300, 600, 900, 1200, 1800, 2700, 3600, 7200, 14400, 43200, 86400},
 	}, []string{"cause", "outcome"})
 
@@ -132,8 +133,8 @@ type capacityMissing struct {
 
 var (
 	missing = prometheus.NewDesc("kubemend_capacity_missing",
-		"Remediations that were begun and whose capacity is not back, by what is waited for, as the condition CapacityBack of a RemediationRecord has it.",
-		[]string{"namespace", "cluster", "reason"}, nil)
+		"Remediations that were begun and whose capacity is not back, by what is waited for, "+
+			"as the condition CapacityBack of a RemediationRecord has it.", []string{"namespace", "cluster", "reason"}, nil)
 	missingSince = prometheus.NewDesc("kubemend_capacity_missing_oldest_timestamp_seconds",
 		"Unix time at which the oldest of these was due; no series if there is none.", []string{"namespace", "cluster", "reason"}, nil)
 	loops = prometheus.NewDesc("kubemend_remediation_loop",

@@ -276,7 +276,8 @@ func carriedIn(value, namespace string) (record types.NamespacedName, uid types.
 
 func refTo(obj metav1.Object, kind schema.GroupVersionKind) mendv1.RecordRef {
 	return mendv1.RecordRef{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(), UID: string(obj.GetUID()),
+		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: obj.GetNamespace(), Name: obj.GetName(),
+		UID: string(obj.GetUID()),
 	}
 }
 

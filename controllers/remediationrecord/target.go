@@ -39,7 +39,8 @@ func OnMachine(record *mendv1.RemediationRecord, m *clusterv1.Machine) {
 	}
 	_, target.ControlPlane = m.Labels[clusterv1.MachineControlPlaneLabel]
 	if by := metav1.GetControllerOf(m); by != nil {
-		target.Owner = &mendv1.RecordRef{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: m.Namespace, Name: by.Name, UID: string(by.UID)}
+		target.Owner = &mendv1.RecordRef{APIVersion: by.APIVersion, Kind: by.Kind, Namespace: m.Namespace, Name: by.Name}
+		target.Owner.UID = string(by.UID)
 	}
 	if m.Status.NodeRef.Name != "" {
 		target.Node = NodeRef(m.Status.NodeRef.Name, "")

@@ -160,7 +160,8 @@ func (r *Records) onRecords() handler.EventHandler {
 	changed := func(before, after client.Object, q queue) {
 		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
 		q.AddAfter(requestOf(record), collected)
-		if check := record.Spec.Requester.Check; check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
+		check := record.Spec.Requester.Check
+		if check != nil && check.Kind == machineCheckKind && missingReason(before) != missingReason(after) {
 			r.Missing.Send(types.NamespacedName{Namespace: check.Namespace, Name: check.Name})
 		}
 	}
