@@ -12,7 +12,7 @@ import (
 const (
 	// MaxRequests is how many requests a record may name, as in the CRD.
 	MaxRequests = 16
-	// mostWaits is the number of steps from which on a new wait replaces the wait before it.
+	// mostWaits is the number of steps from which on a new wait replaces the last one. The rest is left for two steps of each request.
 	mostWaits = mendv1.MaxRecordSteps - 2*MaxRequests
 	// Unbegun is how long after the last attempt a record is cancelled if its remediation did not begin.
 	Unbegun = 5 * time.Minute
