@@ -120,8 +120,7 @@ func (f *Facts) notDeleted() found {
 	return f.pausedBy(w, f.owner.maker, f.owner.paused)
 }
 
-// enough returns what follows if the owner has all its machines: it was scaled down, or has created the new machine before the old one
-// went.
+// enough returns what follows if the owner has all its machines: it was scaled down, or has already created the new machine.
 func (f *Facts) enough() found {
 	machines, withNode := f.count()
 	if !f.surges() || *f.owner.replicas == 0 {
@@ -315,8 +314,8 @@ func (f *Facts) startupTimeout(machine *clusterv1.Machine) time.Duration {
 		check := &f.checks[i]
 		selector, err := metav1.LabelSelectorAsSelector(&check.Spec.Selector)
 		selects := err == nil && !selector.Empty() && selector.Matches(labels.Set(machine.Labels))
-		stands := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // no controller uses it
-		if !selects || stands || check.Spec.ClusterName != machine.Spec.ClusterName {
+		ignored := isPaused(check) && check.Annotations[clusterv1.PausedAnnotation] != mendv1.Claim // no controller uses it
+		if !selects || ignored || check.Spec.ClusterName != machine.Spec.ClusterName {
 			continue
 		}
 		timeout := time.Duration(ptr.Deref(check.Spec.Checks.NodeStartupTimeoutSeconds, 600)) * time.Second

@@ -191,8 +191,7 @@ type Subject struct {
 	Namespace, Name, Cluster string
 	// Machine is the machine as the caller has read it; nil if it does not exist. If its owner merely lacks a machine, Name is empty too.
 	Machine *clusterv1.Machine
-	// Gone is when the machine was deleted; its replacement was created later. Seen is when it was last known to exist, if Gone is not
-	// known.
+	// Gone is when the machine was deleted, before its replacement was created. Seen is when it last existed, if Gone is not known.
 	Gone, Seen time.Time
 	// Owner is the MachineSet or control plane that creates its machines; it has no Kind if there is none.
 	Owner Owner

@@ -32,8 +32,7 @@ type Observer struct {
 	// Management reads the management cluster. Mapper knows its kinds.
 	Management client.Reader
 	Mapper     meta.RESTMapper
-	// Machines returns the Machines of the owner of a Subject as the function Machines does, or only Notable ones; nil to list them each
-	// time.
+	// Machines replaces the function Machines, and may return only Notable Machines if notable is set; nil to use that function.
 	Machines func(ctx context.Context, s *Subject, notable bool) ([]*clusterv1.Machine, error)
 	// NodeReady returns the condition Ready of a Machine's node if the caller knows it; otherwise the Machine's own condition counts.
 	NodeReady func(machine *clusterv1.Machine) (ready metav1.Condition, known bool)

@@ -177,8 +177,7 @@ func requesterOf(record *mendv1.RemediationRecord) *mendv1.RecordRef {
 	return by
 }
 
-// about returns an object for an event, with its current UID, by which kubectl describe finds events. After a move the record has the old
-// one.
+// about returns an object for an event with its current UID, by which kubectl describe finds events. After a move the record's UID is old.
 func (o *observed) about(ref *mendv1.RecordRef) *metav1.PartialObjectMetadata {
 	about := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: ref.APIVersion, Kind: ref.Kind}}
 	about.Namespace, about.Name = ref.Namespace, ref.Name

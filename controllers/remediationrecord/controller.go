@@ -42,7 +42,8 @@ type Reconciler struct {
 	Mapper meta.RESTMapper
 	// Cached are the caches that requests are read from, in this order. Requests of kinds that no cache has are read from the API server.
 	Cached []RequestCache
-	// Finds returns whether a MachineHealthCheck itself finds a Machine healthy, whatever other checks find, if it has said so (known).
+	// Finds returns whether a MachineHealthCheck itself finds a Machine healthy, whatever other checks find; known is false without a
+	// verdict.
 	Finds func(check types.NamespacedName, machine types.UID) (healthy, known bool)
 	// StepLeft reports whether a NodeHealthCheck has an escalation step left for an unhealthy node; true if that is not known yet.
 	StepLeft func(check, node string) bool

@@ -111,7 +111,7 @@ func measure(o *observed, status *mendv1.RemediationRecordStatus) {
 	closed.WithLabelValues(o.record.Namespace, cluster, string(status.Outcome)).Inc()
 }
 
-// waitedOf returns how many seconds an ended remediation waited for each reason: from its step to the next wait, or until capacity was
+// waitedOf returns the seconds that an ended remediation waited for each reason: from its step to the next wait, or until capacity was
 // back.
 func waitedOf(status *mendv1.RemediationRecordStatus) map[string]float64 {
 	seconds := map[string]float64{}

@@ -263,8 +263,9 @@ func (o *observed) nothingSaid() bool {
 	return said.Status != Yes && said.Status != No && said.Reason != clusterv1.MachineNodeHealthUnknownReason
 }
 
-// saysOfNode returns a condition of the node of the target. For a node of another cluster it returns the Machine's: NodeHealthy, which
-// covers Ready and the pressures, in place of Ready, and otherwise the Machine's condition of that type, which a check may judge.
+// saysOfNode returns a condition of the node of the target. The node of another cluster is not read: for Ready it returns the Machine's
+// condition NodeHealthy, which covers Ready and the pressures, and for other types the Machine's condition of that type, which a check may
+// judge.
 func (o *observed) saysOfNode(kind string) metav1.Condition {
 	if cond := conditionOf(o.node, kind); cond != nil {
 		return metav1.Condition{Status: Truth(cond.Status), LastTransitionTime: cond.LastTransitionTime}

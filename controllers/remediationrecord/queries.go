@@ -126,8 +126,7 @@ func (r *Records) Repeated(ctx context.Context, reader client.Reader, namespace,
 // formerWithin is how long after a start a remediation waits for the records of earlier remediations.
 const formerWithin = 30 * time.Second
 
-// Awaited returns until when the next remediation waits because the cache lacks the earlier records; zero if it has them, or without the
-// CRD.
+// Awaited returns until when the next remediation waits because the cache lacks the earlier records; zero if it has them, or has no CRD.
 func (r *Records) Awaited(ctx context.Context) time.Time {
 	if r == nil || r.followed() {
 		return time.Time{}

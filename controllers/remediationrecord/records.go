@@ -233,7 +233,7 @@ func (r *Records) Began(ctx context.Context, record *mendv1.RemediationRecord, r
 	}
 }
 
-// Carry annotates a remediation request, before it is created, with the record that it carries. Others do not count for the record.
+// Carry annotates a remediation request, before it is created, with the record that it carries. Reconciler ignores requests without it.
 func Carry(req metav1.Object, record *mendv1.RemediationRecord) {
 	if record == nil {
 		return

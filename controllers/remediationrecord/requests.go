@@ -23,8 +23,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// RequestCache returns the requests of a kind in a namespace if a cache has them, and never starts to cache a kind. They are shared: read
-// only.
+// RequestCache returns the requests of a kind in a namespace, read only, if a cache has them. It never starts to cache a kind.
 type RequestCache func(ctx context.Context, kind schema.GroupVersionKind, namespace string) (requests []client.Object, has bool, err error)
 
 func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
@@ -55,7 +54,8 @@ func (r *Reconciler) observeRequests(ctx context.Context, o *observed) error {
 	return nil
 }
 
-// listRequests lists the requests of a kind in a namespace from the first cache that has them, else from the API server, as if o is live.
+// listRequests lists the requests of a kind in a namespace: from the first cache that has them or, if none has or o is live, from the API
+// server.
 func (r *Reconciler) listRequests(
 	ctx context.Context, o *observed, kind schema.GroupVersionKind, namespace string,
 ) ([]client.Object, error) {

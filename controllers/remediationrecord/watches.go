@@ -38,9 +38,8 @@ const (
 	notableIndex = "kubemend.notableMachine"
 )
 
-// keysOf returns the keys that find a record in the cache: its Cluster, its check, its subjects (an owner, a host or a node, by names,
-// which stay the same after clusterctl move and when a host is registered anew), its Machine, the replacement, and what creates the
-// replacement.
+// keysOf returns the keys that find a record in the cache: its Cluster, check and subjects (by names, which survive clusterctl move and a
+// new registration of a host), its Machine, the replacement, and what creates the replacement.
 func keysOf(obj client.Object) []string {
 	record := obj.(*mendv1.RemediationRecord)
 	target := &record.Spec.Target
@@ -154,8 +153,7 @@ func (r *Records) Changed(obj client.Object) {
 	}
 }
 
-// onRecords enqueues a record that has changed. If the reason why capacity is missing has changed, it also sends the record's check to
-// Missing.
+// onRecords enqueues a record that has changed, and sends its check to Missing if the reason why capacity is missing has changed.
 func (r *Records) onRecords() handler.EventHandler {
 	changed := func(before, after client.Object, q queue) {
 		record := cmp.Or(after, before).(*mendv1.RemediationRecord)
@@ -246,7 +244,7 @@ func (r *Reconciler) awaiting(ctx context.Context, namespace, maker string, q qu
 	}
 }
 
-// clusterGone drops the metrics of a Cluster that was deleted. Records that are closed later have no cluster label (see measure).
+// clusterGone drops the metrics of a Cluster that was deleted. Records that are closed later have an empty cluster label (see measure).
 func clusterGone(_ context.Context, e event.DeleteEvent, _ queue) {
 	closed.DeletePartialMatch(prometheus.Labels{"namespace": e.Object.GetNamespace(), "cluster": e.Object.GetName()})
 }
