@@ -88,7 +88,7 @@ type entry struct {
 	groups  []*group
 	waits   bool           // it waits for a place
 	blocked []rule.Blocker // what kept it from beginning when it last asked
-	offered time.Time      // since when it could take a place and has not; zero otherwise
+	offered time.Time      // since when a place is offered that it has not taken; zero if none is
 	// claimed is when it was given a place; zero without one, or if it is InFlight. lost says that the response to that write was lost.
 	claimed time.Time
 	lost    bool

@@ -50,7 +50,7 @@ func (l *Ledger) numbers(g *group, now time.Time) numbers {
 }
 
 // Ask gives a place to each target of a check that may begin now, and returns what blocks the others. The caller begins those that have a
-// place, and calls Settle. A remediation that has begun keeps its place for its next step, which only holds can block.
+// place, and calls Settle. A remediation that has begun keeps its place for its next step, which limits do not block (see holds).
 func (l *Ledger) Ask(check Check, waiting []types.UID) map[types.UID][]rule.Blocker {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -217,9 +217,9 @@ func (l *Ledger) offer(asks Check) *pass {
 	return p
 }
 
-// inOrder returns the waiting targets in the order in which they may begin. Targets that could not be begun when tried come last, the
-// longest ago first. Then come first: targets marked by hand, targets of the Cluster with the fewest remediations under way, targets due
-// the longest, and names. Remediations of a Cluster count over all groups, so that two groups never wait for each other.
+// inOrder returns the waiting targets in the order in which they may begin: first those never refused, then by the last refusal; those
+// marked by hand; those of the Cluster with the fewest remediations under way; those due the longest; by name. Remediations of a Cluster
+// count over all groups, so that two groups never wait for each other.
 func (l *Ledger) inOrder(now time.Time) []*entry {
 	if len(l.queue) == 0 {
 		return nil
