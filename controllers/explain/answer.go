@@ -13,8 +13,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/decide/health"
 )
 
-// Answer is the result about an object. The first line of a page prints it, and programs read its Phase and Reason. It is made of the
-// values of a decision, never by parsing its messages.
+// Answer is the result about an object, made of a decision's values: a page prints it as its first line, programs read Phase and Reason.
 type Answer struct {
 	State  AnswerState
 	Action AnswerAction

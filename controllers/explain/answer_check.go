@@ -45,8 +45,7 @@ func (c *Check) Answer() Answer {
 // ranks are the phases from the worst to the best.
 var ranks = []cliv1.Phase{cliv1.Blocked, cliv1.Remediating, cliv1.Unknown, cliv1.Pending, cliv1.Healthy}
 
-// worst returns the answer about the worst target of c: of several in one phase the first, or the one whose timeout expires first. Targets
-// that are not judged do not count.
+// worst returns the answer about the worst judged target of c: of several in one phase the first, or the one whose timeout expires first.
 func (c *Check) worst() Answer {
 	worst := Answer{State: IsHealthy}
 	switch {

@@ -13,8 +13,8 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Attribution is who asked for something with `kubectl mend`, when and why, as stored in an annotation. It proves nothing: any user who may
-// write the object may write the annotation.
+// Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. Anybody who may write the object can forge
+// it.
 type Attribution struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

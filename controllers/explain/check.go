@@ -87,13 +87,13 @@ func (c *Check) Blocked() string {
 type Part int
 
 const (
-	// OfTarget: the blocker is about the target alone.
+	// OfTarget says that the blocker is about the target alone.
 	OfTarget Part = iota
-	// SameAsMode: the blocker repeats ModeMessage.
+	// SameAsMode says that the blocker repeats ModeMessage.
 	SameAsMode
-	// SameAsNodesUnknown: the blocker repeats NodesUnknown.
+	// SameAsNodesUnknown says that the blocker repeats NodesUnknown.
 	SameAsNodesUnknown
-	// SameAsLimit: the blocker repeats Reason and Message.
+	// SameAsLimit says that the blocker repeats Reason and Message.
 	SameAsLimit
 )
 

@@ -53,8 +53,7 @@ func (l *Ledger) ModeOf(check *clusterv1.MachineHealthCheck, cluster *clusterv1.
 	return mode, by, known
 }
 
-// SpareWaits returns a function for how long, by the current policies, the remediation of a Machine of check waits for a spare host at
-// most; zero if it does not wait.
+// SpareWaits returns how long, by the current policies, Machines of check wait for a spare host at most; zero for those that do not wait.
 func (l *Ledger) SpareWaits(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) func(*clusterv1.Machine) time.Duration {
 	var policies []*Policy
 	if l != nil {

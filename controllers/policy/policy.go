@@ -40,7 +40,7 @@ type Policy struct {
 	spareWait  time.Duration // zero if remediations do not wait for a spare host
 	// Invalid is the field that cannot be parsed, and why; empty if all can.
 	Invalid        string
-	selectsNothing bool      // because a selector is invalid
+	selectsNothing bool      // because a selector cannot be used
 	override       *override // nil for a RemediationPolicy
 }
 
@@ -213,8 +213,7 @@ func (p *Policy) Closed(live bool, now time.Time) time.Time {
 	return time.Time{}
 }
 
-// openUntil returns when w closes; zero if it is closed now. It joins openings that follow each other, a hundred at most; then callers ask
-// again.
+// openUntil returns when w closes; zero if it is closed now. It joins up to a hundred openings that follow each other.
 func (w *window) openUntil(now time.Time) time.Time {
 	var ends time.Time
 	from := now.Add(-w.lasts)

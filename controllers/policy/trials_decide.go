@@ -83,8 +83,7 @@ func (t *trials) observe(flying map[types.UID]time.Time, unavailable map[types.U
 	}
 }
 
-// slow reports whether slowStart blocks one more remediation, beside so many that are claimed and have not begun. until is when that may
-// end; zero if it depends on capacity that is not back.
+// slow reports whether slowStart blocks one more remediation beside those claimed. until is when that may end; zero if it is not known.
 func (t *trials) slow(claimed int, now time.Time) (until time.Time, blocks bool) {
 	switch {
 	case now.Before(t.until):

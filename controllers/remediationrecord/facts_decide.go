@@ -42,6 +42,7 @@ func Same(a, b mendv1.RecordRef, moved bool) bool {
 // Truth is whether something is so. Unknown does not mean No.
 type Truth = metav1.ConditionStatus
 
+// The values of Truth.
 const (
 	Unknown Truth = ""
 	No            = metav1.ConditionFalse
