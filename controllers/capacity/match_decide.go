@@ -39,9 +39,9 @@ func (f *Facts) replacement() Replacement {
 	return by[f.Name]
 }
 
-// matches returns the replacements by the names of the lost machines. In this order they come from: what is written down, the host of the
-// lost machine, the replacement that was found earlier, the order of deletion and creation. Without the third, a machine would get the next
-// replacement once an earlier loss is forgotten. A loss without a time has no match, since each machine might be its replacement.
+// matches returns the replacements by the names of the lost machines: first what is written down, then by the host of the lost machine,
+// then what was found earlier, and last by the order of deletion and creation. Without what was found earlier, a machine would get another
+// replacement once an older loss is forgotten. A loss without a time has no match, since each machine might be its replacement.
 func (f *Facts) matches(losses []Subject) map[string]Replacement {
 	by := f.writtenDown()
 	open := slices.DeleteFunc(slices.Clone(losses), func(loss Subject) bool {

@@ -13,8 +13,7 @@ import (
 	mendv1 "github.com/kubemend/kubemend/api/v1alpha1"
 )
 
-// Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. Anybody who may write the object can forge
-// it.
+// Attribution is who asked for something with `kubectl mend`, when and why, by an annotation. A user who may write the object can forge it.
 type Attribution struct {
 	By     string    `json:"by"`
 	At     time.Time `json:"at"`

@@ -70,7 +70,7 @@ type Reconciler struct {
 	memories, retired sync.Map
 }
 
-// memory is what this process remembers of an open record. It is empty after a restart, and changed messages are then written sooner.
+// memory is what this process remembers of an open record. It is empty after a restart, which costs some reads and writes.
 type memory struct {
 	// written is when the record was last written, idle since when nothing acts on its target. Only the reconcile of the record uses them.
 	written, idle time.Time

@@ -77,7 +77,7 @@ type Records struct {
 	awaited time.Time
 }
 
-// CacheOptions keep closed records out of the cache. Closed records that still count for repeats have the label, too, and are cached.
+// CacheOptions keep closed records out of the cache, except for those that still count (for repeats or policies) and keep the label.
 func CacheOptions() cache.ByObject {
 	labelled, err := labels.Parse(mendv1.RecordOpenLabel)
 	utilruntime.Must(err)
