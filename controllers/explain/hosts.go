@@ -187,7 +187,7 @@ func (a Answer) UnderWay(cycles []Remediation) Answer {
 	return a
 }
 
-// CyclesNext returns the next step of the first power cycle that has one; if ownerNext is set, of one that has not asked the owner.
+// CyclesNext returns the next step of the first power cycle that has one. If ownerNext is set, it skips cycles that have asked the owner.
 func CyclesNext(cycles []Remediation, ownerNext bool) Step {
 	for i := range cycles {
 		if next := cycles[i].Next; next != (Step{}) && (!ownerNext || cycles[i].State != string(powercycle.OwnerRequested)) {

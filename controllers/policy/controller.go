@@ -159,8 +159,8 @@ func (r *Reconciler) tell(ctx context.Context, named client.Object, now time.Tim
 	return nil
 }
 
-// findNamespaces finds the namespaces that p selects by labels. If they cannot be listed, p keeps those of before. A new policy is invalid
-// until then and selects all namespaces, because it must not start without its limits.
+// findNamespaces finds the namespaces that p selects by labels. If they cannot be listed, p keeps the namespaces that it had. A new policy
+// is invalid until then and selects all namespaces, because it must not start without its limits.
 func (r *Reconciler) findNamespaces(ctx context.Context, p *Policy) error {
 	err := p.FindNamespaces(ctx, r.Live)
 	if apierrors.IsForbidden(err) {

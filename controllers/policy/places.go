@@ -217,9 +217,9 @@ func (l *Ledger) offer(asks Check) *pass {
 	return p
 }
 
-// inOrder returns the waiting targets in the order in which they may begin: first those never refused, then by the last refusal; those
-// marked by hand; those of the Cluster with the fewest remediations under way; those due the longest; by name. Remediations of a Cluster
-// count over all groups, so that two groups never wait for each other.
+// inOrder returns the waiting targets in the order in which they may begin. It compares, one after the other: the last refusal (never
+// refused is first), whether the target is marked by hand, how many remediations its Cluster has under way (fewest first), since when it is
+// due, and the name. The remediations of a Cluster count over all groups, so that two groups never wait for each other.
 func (l *Ledger) inOrder(now time.Time) []*entry {
 	if len(l.queue) == 0 {
 		return nil
