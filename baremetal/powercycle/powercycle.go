@@ -30,8 +30,8 @@ const (
 	PoweringOn State = "PoweringOn"
 	// Rebooting asks for one reboot, because the host cannot be kept off (spec.disablePowerOff).
 	Rebooting State = "Rebooting"
-	// Servicing waits while BMO writes the host's firmware. BMO begins that as soon as the host is off, powers the host on for it, and boots
-	// the host afterwards, whatever the annotations say.
+	// Servicing waits while BMO writes the host's firmware. BMO begins that as soon as the host is off, powers the host on for it, and
+	// boots the host afterwards, whatever the annotations say.
 	Servicing State = "Servicing"
 	// Booting waits for the machine to be healthy. The boot timeout applies.
 	Booting State = "Booting"
@@ -95,8 +95,8 @@ const (
 	Unfence Action = "unfence the node"
 	// MarkHost marks the host as unhealthy, so that CAPM3 puts no machine on it.
 	MarkHost Action = "mark the host"
-	// Disprove notes on the host that its node lived on after the host was proven off. No remediation believes the host's reported power after
-	// that.
+	// Disprove notes on the host that its node lived on after the host was proven off. No remediation believes the host's reported power
+	// after that.
 	Disprove Action = "note the disproved power-off"
 	// RequestOwner asks the owner of the machine to remediate the machine.
 	RequestOwner Action = "request owner remediation"
@@ -183,8 +183,8 @@ type Memory struct {
 	// Sign is the node's last sign of life when kubemend first looked, after the host was proven off. SignSeen is when kubemend looked.
 	Sign     time.Time `json:"sign,omitzero"`
 	SignSeen time.Time `json:"signSeen,omitzero"`
-	// Lived says that the node gave Sign while it was fenced, with the boot ID from before. A kubelet that starts may renew its lease before
-	// it reports its new boot ID, so only one more sign disproves the power-off.
+	// Lived says that the node gave Sign while it was fenced, with the boot ID from before. A kubelet that starts may renew its lease
+	// before it reports its new boot ID, so only one more sign disproves the power-off.
 	Lived bool `json:"lived,omitempty"`
 	// Faulted says that BMO reported a power failure in this state, even if BMO reports none now.
 	Faulted bool `json:"faulted,omitempty"`
@@ -198,8 +198,8 @@ type Memory struct {
 	SwitchedOn bool `json:"switchedOn,omitempty"`
 	// Touched says that the host was asked for something, in any attempt.
 	Touched bool `json:"touched,omitempty"`
-	// StartedUnhealthy says that the machine was seen unhealthy before its host was touched. A machine that was not is power-cycled even if it
-	// is healthy, because somebody asked for that.
+	// StartedUnhealthy says that the machine was seen unhealthy before its host was touched. A machine that was not is power-cycled even if
+	// it is healthy, because somebody asked for that.
 	StartedUnhealthy bool `json:"startedUnhealthy,omitempty"`
 	// Fencing says that kubemend may have fenced the node, and has not unfenced it.
 	Fencing bool `json:"fencing,omitempty"`
@@ -211,8 +211,8 @@ type Memory struct {
 	Moved Reason `json:"moved,omitempty"`
 	// Marked says that kubemend marked the host unhealthy.
 	Marked bool `json:"marked,omitempty"`
-	// TakenOver says that another controller (CAPM3's, or a kubemend whose memory is lost) began the remediation before the first attempt. It
-	// may have left the host kept off and the node fenced.
+	// TakenOver says that another controller (CAPM3's, or a kubemend whose memory is lost) began the remediation before the first attempt.
+	// It may have left the host kept off and the node fenced.
 	TakenOver bool `json:"takenOver,omitempty"`
 	// Cause is the step that led to the end, or to the request for owner remediation; empty before.
 	Cause Cause `json:"cause,omitzero"`
@@ -240,8 +240,8 @@ type Power struct {
 	External bool
 	// Fails says that BMO reports that it cannot manage the power.
 	Fails bool
-	// Provable says that BMO reports the condition Manageable, without which no receipt is believed. Doubt is what the host reports against a
-	// receipt; empty if there is nothing.
+	// Provable says that BMO reports the condition Manageable, without which no receipt is believed. Doubt is what the host reports against
+	// a receipt; empty if there is nothing.
 	Provable bool
 	Doubt    string
 	// Said is when BMO last updated the status, by BMO's own clock; zero if it never did.
@@ -304,8 +304,8 @@ type Facts struct {
 	ManagerHere, Placeless bool
 
 	Host Host
-	// HostAnew says that the host is not the object that was asked to power off, but a new one with its name. Nothing that was requested of,
-	// or seen on, the old object counts.
+	// HostAnew says that the host is not the object that was asked to power off, but a new one with its name. Nothing that was requested
+	// of, or seen on, the old object counts.
 	HostAnew bool
 	// HostUnnamed says that no host is known that could come back.
 	HostUnnamed bool
