@@ -12,7 +12,8 @@ import (
 type Cycle struct {
 	Facts  Facts
 	Policy Policy
-	After  Memory
+	// After is what the remediation remembers after the step.
+	After Memory
 
 	// Pause is what pauses the remediation, as a clause.
 	Pause string

@@ -16,7 +16,8 @@ type Queue struct {
 	// Self is the remediation itself.
 	Self Queued
 	// KeptOffFor is the UID of another remediation that keeps the host off; empty if none does.
-	KeptOffFor  string
+	KeptOffFor string
+	// SameMachine are the other remediations of the machine.
 	SameMachine []Queued
 	// Plane is the control plane that Machine is a member of; nil if Machine is a worker.
 	Plane   *controlplane.Plane
