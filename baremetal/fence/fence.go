@@ -27,6 +27,7 @@ const FencedByAnnotation = mendv1.FencedByAnnotation
 
 // Clusters returns clients for workload clusters; Cluster API's ClusterCache implements it.
 type Clusters interface {
+	// GetUncachedClient returns a client that reads past all caches.
 	GetUncachedClient(ctx context.Context, cluster client.ObjectKey) (client.Client, error)
 }
 
@@ -38,11 +39,12 @@ type Owner struct {
 	Former []types.UID
 	// Unsigned says that a taint without FencedByAnnotation is the owner's too, because CAPM3 writes no annotation.
 	Unsigned bool
-	// Fences says that the owner is about to fence the node, so that Look has to list its pods. Found are the pods that were listed then;
-	// nil if they are not known. Long says that the fence has stood for as long as volumes take to be detached.
+	// Fences says that the owner is about to fence the node, so that Look lists the pods that have to move.
 	Fences bool
-	Found  []types.UID
-	Long   bool
+	// Found are the pods that Look listed before the node was fenced; nil if they are not known.
+	Found []types.UID
+	// Long says that the fence has stood for as long as Kubernetes takes to detach volumes.
+	Long bool
 	// On says that the host of the node is on, so that the workload is not waited for.
 	On bool
 	// BootID is the node's boot ID before the power cycle; empty if it is not known. If the node has another one, nothing from before runs
