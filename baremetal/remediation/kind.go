@@ -46,8 +46,8 @@ type Kind struct {
 // SignsNothing reports whether the kind is CAPM3's: CAPM3 uses the same finalizer, and does not write on the nodes that it fences who did.
 func (k Kind) SignsNothing() bool { return k.Finalizer == infrav1.RemediationFinalizer }
 
-// MetadataOnly returns a kind for a version that kubemend knows only the metadata of, so that only other controllers act on it. The
-// metadata is enough to see which hosts these remediations keep off, and what kubemend once stored in them.
+// MetadataOnly returns a kind whose objects kubemend reads only as metadata, because it does not know their version. Other controllers act
+// on them. The metadata is enough to see which hosts these remediations keep off, and what kubemend once stored in them.
 func MetadataOnly(gvk schema.GroupVersionKind) Kind {
 	return Kind{GroupVersionKind: gvk, List: func() client.ObjectList {
 		list := &metav1.PartialObjectMetadataList{}
