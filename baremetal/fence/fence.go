@@ -102,7 +102,9 @@ func (n Nodes) Disown(ctx context.Context, cluster client.ObjectKey, node *corev
 }
 
 // write changes a node with an uncached client. It is no error if the node is gone.
-func (n Nodes) write(ctx context.Context, cluster client.ObjectKey, what string, node *corev1.Node, change func(client.Client) error) error {
+func (n Nodes) write(
+	ctx context.Context, cluster client.ObjectKey, what string, node *corev1.Node, change func(client.Client) error,
+) error {
 	live, err := n.Clusters.GetUncachedClient(ctx, cluster)
 	if err == nil {
 		err = change(live)

@@ -159,7 +159,8 @@ func unmanaged(host *bmov1alpha1.BareMetalHost) string {
 	if by, paused := host.Annotations[bmov1alpha1.PausedAnnotation]; paused {
 		return fmt.Sprintf("the host is paused (annotation %s: %q)", bmov1alpha1.PausedAnnotation, by)
 	}
-	if _, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]; detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
+	_, detached := host.Annotations[bmov1alpha1.DetachedAnnotation]
+	if detached || host.Status.OperationalStatus == bmov1alpha1.OperationalStatusDetached {
 		return "the host is detached"
 	}
 	switch host.Status.ErrorType {

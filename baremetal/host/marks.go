@@ -31,8 +31,8 @@ var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealth
 // relevant reports whether the cache keeps an annotation, because kubemend reads or writes it or shows it to users.
 func relevant(key string) bool {
 	switch key {
-	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation, mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation,
-		mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation,
+	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation,
+		mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation, mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation,
 		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
@@ -108,7 +108,8 @@ func RebootAsked(host metav1.Object) bool {
 
 // KeepOff asks BMO to power the host off and to keep it off. The error is a conflict if the host has changed since it was read.
 func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation) error {
-	return h.annotateAsRead(ctx, host, "ask to power off", map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue})
+	ask := map[string]any{infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue}
+	return h.annotateAsRead(ctx, host, "ask to power off", ask)
 }
 
 // AskReceipt asks BMO to show that it has read the hardware since asked. BMO removes the annotation reboot.metal3.io from a host that is

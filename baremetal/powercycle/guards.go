@@ -204,10 +204,11 @@ var (
 	hostAway    = guard{name: "host gone", until: situation.unnamed, holds: func(s situation) bool {
 		return s.Host == HostGone && !(s.HostUnnamed && s.past(s.unnamed()))
 	}}
-	hostExternal         = is("host externally provisioned", func(s situation) bool { return s.External })
-	ownerless            = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
-	hostForeign          = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
-	foreignTooLong       = timed("host of another machine, out of time", situation.deadline, func(s situation) bool { return s.Host == HostForeign })
+	hostExternal   = is("host externally provisioned", func(s situation) bool { return s.External })
+	ownerless      = is("machine without an owner", func(s situation) bool { return s.Machine == MachinePresent && s.Ownerless })
+	hostForeign    = is("host of another machine", func(s situation) bool { return s.Host == HostForeign })
+	foreignTooLong = timed("host of another machine, out of time", situation.deadline,
+		func(s situation) bool { return s.Host == HostForeign })
 	poweredOffBySpec     = is("host switched off by its owner", situation.switchedOff)
 	poweredOffBySpecLong = timed("host switched off by its owner for too long", situation.stateDeadline, situation.switchedOff)
 	noPowerOff           = is("power-off disabled", func(s situation) bool { return s.NoPowerOff })
@@ -241,7 +242,8 @@ var (
 	receiptPending  = is("no receipt", situation.awaitsReceipt)
 	receiptNotNoted = is("receipt not noted", func(s situation) bool { return s.needsReceipt() && s.Receipt.IsZero() })
 	receiptNew      = before("receipt in doubt", func(s situation) time.Time { return s.Receipt.Add(s.Doubt) }, situation.needsReceipt)
-	receiptUnsound  = is("receipt contradicted", func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
+	receiptUnsound  = is("receipt contradicted",
+		func(s situation) bool { return s.needsReceipt() && s.Power.Doubt != "" }).tells(ReceiptContradicted)
 
 	serviced       = is("host being serviced", func(s situation) bool { return s.Serviced })
 	servicedFenced = is("host being serviced, node fenced by us", func(s situation) bool { return s.Serviced && s.fencedHere() })
@@ -252,7 +254,8 @@ var (
 	// the end.
 	overAlive = impatient("over, node shows life, fenced by us",
 		func(s situation) bool { return s.over() && s.livedOn() && !s.NewBoot && s.fencedHere() })
-	overRefuted = is("over, node shows life after it was fenced", func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
+	overRefuted = is("over, node shows life after it was fenced",
+		func(s situation) bool { return s.over() && refuted.holds(s) }).tells(ProofWrong)
 	overWatched = before("over, node may live on", situation.watched,
 		func(s situation) bool { return s.over() && s.Lived && !s.NewBoot && s.Node == NodePresent })
 
@@ -289,10 +292,11 @@ var (
 		func(s situation) bool { return !s.KeptOff && !s.HasPowerAnnotations })
 	loopUnknown = before("power cycles of before not known", loopEnds,
 		func(s situation) bool { return looping.holds(s) && s.Loop.Times == 0 }).tells(RecordsUnread)
-	notFirst               = is("not first in the queue", situation.queued)
-	managerHere            = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
-	placeless              = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
-	queuedTooLong          = timed("not first in the queue, out of time", func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
+	notFirst      = is("not first in the queue", situation.queued)
+	managerHere   = is("kubemend runs on the host", func(s situation) bool { return s.queued() && s.ManagerHere })
+	placeless     = is("no place by RemediationPolicies", func(s situation) bool { return s.queued() && s.Placeless })
+	queuedTooLong = timed("not first in the queue, out of time",
+		func(s situation) time.Time { return s.Since.Add(s.Queue) }, situation.queued)
 	notKeptOffNotFirst     = is("not kept powered off, not first in the queue", func(s situation) bool { return !s.holding() && s.queued() })
 	rebootNotAskedNotFirst = is("reboot not asked for, not first in the queue", func(s situation) bool { return !s.RebootAsked && s.queued() })
 
@@ -338,8 +342,9 @@ var (
 	powerFails = is("power management fails", func(s situation) bool { return s.powerFails() })
 
 	pausedKeptOff         = is("paused, host kept powered off", func(s situation) bool { return s.Paused && (s.KeptOff || s.RebootPending) })
-	pausedWithAnnotations = is("paused, host has power annotations of ours", func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
-	pausedFenced          = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
+	pausedWithAnnotations = is("paused, host has power annotations of ours",
+		func(s situation) bool { return s.Paused && s.HasPowerAnnotations })
+	pausedFenced = guard{name: "paused, node fenced by us", until: situation.deadline, holds: func(s situation) bool {
 		return s.Paused && s.mayUnfence()
 	}}
 	pausedNow = is("paused", func(s situation) bool { return s.Paused })
@@ -380,8 +385,9 @@ var (
 	recovered = is("machine healthy, and was not", func(s situation) bool {
 		return s.Healthy && s.StartedUnhealthy && !s.HasPowerAnnotations && s.Asked.IsZero()
 	})
-	healthyAfterAll = is("machine healthy, host marked by us", func(s situation) bool { return s.Healthy && s.Marked && s.Machine == MachinePresent })
-	notAskedOwner   = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
-	finalizer       = is("finalizer", func(s situation) bool { return s.Finalizer })
-	noFinalizer     = is("no finalizer", func(s situation) bool { return !s.Finalizer })
+	healthyAfterAll = is("machine healthy, host marked by us",
+		func(s situation) bool { return s.Healthy && s.Marked && s.Machine == MachinePresent })
+	notAskedOwner = is("owner not asked", func(s situation) bool { return !s.OwnerAsked })
+	finalizer     = is("finalizer", func(s situation) bool { return s.Finalizer })
+	noFinalizer   = is("no finalizer", func(s situation) bool { return !s.Finalizer })
 )

@@ -248,7 +248,9 @@ var (
 
 	FencedReason = says(Rule{
 		Reason: "Fenced", Message: "The node is fenced, so that its workload can start elsewhere",
-		variants: []variant{{detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over"}},
+		variants: []variant{{
+			detail: FencedBefore, message: "The node is fenced already, by a remediation that is gone; the fence is taken over",
+		}},
 	})
 	WatchingForLifeReason = says(Rule{
 		Reason: "WatchingForLife", Message: "The node was heard of after its host was proven off; watching whether it is again",

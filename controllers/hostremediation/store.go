@@ -236,11 +236,12 @@ type kept struct {
 	stored map[string]string
 	record string
 	// restored is how often kubemend has stored again what another client removed from stored.
-	restored   powercycle.Did
+	restored powercycle.Did
+	// conflicted says that the last write met a conflict.
 	conflicted bool
 	// held is Memory.Held. It does not hold for the next attempt, another host, or another remediation with this name.
 	held bool
-
+	// progress is what the metrics export.
 	progress progress
 
 	// did is the last action on the host with hostUID, or on its node, in this attempt and state.
