@@ -175,7 +175,7 @@ func before(name string, until func(situation) time.Time, also func(situation) b
 	return guard{name: name, until: until, holds: func(s situation) bool { return !s.past(until(s)) && also(s) }}
 }
 
-// impatient returns a guard that stops to hold when the state times out: what its row does may fail for ever.
+// impatient returns a guard that stops holding when the state times out: what its row does may fail for ever.
 func impatient(name string, holds func(situation) bool) guard {
 	return before(name, situation.stateDeadline, holds)
 }

@@ -25,8 +25,8 @@ func After(f Facts, step Step, now time.Time) Memory {
 	return m
 }
 
-// withAttempt returns m with the reason in Moved, and with Began moved to now while the remediation waits for others, because that wait
-// does not count against the attempt. A host that others have released may be booting (SwitchedOn).
+// withAttempt returns m with the reason in Moved, and with a new Began after a wait for the queue or for other clients, because such waits
+// do not count against the attempt. A host that others have released may be booting (SwitchedOn).
 func (m Memory) withAttempt(f Facts, step Step, now time.Time) Memory {
 	leaves := step.Next == PoweringOn || step.Next == Servicing
 	if leaves && (f.State == MovingWorkload || f.State == PoweringOff) {

@@ -109,9 +109,10 @@ var acting = []row{
 //
 // Safety depends on the order of the rows. A node is fenced only in MovingWorkload, and only while the host is kept off, is seen off, and
 // BMO acts on its annotations. MovingWorkload is entered only from PoweringOff, after the host was asked to power off. It is left for the
-// power-on when the workload has moved or the deadline has passed. Every other way out is an end, and every end releases the host. If a
-// proven-off host is no longer kept off, the attempt does not keep it off again: kubemend may have released it, and the write that says so
-// may be lost.
+// power-on when the workload has moved, when the deadline has passed, when the node must not be fenced because another one has its name or
+// provider ID, or when the API that does not answer may need this host. Its other ways lead back to PoweringOff or Preparing, to Servicing,
+// or to an end, and every end releases the host. If a proven-off host is no longer kept off, the attempt does not keep it off again:
+// kubemend may have released it, and the write that says so may be lost.
 var table = map[State][]row{
 	Pending: {
 		{hostless, Advance, RequestingOwner, HostGoneReason},

@@ -86,8 +86,7 @@ type Reconciler struct {
 	WatchFilterValue string
 	// Verify asks the workload cluster whether it is still the one of that Cluster; nil in a process that writes nothing.
 	Verify func(ctx context.Context, cluster client.ObjectKey) error
-	// Finds returns whether a MachineHealthCheck finds a Machine healthy, if that is known, although other checks select it too. It may be
-	// nil.
+	// Finds returns whether that MachineHealthCheck finds the Machine healthy, and whether this is known. It may be nil.
 	Finds func(check client.ObjectKey, machine types.UID) (healthy, known bool)
 	// Reader returns an uncached reader of a workload cluster. If nil, the leases of API servers are not read.
 	Reader func(ctx context.Context, cluster client.ObjectKey) (client.Reader, error)
