@@ -39,7 +39,7 @@ func claimed(h *bmov1alpha1.BareMetalHost) {
 	h.Spec.ConsumerRef = &corev1.ObjectReference{APIVersion: bmov1alpha1.GroupVersion.String(), Kind: "HostClaim", Namespace: "ns", Name: "claim"}
 }
 
-// onAnother is the machine of the other Metal3Machine.
+// onAnother makes m the machine of the other Metal3Machine.
 func onAnother(m *clusterv1.Machine) {
 	m.Name, m.UID, m.Spec.InfrastructureRef.Name = "m-2", "other-uid", "m3m-2"
 }
@@ -53,7 +53,7 @@ func provided(id string) func(*clusterv1.Machine) {
 	return func(m *clusterv1.Machine) { m.Spec.ProviderID = id }
 }
 
-// listed lists metadata as a client without a cache does: without the kinds of the items.
+// listed lists metadata as an uncached client does: the items have no kind.
 func listed(ctx context.Context, c client.WithWatch, into client.ObjectList, opts ...client.ListOption) error {
 	err := c.List(ctx, into, opts...)
 	if list, is := into.(*metav1.PartialObjectMetadataList); is {
@@ -187,7 +187,7 @@ func TestWhatIsKnownOfAHostBesidesWhoseItIs(t *testing.T) {
 	}
 }
 
-// Between the decision to fence its node, or to mark it, and the write.
+// The host may change between the decision to fence its node, or to mark it, and the write.
 func TestAHostThatIsAnothersByNowIsNotTheMachines(t *testing.T) {
 	anew := func(host *bmov1alpha1.BareMetalHost) { host.UID = "anew" }
 	taken := func(host *bmov1alpha1.BareMetalHost) { host.Spec.ConsumerRef.Name = "m3m-2" }
@@ -224,7 +224,7 @@ func TestWhatCannotBeReadIsAnErrorAndNotGone(t *testing.T) {
 	}
 }
 
-// refusing forbids to read objects of a kind.
+// refusing fails reads of objects of a kind with Forbidden.
 func refusing(kind string) interceptor.Funcs {
 	return interceptor.Funcs{Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, o ...client.GetOption) error {
 		if gvk, err := c.GroupVersionKindFor(obj); err != nil || gvk.Kind == kind {

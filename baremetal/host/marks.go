@@ -114,8 +114,8 @@ func (h *Hosts) KeepOff(ctx context.Context, host metav1.Object, by Remediation)
 
 // AskReceipt asks BMO to show that it has read the hardware since asked. BMO removes the annotation reboot.metal3.io from a host that is
 // kept off only when it has found the host off. (BMO, manageHostPower.) The annotation that keeps the host off is set in the same write,
-// and both are removed in one write: alone, reboot.metal3.io would reboot the host. If somebody else has set it, that one serves. The error
-// is a conflict if the host has changed since it was read.
+// and both are removed in one write: alone, reboot.metal3.io would reboot the host. If somebody else has set it, that request counts. The
+// error is a conflict if the host has changed since it was read.
 func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediation, asked time.Time) error {
 	ask := map[string]any{
 		infrav1.PowerOffAnnotationPrefix + string(by.UID): infrav1.PowerOffAnnotationValue,
@@ -127,8 +127,8 @@ func (h *Hosts) AskReceipt(ctx context.Context, host metav1.Object, by Remediati
 	return h.annotateAsRead(ctx, host, "ask for a receipt of", ask)
 }
 
-// Reboot asks BMO for one reboot, and notes in the same write for which attempt. If somebody else has already asked for a reboot, that one
-// serves. The error is a conflict if the host has changed since it was read.
+// Reboot asks BMO for one reboot, and notes in the same write for which attempt. If somebody else has already asked for a reboot, that
+// request counts. The error is a conflict if the host has changed since it was read.
 func (h *Hosts) Reboot(ctx context.Context, host metav1.Object, by Remediation, attempt int) error {
 	ask := map[string]any{mendv1.RebootedForAnnotation: fmt.Sprintf("%s/%d", by.UID, attempt)}
 	if _, asked := host.GetAnnotations()[infrav1.RebootAnnotation]; !asked {
@@ -203,7 +203,7 @@ func (h *Hosts) Disprove(ctx context.Context, host metav1.Object, now time.Time)
 	return h.annotate(ctx, host, "note the disproved power-off of", disproved)
 }
 
-// MarkUnhealthy keeps CAPM3 from choosing the host. Unhealthy annotations of others stay theirs.
+// MarkUnhealthy keeps CAPM3 from choosing the host. If another client has set one of the annotations, MarkHealthy removes none.
 func (h *Hosts) MarkUnhealthy(ctx context.Context, host metav1.Object, machine types.UID) error {
 	marks := map[string]any{}
 	for _, key := range unhealthyKeys {

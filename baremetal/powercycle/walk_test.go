@@ -7,28 +7,27 @@ import (
 	"time"
 )
 
-// The walk goes through situations that can be reached when an environment that obeys is disturbed twice, by anything, at any moment:
-// through some of them at random, or through all. Time is counted in ticks, and every patience is one tick, so that "before" and "after" a
-// deadline are all there is.
+// The walk visits situations that an obedient environment can reach if it is disturbed twice, by anything, at any moment; either at random,
+// or all of them. Time is counted in ticks, and every timeout is one tick, so that a moment is only before or after a deadline.
 
 const tick = time.Minute
 
 var walked = Policy{Retries: 1, Timeout: tick, Boot: tick, Move: tick, Releasing: tick, Settle: tick, Doubt: tick, Watch: tick, Servicing: tick, Unreachable: tick, Queue: 2 * tick}
 
-// scene is the environment, and what the remediation remembers; moments are counted back from now.
+// scene is the environment and the remediation's memory. Moments are relative to noon, which is now.
 type scene struct {
 	f Facts
-	// rising says that the host was asked to power on before it was kept powered off, and comes on in spite of that.
+	// rising says that the host was asked to power on before it was kept off, and will come on all the same.
 	rising bool
-	// healed says that the node is healthy once it has booted after being off.
+	// cured says that the node is healthy once it has booted after a power-off.
 	cured bool
-	// stubborn says that every attempt to unfence the node fails.
+	// stubborn says that the node cannot be unfenced.
 	stubborn bool
-	// disturbances is how often the environment may still be disturbed.
+	// disturbances is how many disturbances may still come.
 	disturbances int
 }
 
-// normal makes scenes equal that differ in nothing that matters: how far back is far enough, and what is of no consequence any more.
+// normal makes scenes equal that do not differ in anything that matters: it limits old moments, and clears what has no effect any more.
 func (s scene) normal() scene {
 	old := noon.Add(-3 * tick)
 	for _, at := range s.f.clocks() {
@@ -55,12 +54,12 @@ func (s scene) normal() scene {
 	return s
 }
 
-// acts says that the host is, or is about to be, held off or rebooted.
+// acts reports whether the host is, or is about to be, kept off or rebooted.
 func (f Facts) acts() bool {
 	return f.State == PoweringOff || f.State == MovingWorkload || f.State == Rebooting
 }
 
-// key is the scene in few bytes, for there are many.
+// key encodes the scene in few bytes, because there are many scenes.
 func (s scene) key() [21]byte {
 	f, k, bits := s.f, [21]byte{}, uint64(0)
 	k[0], k[1], k[2] = byte(slices.Index(order, f.State)), byte(f.Attempt), byte(s.disturbances)
@@ -86,7 +85,7 @@ func (s scene) key() [21]byte {
 	return k
 }
 
-// later is the scene a tick later.
+// later returns the scene a tick later.
 func (s scene) later() scene {
 	if !s.f.stands() || s.f.Memory.Paused.IsZero() { // else the clocks stand still
 		for _, at := range s.f.clocks() {
@@ -101,7 +100,7 @@ func (s scene) later() scene {
 	return s
 }
 
-// stepped is the scene after one step of ours.
+// stepped returns the scene after one step of the remediation.
 func (s scene) stepped() (scene, Step) {
 	step := Next(s.f, walked, noon)
 	if s.stubborn && step.Do == Unfence {
@@ -111,7 +110,7 @@ func (s scene) stepped() (scene, Step) {
 	return s.normal(), step
 }
 
-// obeyed are the scenes that follow when the environment does what it is asked, each thing in its own time.
+// obeyed returns the scenes that follow if the environment does one thing that it was asked for.
 func (s scene) obeyed() []scene {
 	var next []scene
 	add := func(change func(*scene)) {
@@ -147,7 +146,7 @@ func (s scene) obeyed() []scene {
 	return next
 }
 
-// disturbed are the scenes that follow when anybody else interferes.
+// disturbed returns the scenes that follow if anybody else interferes.
 func (s scene) disturbed() []scene {
 	if s.disturbances == 0 {
 		return nil
@@ -223,7 +222,7 @@ func toggled(text string) string {
 	return ""
 }
 
-// wrong says what rule a step breaks; empty if none.
+// wrong returns the safety rule that a step breaks; empty if it breaks none.
 func wrong(s scene, step Step) string {
 	f := s.f
 	switch {
@@ -302,8 +301,8 @@ func wrong(s scene, step Step) string {
 
 func (f Facts) faulted() bool { return f.Faulted || f.Fails }
 
-// settles plays the scene on without any more disturbances, in an environment that obeys or in one that is dead, and says what is left
-// undone in the end; empty if nothing is. From the situations that are known nothing is left undone, and then from all on the way there.
+// settles continues the scene without disturbances, in an environment that obeys or a dead one, and returns what stays undone; empty if
+// nothing does. known are situations that are known to settle; all situations on the way are added to it.
 func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 	var way [][21]byte
 	defer func() {
