@@ -41,12 +41,14 @@ type Hosts struct {
 type Found struct {
 	// Host is the host that is named, even if it is not the machine's; nil if there is none. It is shared: read only.
 	Host *Host
-	// Is says whether the host is the machine's. Why says, as a clause for users, what does not match or is missing.
-	Is  powercycle.Host
+	// Is says whether the host is the machine's.
+	Is powercycle.Host
+	// Why says, as a clause for users, what does not match or is missing.
 	Why string
-	// Named says that a host is named, so that it may come back if it does not exist. Unchosen says that neither the Metal3Machine nor a
-	// provider ID names a host.
-	Named, Unchosen bool
+	// Named says that a host is named, so that it may come back if it does not exist.
+	Named bool
+	// Unchosen says that neither the Metal3Machine nor a provider ID names a host.
+	Unchosen bool
 	// Paused says that the Metal3Machine is paused.
 	Paused bool
 }
@@ -293,7 +295,7 @@ func (h *Hosts) Refresh(ctx context.Context, found *Found) error {
 	live, key := &bmov1alpha1.BareMetalHost{}, client.ObjectKey{Namespace: found.Host.Namespace, Name: found.Host.Name}
 	err := h.Live.Get(ctx, key, live)
 	if err == nil {
-		h.written.Note(live) // so that no older version in the cache counts later: it could show the host off
+		h.written.Note(live) // so that an older version in the cache does not count
 	}
 	switch {
 	case client.IgnoreNotFound(err) != nil:

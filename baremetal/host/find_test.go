@@ -77,7 +77,7 @@ func TestOf(t *testing.T) {
 	for name, tc := range map[string]struct {
 		between *unstructured.Unstructured // the Metal3Machine, if it is not one that names the host
 		id      string                     // the provider ID of its Machine
-		host    func(*host)                // what is special about the host
+		host    func(*host)                // changes of the host
 		beside  []client.Object
 		gone    bool   // no host is found
 		missing bool   // the host does not exist

@@ -106,7 +106,7 @@ func TestWhatTheOperatorHadSaidWhenTheHostWasAskedIsRemembered(t *testing.T) {
 			t.Errorf("%+v: %s, want %s", step, got, want)
 		}
 	}
-	f.State = PoweringOn // an error of powering off is none of powering on
+	f.State = PoweringOn // a failed power-off says nothing about the power-on
 	if got := After(f, Step{Do: Release, Next: PoweringOn}, noon).Said; !got.Equal(f.Power.Said) {
 		t.Errorf("released: %s, want %s", got, f.Power.Said)
 	}
@@ -258,7 +258,7 @@ func TestNoMomentIsToCome(t *testing.T) {
 	}
 	m = m.NotAfter(noon)
 	for field, value := range fields.Fields() {
-		foreign := field.Name == "Said" || field.Name == "Sign" // by the clocks of the operator and of the node
+		foreign := field.Name == "Said" || field.Name == "Sign" // by the clocks of BMO and of the node
 		if at, is := value.Addr().Interface().(*time.Time); is && at.Equal(noon) == foreign {
 			t.Errorf("%s is %s", field.Name, at)
 		}

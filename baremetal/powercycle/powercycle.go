@@ -363,7 +363,7 @@ func Next(f Facts, p Policy, now time.Time) Step {
 		f.State = Pending
 	}
 	if f.Since.IsZero() {
-		f.Since = now // it is new; no patience has run out
+		f.Since = now // the state is new, so that no timeout has passed
 	}
 	if f.Node == NodeUnseen && f.Unseen.IsZero() {
 		f.Unseen = now

@@ -47,7 +47,7 @@ func TestEveryStateEndsAndNoneCanHang(t *testing.T) {
 			t.Errorf("%s: the last row is %q, want %q", s, last.when.name, always.name)
 		}
 		for i, r := range rows {
-			if s.Final() || r.do != Wait || r.when.name == pausedNow.name { // a pause ends when who made it says so
+			if s.Final() || r.do != Wait || r.when.name == pausedNow.name { // a pause ends only when its author ends it
 				continue
 			}
 			if !boundedBefore(rows[:i]) && r.when.until == nil {

@@ -94,7 +94,7 @@ func (s scene) later() scene {
 			}
 		}
 	}
-	if s.rising { // whatever was about to happen has happened
+	if s.rising { // a host that was about to come on is on
 		s.rising, s.f.PoweredOn = false, true
 	}
 	return s
@@ -173,13 +173,13 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.f.Fenced, n.f.FencedByUs = true, false },
 		func(n *scene) { n.f.Healthy = !n.f.Healthy },
 		func(n *scene) { n.f.Paused = !n.f.Paused },
-		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // the last one: all there is would else be walked once more
+		func(n *scene) { n.f.Teardown, n.disturbances = true, 1 }, // only one more, or the walk would be repeated
 		func(n *scene) { n.f.NoPowerOff = !n.f.NoPowerOff },
 		func(n *scene) { n.f.KeptOffBy = toggled(n.f.KeptOffBy) },
 		func(n *scene) { n.f.Fails = !n.f.Fails && (n.f.acts() || n.f.State == PoweringOn) },
 		func(n *scene) { n.f.Serviced = !n.f.Serviced },
 		func(n *scene) { n.f.NewBoot = !n.f.NewBoot && n.f.acts() },
-		func(n *scene) { // under the boot of before
+		func(n *scene) { // with the old boot ID
 			if n.f.acts() || n.f.State == PoweringOn || n.f.State == Booting {
 				n.f.Sign = n.f.Memory.Sign.Add(time.Second)
 			}
@@ -194,7 +194,7 @@ func (s scene) disturbed() []scene {
 		func(n *scene) { n.stubborn = true },
 		func(n *scene) { n.f.Disproved = !n.f.Disproved },
 		func(n *scene) { n.f.Twins = !n.f.Twins },
-		func(n *scene) { // a crash before it was remembered that the host was asked
+		func(n *scene) { // a crash before Asked was stored
 			if n.f.State == PoweringOff {
 				n.f.Asked, n.f.WasOff = time.Time{}, false
 			}
@@ -205,10 +205,10 @@ func (s scene) disturbed() []scene {
 		n.disturbances--
 		next = append(next, n.normal())
 	}
-	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after it was remembered, before it was done
+	if step := Next(s.f, walked, noon); step.Do.Intended() { // a crash after the step was stored, before it was done
 		n := s
 		n.f.Memory = After(s.f, step, noon)
-		n.f.HostAnew = n.f.HostAnew && step.Do != KeepOff // what is remembered is that it was asked
+		n.f.HostAnew = n.f.HostAnew && step.Do != KeepOff // Asked was stored
 		n.disturbances--
 		next = append(next, n.normal())
 	}
@@ -331,7 +331,7 @@ func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 		f := s.f
 		switch {
 		case s.stubborn && step.Do == Unfence && !f.State.Final():
-			return "" // it is tried again and again, where nothing else can be done
+			return "" // it is retried for ever, because nothing else can be done
 		case f.Person != "" && !f.State.Final() && !f.Paused && !(f.FencedByUs && f.Node == NodePresent && f.PoweredOn):
 			return "" // a person has to do something, and was asked; a host that is off keeps its fence until it is on
 		case f.KeptOff || f.HasPowerAnnotations:
@@ -339,7 +339,7 @@ func (s scene) settles(obeys bool, known map[[21]byte]bool) (undone string) {
 		case f.FencedByUs && f.Node == NodePresent && !s.stubborn:
 			return "the node stays fenced"
 		case f.Paused:
-			s.f.Paused = false // a pause may last for ever, but nothing may be held through it
+			s.f.Paused = false // a pause may last for ever, so that nothing may be kept off or fenced in it
 			continue
 		case !f.State.Final():
 			return fmt.Sprintf("it stays in %s (%s)", f.State, step.Reason)

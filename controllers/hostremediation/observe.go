@@ -44,29 +44,32 @@ type observed struct {
 	// unverified says that kubemend could not read which host is the machine's.
 	unverified bool
 
-	// stored is the metadata of rem that the API server has. saved says that the API server has all of rem's metadata, or that rem is gone.
-	// taken are the steps that this reconcile has taken. kept is what this process keeps besides.
+	// stored is the metadata of rem that the API server has.
 	stored *metav1.PartialObjectMetadata
-	saved  bool
-	taken  []taken
-	kept   *kept
+	// saved says that the API server has all of rem's metadata, or that rem is gone.
+	saved bool
+	// taken are the steps that this reconcile has taken.
+	taken []taken
+	kept  *kept
 	// answersUntil is the deadline for all answers of the workload cluster; zero before the first question.
 	answersUntil time.Time
-	// queue is what may go first. existing are the remediations of the namespace. members are those of the control plane. All are unset
-	// until they are read.
-	queue    *powercycle.Queue
+	// queue is what may go first; nil until it is read.
+	queue *powercycle.Queue
+	// existing are the remediations of the namespace, read with the queue.
 	existing remediation.Existing
-	members  []planeMember
-	// confirms says that the queue is read past the cache, because the remediation is about to begin. member says that when that was
-	// decided, the machine was seen to be a member of a control plane.
-	confirms, member bool
+	// members are the members of the control plane, read with the queue.
+	members []planeMember
+	// confirms says that the queue is read past the cache, because the remediation is about to begin.
+	confirms bool
+	// member says that the machine was a member of a control plane when that was decided.
+	member bool
 
 	record remediation.Record
 	facts  powercycle.Facts
 	policy powercycle.Policy
-	// loop is the earlier power cycles of the host that did not last. loopUntil is until when this one waits because of them, or for the
-	// records.
-	loop      repeats.Loop
+	// loop is the earlier power cycles of the host that did not last.
+	loop repeats.Loop
+	// loopUntil is until when this one waits because of loop, or for the records.
 	loopUntil time.Time
 
 	// lastNode is the node when it was last seen in this reconcile; nil if it was not. Steps can be taken without the workload cluster.
@@ -339,7 +342,7 @@ func (r *Reconciler) factsOf(obs *observed) powercycle.Facts {
 		Deleting:  !obs.rem.GetDeletionTimestamp().IsZero() || !asked(obs.rem),
 		Finalizer: controllerutil.ContainsFinalizer(obs.rem, r.Kind.Finalizer),
 		Stop:      stop,
-		Paused:    obs.pause() != "" && !r.Teardown, // a pause cannot defer the end of kubemend
+		Paused:    obs.pause() != "" && !r.Teardown, // kubemend must end now, even in a pause
 		Teardown:  r.Teardown,
 		Machine:   powercycle.MachineGone,
 		Host:      obs.found.Is, HostAnew: obs.found.Host != nil && obs.record.HostUID != "" && obs.record.HostUID != obs.found.Host.UID,

@@ -151,7 +151,7 @@ func TestAPowerCycleDoesNotWaitForTheWorkloadOfANodeThatIsBeingDeleted(t *testin
 	k := fixtureOf(t)
 	k.obeys()
 	k.reaches(powercycle.MovingWorkload)
-	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" }) // its check wants it no more
+	k.edit(func(rem *mendv1.HostRemediation) { rem.Annotations[nhcv1.TimedOutAnnotation] = "2026-01-01T12:00:00Z" }) // its check has timed it out
 	k.seen.Deleting = true
 	if got := k.pass(); got.Step != string(powercycle.Stopped) {
 		t.Errorf("in %s: %s", got.Step, got.Message)
@@ -294,7 +294,7 @@ func TestAHostIsNotRebootedBeforeTheBootOfItsNodeIsKnown(t *testing.T) {
 	if !slices.Contains(k.did, reboots) || record.BootID != "before" {
 		t.Errorf("%q is done, with boot %q remembered; want it asked to reboot, and the boot that the node has", k.did, record.BootID)
 	}
-	if record.HostUID != k.host.UID || record.HostUID == "" { // one that is registered anew is not handed to the owner
+	if record.HostUID != k.host.UID || record.HostUID == "" { // else the owner would be asked because of a new host
 		t.Errorf("%q is asked to reboot, and %q remembered", k.host.UID, record.HostUID)
 	}
 }
