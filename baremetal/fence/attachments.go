@@ -40,14 +40,11 @@ func attachmentsTo(ctx context.Context, live client.Reader, node string) ([]stor
 }
 
 // hasToGo reports whether the power cycle waits until an attachment is gone, once no pod that has to move is left on the node. It does not
-// wait in two cases, unless the attachment is being deleted:
+// wait in these two cases, unless the attachment is being deleted:
+//   - A pod that stays on the node has the volume.
+//   - The fence has stood for long, and no pod has the volume or waits for it, so that nothing will detach the volume. Then idle is true.
 //
-// A pod that stays on the node has the volume.
-//
-// The fence has stood for long, and no pod has the volume or waits for it. Nothing detaches such a volume, and nothing needs it: idle is
-// true.
-//
-// If we may not read the volume, the power cycle waits.
+// If kubemend may not read the volume, the power cycle waits.
 func (p podsOf) hasToGo(ctx context.Context, live client.Reader, a *storagev1.VolumeAttachment, long bool) (has, idle bool, err error) {
 	if !a.DeletionTimestamp.IsZero() || len(p.staying) == 0 && !long {
 		return true, false, nil

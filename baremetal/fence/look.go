@@ -245,13 +245,10 @@ func finished(pod *corev1.Pod) bool {
 }
 
 // hasToMove reports whether a pod has to leave a fenced node before its workload counts as moved. These pods need not:
-//
-// Pods that have finished. Nothing of them runs, and their volumes are detached as if the pods were gone. A finalizer, such as that of a
-// Job, may keep them as long as its owner likes. The pod garbage collector marks a pod Failed before it deletes it.
-//
-// Pods that tolerate the taint without a limit, which taint eviction leaves alone. A pod with tolerationSeconds is evicted later.
-//
-// Pods of a DaemonSet and static pods, which belong to the node and start nowhere else.
+//   - Pods that have finished: nothing of them runs, and Kubernetes detaches their volumes as if the pods were gone. A finalizer, such as
+//     that of a Job, may keep them as long as its owner likes. The pod garbage collector marks a pod Failed before it deletes it.
+//   - Pods that tolerate the taint without tolerationSeconds: taint eviction leaves them alone.
+//   - Pods of a DaemonSet and static pods: they belong to the node and start nowhere else.
 func hasToMove(pod *corev1.Pod, taint *corev1.Taint) bool {
 	toleratesForGood := func(t corev1.Toleration) bool {
 		return t.TolerationSeconds == nil && t.ToleratesTaint(logr.Discard(), taint, false)

@@ -346,7 +346,7 @@ type Policy struct {
 	Registering time.Duration
 	// Servicing is how long a firmware update may take before a person is asked. Some components take tens of minutes each.
 	Servicing time.Duration
-	// Unreachable is how long to wait for the workload cluster's API while the host that is kept off may be the one that serves it.
+	// Unreachable is how long to wait for the workload cluster's API while the host that is kept off may serve that API.
 	Unreachable time.Duration
 	// Queue is how long a remediation waits in the queue before a person is asked to look into it.
 	Queue time.Duration

@@ -166,8 +166,9 @@ type Memory struct {
 	Since time.Time `json:"since,omitzero"`
 	// Attempt counts the attempts that have begun.
 	Attempt int `json:"attempt,omitempty"`
-	// Began is when the current attempt began. Its timeout counts from Acted, when it began to act on the host, if that is set.
+	// Began is when the current attempt began.
 	Began time.Time `json:"began,omitzero"`
+	// Acted is when the attempt began to act on the host, from when its timeout counts; zero before.
 	Acted time.Time `json:"acted,omitzero"`
 	// Asked is when the host was asked to power off in this attempt; zero if it was not.
 	Asked time.Time `json:"asked,omitzero"`
@@ -180,8 +181,9 @@ type Memory struct {
 	Held bool `json:"-"`
 	// Receipt is when the receipt for the last request was seen; zero if it was not.
 	Receipt time.Time `json:"receipt,omitzero"`
-	// Sign is the node's last sign of life when kubemend first looked, after the host was proven off. SignSeen is when kubemend looked.
-	Sign     time.Time `json:"sign,omitzero"`
+	// Sign is the node's last sign of life at the first look at the node after the host was proven off.
+	Sign time.Time `json:"sign,omitzero"`
+	// SignSeen is when the node was looked at.
 	SignSeen time.Time `json:"signSeen,omitzero"`
 	// Lived says that the node gave Sign while it was fenced, with the boot ID from before. A kubelet that starts may renew its lease
 	// before it reports its new boot ID, so only one more sign disproves the power-off.
@@ -207,7 +209,7 @@ type Memory struct {
 	FencedAt time.Time `json:"fencedAt,omitzero"`
 	// Unseen is since when the workload cluster does not answer, in MovingWorkload; zero if it answers.
 	Unseen time.Time `json:"unseen,omitzero"`
-	// Moved is why the remediation stopped waiting for the workload; empty while it waits.
+	// Moved is the reason for which the remediation went on without waiting (any longer) for the workload; empty before.
 	Moved Reason `json:"moved,omitempty"`
 	// Marked says that kubemend marked the host unhealthy.
 	Marked bool `json:"marked,omitempty"`
@@ -240,10 +242,10 @@ type Power struct {
 	External bool
 	// Fails says that BMO reports that it cannot manage the power.
 	Fails bool
-	// Provable says that BMO reports the condition Manageable, without which no receipt is believed. Doubt is what the host reports against
-	// a receipt; empty if there is nothing.
+	// Provable says that BMO reports the condition Manageable, without which no receipt is believed.
 	Provable bool
-	Doubt    string
+	// Doubt is what the host reports against a receipt; empty if there is nothing.
+	Doubt string
 	// Said is when BMO last updated the status, by BMO's own clock; zero if it never did.
 	Said time.Time
 	// Trouble is the error that BMO reports; empty if there is none.
@@ -281,7 +283,7 @@ type Facts struct {
 	Deleting, Finalizer bool
 	// Stop says that the NodeHealthCheck that made the remediation has timed it out.
 	Stop bool
-	// Paused says that the remediation, its cluster or its machine is paused.
+	// Paused says that the remediation, its Cluster, its Machine or its Metal3Machine is paused.
 	Paused bool
 	// Teardown says that kubemend is being removed, and has to end what it has begun.
 	Teardown bool
@@ -292,16 +294,17 @@ type Facts struct {
 	Machine Machine
 	// Healthy says that the node is Ready and that no health check calls the machine unhealthy.
 	Healthy bool
-	// Unhealthy says that the machine was seen unhealthy. If the node cannot be seen, both Healthy and Unhealthy are false.
+	// Unhealthy says that a health check calls the machine unhealthy, or that its node was seen unhealthy. It may be that neither is known.
 	Unhealthy bool
 	// OwnerAsked says that the owner of the machine was asked to remediate it. Ownerless says that the machine has no owner.
 	OwnerAsked, Ownerless bool
 
 	// ControlPlane says that the machine is a member of a control plane. First says that nothing in the queue goes first (see Queue).
 	ControlPlane, First bool
-	// ManagerHere says that First is false only because the manager runs on this host. Placeless says that First is false only because of
-	// RemediationPolicies.
-	ManagerHere, Placeless bool
+	// ManagerHere says that First is false only because the manager runs on this host.
+	ManagerHere bool
+	// Placeless says that First is false only because of RemediationPolicies.
+	Placeless bool
 
 	Host Host
 	// HostAnew says that the host is not the object that was asked to power off, but a new one with its name. Nothing that was requested
@@ -309,8 +312,9 @@ type Facts struct {
 	HostAnew bool
 	// HostUnnamed says that no host is known that could come back.
 	HostUnnamed bool
-	// Loop is the earlier power cycles of the host that did not last. LoopUntil is until when this power cycle waits because of them.
-	Loop      repeats.Loop
+	// Loop is the earlier power cycles of the host that did not last.
+	Loop repeats.Loop
+	// LoopUntil is until when this power cycle waits because of Loop, or for the records from which Loop is read.
 	LoopUntil time.Time
 	// Disproved says that an earlier power-off of the host was disproved, and that no person has reset the host.
 	Disproved bool
@@ -337,9 +341,9 @@ type Facts struct {
 	BootUnread bool
 	// OutOfReach says that the workload cluster cannot be reached. ClusterChanged says that another cluster answers at its address.
 	OutOfReach, ClusterChanged bool
-	// Sign is the node's last sign of life, by the node's clock; zero if none is known. NewBoot says that the boot ID has changed since the
-	// host was asked to power off. Up says that the node is Ready with such a new boot ID.
-	Sign        time.Time
+	// Sign is the node's last sign of life, by the node's clock; zero if none is known.
+	Sign time.Time
+	// NewBoot says that the node's boot ID has changed since the host was asked to power off. Up says that such a node is also Ready.
 	NewBoot, Up bool
 }
 

@@ -85,7 +85,7 @@ func lives(s State) []row {
 // removes neither pods nor volume attachments of a node that is not fenced while its host is off.
 //
 // A health check deletes its remediation as soon as the machine is healthy, maybe before the remediation sees that. So a remediation that
-// is deleted while its machine boots was not cancelled, and one that times out when the machine is already healthy has succeeded.
+// is deleted while its machine boots was not cancelled, and a remediation that times out when its machine is already healthy has succeeded.
 //
 // When kubemend is removed, a moving workload is waited for, as in a pause.
 var endings = []row{
@@ -345,8 +345,8 @@ var order = []State{
 	Succeeded, OwnerRequested, Failed, Ended, Stopped,
 }
 
-// step returns the step of the row that holds. Every action is due at once, but one that another client has undone is repeated after a
-// delay.
+// step returns the step of the row that holds. Every action is due at once, but an action that another client has undone is
+// repeated only after a delay.
 func (s situation) step(row row) Step {
 	step := Step{Do: row.action(s.Facts), From: s.State, Next: row.next, Reason: row.reason, Detail: row.detail(), Again: s.now}
 	if s.unfencesFirst(row) {

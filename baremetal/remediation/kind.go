@@ -1,5 +1,4 @@
-// Package remediation has the two kinds of remediations of bare-metal hosts: their strategy, their record, and the list of those that
-// exist.
+// Package remediation has the two kinds of remediations of bare-metal hosts: their strategies, their records, and lists of them.
 //
 // It decides nothing about the power of a host.
 package remediation

@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/explain"
 )
 
-// Acts reports whether a manager with these flags acts on rem. cluster is that of its Machine; nil if it does not exist.
+// Acts reports whether a manager with these flags acts on rem. cluster is the Cluster of its Machine; nil if the Cluster does not exist.
 func Acts(kind remediation.Kind, rem remediation.Object, cluster *clusterv1.Cluster, filter string, teardown bool) bool {
 	record, _ := remediation.RecordOf(rem)
 	r := &Reconciler{Kind: kind, WatchFilterValue: filter, Teardown: teardown}

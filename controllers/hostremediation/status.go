@@ -239,7 +239,7 @@ func (r *Reconciler) report(ctx context.Context, obs *observed, done bool) {
 	}
 }
 
-// eventsOf returns the events about the steps of one reconcile. Some steps have no event, but add a sentence to that of another step.
+// eventsOf returns the events about the steps of one reconcile. Some steps only add a sentence to the event of another step.
 func eventsOf(took []taken) []recorder.Event {
 	var events []recorder.Event
 	before := ""

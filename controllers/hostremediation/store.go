@@ -294,7 +294,7 @@ func (obs *observed) restores() (removed bool, at time.Time) {
 	return removed, at
 }
 
-// noteDone keeps the action of step if it is one that another client may undo.
+// noteDone keeps the action of step if another client could undo the action.
 func (obs *observed) noteDone(step powercycle.Step) {
 	switch step.Do {
 	case powercycle.KeepOff, powercycle.AskReceipt, powercycle.Reboot, powercycle.Fence, powercycle.MarkHost:
