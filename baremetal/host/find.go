@@ -64,10 +64,10 @@ func (f Found) Unnamed(before string) bool {
 
 // +kubebuilder:rbac:groups=metal3.io,resources=hostclaims,verbs=get
 
-// Of finds the host of m, and verifies it. The annotation metal3.io/BareMetalHost of the Metal3Machine, and the provider ID if there is
-// one, must name the host. spec.consumerRef of the host must name the Metal3Machine, or a HostClaim of it. No other Metal3Machine may name
-// the host. Everything is checked because users can edit each, and because CAPM3 may take a host that another machine runs on
-// (cluster-api-provider-metal3#3516). The namespace in the annotation is ignored: a host is in the namespace of its Metal3Machine.
+// Of finds the host of m, and verifies it. The annotation metal3.io/BareMetalHost of the Metal3Machine names the host, or else the provider
+// ID does; if there are both, they must agree. spec.consumerRef of the host must name the Metal3Machine, or a HostClaim of it. No other
+// Metal3Machine may name the host. All this is checked because users can edit each of these fields, and because CAPM3 may take a host that
+// another machine runs on (cluster-api-provider-metal3#3516). The namespace in the annotation is ignored: both are in one namespace.
 // If no Metal3Machine CRD is installed, the error satisfies meta.IsNoMatchError, and says nothing about the host.
 func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 	ref := m.Spec.InfrastructureRef
@@ -76,30 +76,30 @@ func (h *Hosts) Of(ctx context.Context, m *clusterv1.Machine) (Found, error) {
 		return Found{Is: powercycle.HostGone, Why: why}, nil
 	}
 	key := client.ObjectKey{Namespace: m.Namespace, Name: ref.Name}
-	between, err := h.metal3Machine(ctx, key)
+	m3m, err := h.metal3Machine(ctx, key)
 	if err != nil {
 		return Found{}, err
 	}
-	if between == nil {
+	if m3m == nil {
 		return Found{Is: powercycle.HostGone, Why: fmt.Sprintf("Metal3Machine %s does not exist", key)}, nil
 	}
-	found, err := h.namedBy(ctx, m, between)
-	found.Paused = annotations.HasPaused(between)
+	found, err := h.namedBy(ctx, m, m3m)
+	found.Paused = annotations.HasPaused(m3m)
 	return found, err
 }
 
-// namedBy finds the host that m and its Metal3Machine (between) name.
-func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *metav1.PartialObjectMetadata) (Found, error) {
-	key, id, of := client.ObjectKeyFromObject(between), m.Spec.ProviderID, "Machine"
+// namedBy finds the host that m and its Metal3Machine (m3m) name.
+func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, m3m *metav1.PartialObjectMetadata) (Found, error) {
+	key, id, of := client.ObjectKeyFromObject(m3m), m.Spec.ProviderID, "Machine"
 	if id == "" { // Cluster API has not copied it yet, or never will
-		own, err := h.ownProviderID(ctx, between.GroupVersionKind(), key)
+		own, err := h.ownProviderID(ctx, m3m.GroupVersionKind(), key)
 		if err != nil {
 			return Found{}, err
 		}
 		id, of = own, "Metal3Machine"
 	}
 	provided := ProvidedBy(id)
-	name := cmp.Or(annotatedHost(between), provided)
+	name := cmp.Or(annotatedHost(m3m), provided)
 	if name == "" {
 		why := fmt.Sprintf("Metal3Machine %s names no host in its annotation %s", key, infrav1.HostAnnotation)
 		return Found{Is: powercycle.HostGone, Why: why, Unchosen: true}, nil
@@ -121,7 +121,7 @@ func (h *Hosts) namedBy(ctx context.Context, m *clusterv1.Machine, between *meta
 	}
 	why, err := h.mismatch(ctx, found, key)
 	if err == nil && why == "" {
-		why, err = h.namedTwice(ctx, between, hostKey)
+		why, err = h.namedTwice(ctx, m3m, hostKey)
 	}
 	switch {
 	case err != nil:
@@ -153,15 +153,15 @@ func annotatedHost(m *metav1.PartialObjectMetadata) string {
 	return value[strings.LastIndex(value, "/")+1:]
 }
 
-// namedTwice says which other Metal3Machine may run on the host of between; empty if none may. It compares annotations and provider IDs.
-func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMetadata, host client.ObjectKey) (string, error) {
+// namedTwice says which other Metal3Machine may run on the host of m3m; empty if none may. It compares annotations and provider IDs.
+func (h *Hosts) namedTwice(ctx context.Context, m3m *metav1.PartialObjectMetadata, host client.ObjectKey) (string, error) {
 	list, machines := &metav1.PartialObjectMetadataList{}, &clusterv1.MachineList{}
-	list.SetGroupVersionKind(between.GroupVersionKind().GroupVersion().WithKind(between.Kind + "List"))
-	if err := h.Client.List(ctx, list, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the Metal3Machines in %s: %w", between.Namespace, err)
+	list.SetGroupVersionKind(m3m.GroupVersionKind().GroupVersion().WithKind(m3m.Kind + "List"))
+	if err := h.Client.List(ctx, list, client.InNamespace(m3m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the Metal3Machines in %s: %w", m3m.Namespace, err)
 	}
-	if err := h.Client.List(ctx, machines, client.InNamespace(between.Namespace), client.UnsafeDisableDeepCopy); err != nil {
-		return "", fmt.Errorf("list the machines in %s: %w", between.Namespace, err)
+	if err := h.Client.List(ctx, machines, client.InNamespace(m3m.Namespace), client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the machines in %s: %w", m3m.Namespace, err)
 	}
 	ids := map[string]string{} // provider IDs of Machines, by the names of their Metal3Machines
 	for i := range machines.Items {
@@ -171,19 +171,19 @@ func (h *Hosts) namedTwice(ctx context.Context, between *metav1.PartialObjectMet
 	}
 	for i := range list.Items {
 		other := &list.Items[i]
-		if other.Name == between.Name {
+		if other.Name == m3m.Name {
 			continue
 		}
 		id := ids[other.Name]
 		if id == "" {
 			var err error
-			if id, err = h.ownProviderID(ctx, between.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
+			if id, err = h.ownProviderID(ctx, m3m.GroupVersionKind(), client.ObjectKeyFromObject(other)); err != nil {
 				return "", err
 			}
 		}
 		if annotatedHost(other) == host.Name || strings.HasPrefix(id, providerIDOf(host)) {
 			return fmt.Sprintf("Metal3Machines %s and %s both name BareMetalHost %s: either may run on it",
-				client.ObjectKeyFromObject(between), client.ObjectKeyFromObject(other), host), nil
+				client.ObjectKeyFromObject(m3m), client.ObjectKeyFromObject(other), host), nil
 		}
 	}
 	return "", nil

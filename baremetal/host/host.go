@@ -89,8 +89,8 @@ func slimHardware(hardware *bmov1alpha1.HardwareDetails) *bmov1alpha1.HardwareDe
 // MachineOf returns the Machine whose Metal3Machine spec.consumerRef of host leads to; nil if there is none. Of verifies whether the
 // Machine leads back to the host.
 func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) (*clusterv1.Machine, error) {
-	between, err := h.consumer(ctx, From(host))
-	if err != nil || !spare.IsMetal3Machine(between) || between.Namespace != host.Namespace { // both are in one namespace
+	m3m, err := h.consumer(ctx, From(host))
+	if err != nil || !spare.IsMetal3Machine(m3m) || m3m.Namespace != host.Namespace { // both are in one namespace
 		return nil, err
 	}
 	list := &clusterv1.MachineList{}
@@ -99,7 +99,7 @@ func (h *Hosts) MachineOf(ctx context.Context, host *bmov1alpha1.BareMetalHost) 
 	}
 	for i := range list.Items {
 		ref := list.Items[i].Spec.InfrastructureRef
-		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == between.Name {
+		if ref.Kind == metal3Machine.Kind && ref.APIGroup == metal3Machine.Group && ref.Name == m3m.Name {
 			return &list.Items[i], nil
 		}
 	}
@@ -113,12 +113,12 @@ func WantsOf(ctx context.Context, reader client.Reader, c client.Client, m *clus
 	if err != nil {
 		return spare.Any, err
 	}
-	between, key := &unstructured.Unstructured{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}
-	between.SetGroupVersionKind(kind.GroupVersionKind())
-	if err := reader.Get(ctx, key, between); err != nil {
+	m3m, key := &unstructured.Unstructured{}, client.ObjectKey{Namespace: m.Namespace, Name: m.Spec.InfrastructureRef.Name}
+	m3m.SetGroupVersionKind(kind.GroupVersionKind())
+	if err := reader.Get(ctx, key, m3m); err != nil {
 		return spare.Any, fmt.Errorf("read Metal3Machine %s: %w", key, err)
 	}
-	return spare.WantsBy(between, m)
+	return spare.WantsBy(m3m, m)
 }
 
 // PowerOf returns what host reports about its power.

@@ -35,19 +35,19 @@ type Wants struct {
 // Any is what a machine wants of which nothing is known.
 var Any = Wants{Selector: labels.Everything()}
 
-// WantsBy returns what m wants of its host. between is its whole Metal3Machine. The error says that CAPM3 cannot use hostSelector, and so
+// WantsBy returns what m wants of its host. m3m is its whole Metal3Machine. The error says that CAPM3 cannot use hostSelector, and so
 // chooses no host.
-func WantsBy(between *unstructured.Unstructured, m *clusterv1.Machine) (Wants, error) {
-	selector, err := hostSelector(between)
+func WantsBy(m3m *unstructured.Unstructured, m *clusterv1.Machine) (Wants, error) {
+	selector, err := hostSelector(m3m)
 	if err != nil {
-		return Any, fmt.Errorf("read spec.hostSelector of Metal3Machine %s/%s: %w", between.GetNamespace(), between.GetName(), err)
+		return Any, fmt.Errorf("read spec.hostSelector of Metal3Machine %s/%s: %w", m3m.GetNamespace(), m3m.GetName(), err)
 	}
 	return Wants{Selector: selector, ReusedBy: reusedBy(m)}, nil
 }
 
 // hostSelector returns spec.hostSelector with operators in lower case, as CAPM3 reads it. (CAPM3, hostLabelSelectorForMachine.)
-func hostSelector(between *unstructured.Unstructured) (labels.Selector, error) {
-	field, _, err := unstructured.NestedMap(between.Object, "spec", "hostSelector")
+func hostSelector(m3m *unstructured.Unstructured) (labels.Selector, error) {
+	field, _, err := unstructured.NestedMap(m3m.Object, "spec", "hostSelector")
 	if err != nil {
 		return nil, err
 	}

@@ -224,8 +224,8 @@ func (obs *observed) next() powercycle.Step {
 	return powercycle.Next(obs.facts, obs.policy, obs.now)
 }
 
-// next returns when to reconcile again: at the time that the step names, at once after a step was done, or soon after one that stale caches
-// prevented.
+// next returns when to reconcile again: at the time that the step names, at once after a step was done, or soon after stale caches have
+// prevented a step.
 func (r *Reconciler) next(obs *observed, step powercycle.Step, done bool) ctrl.Result {
 	at := step.Again
 	switch {

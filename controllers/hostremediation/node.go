@@ -23,8 +23,8 @@ import (
 )
 
 const (
-	// drainRecheck is how soon to read a node again whose workload moves, and lifeRecheck one that may show life: pods and leases are not
-	// watched.
+	// drainRecheck is how soon to read a node again whose workload moves. lifeRecheck is the same for a node that may show life. Pods and
+	// leases are not watched.
 	drainRecheck, lifeRecheck = 5 * time.Second, 20 * time.Second
 	// unreachableRecheck is how soon to ask a workload cluster again that did not answer.
 	unreachableRecheck = 10 * time.Second
@@ -272,8 +272,8 @@ func (obs *observed) recheckAfter(d time.Duration) {
 	}
 }
 
-// unhealthyFor returns the unhealthy condition that the node has, for any time, by the NodeHealthCheck that made the remediation; empty if
-// there is none, or if the check cannot be read. A node may be Ready and be remediated for another condition.
+// unhealthyFor returns the condition of the node that is unhealthy by the NodeHealthCheck that made the remediation, however recent it is;
+// empty if there is none, or if the check cannot be read. A node may be Ready and be remediated for another condition.
 func (r *Reconciler) unhealthyFor(ctx context.Context, obs *observed) string {
 	if obs.node == nil {
 		return ""

@@ -57,8 +57,8 @@ func (r *Reconciler) reportPlace(ctx context.Context, key client.ObjectKey, obs 
 	r.Ledger.Report(r.placeOf(key), []*place.Target{seen})
 }
 
-// placeless returns why RemediationPolicies do not let obs begin; nothing is asked unless everything else lets it begin. A remediation of a
-// kubemend check already has a place, so that it only waits while the policies stop even what has begun.
+// placeless returns why RemediationPolicies do not let obs begin. It asks the ledger only when nothing else keeps obs from beginning. A
+// remediation that a check of kubemend made already has a place, and waits only while the policies stop even what has begun.
 func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.Ahead {
 	if !obs.confirms || obs.byPerson() {
 		return nil
@@ -84,7 +84,7 @@ func (r *Reconciler) placeless(ctx context.Context, obs *observed) []powercycle.
 	return ahead
 }
 
-// settlePlace returns the place of the remediation called key if it did not begin.
+// settlePlace gives up the place of the remediation called key if the remediation did not begin.
 func (r *Reconciler) settlePlace(key client.ObjectKey, obs *observed, err error) {
 	begun, lost := map[types.UID]bool{}, map[types.UID]bool{}
 	if obs != nil && obs.machine != nil {

@@ -48,7 +48,7 @@ func (r *Reconciler) SetupWithManager(
 ) error {
 	options.ReconciliationTimeout = timeout
 	options.RateLimiter = enqueue.Retries(enqueue.Conflicted)
-	between, err := host.Metal3MachineKind(mgr.GetRESTMapper())
+	m3m, err := host.Metal3MachineKind(mgr.GetRESTMapper())
 	if err != nil {
 		return err
 	}
@@ -62,7 +62,7 @@ func (r *Reconciler) SetupWithManager(
 			predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}, metadataChanged()))).
 		Watches(&clusterv1.Machine{}, handler.EnqueueRequestsFromMapFunc(r.ofMachine), builder.WithPredicates(machineChanges())).
 		Watches(host.Watched(), handler.EnqueueRequestsFromMapFunc(r.ofHost), builder.WithPredicates(host.Changes())).
-		WatchesMetadata(between, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
+		WatchesMetadata(m3m, handler.EnqueueRequestsFromMapFunc(r.ofMetal3Machine),
 			builder.WithPredicates(predicate.AnnotationChangedPredicate{})).
 		Watches(&clusterv1.Cluster{}, handler.EnqueueRequestsFromMapFunc(r.ofCluster)).
 		WatchesRawSource(cc.GetClusterSource(r.Kind.ControllerName(), r.ofCluster, clustercache.WatchForProbeFailure(time.Minute))).
@@ -122,8 +122,8 @@ func (r *Reconciler) ofCluster(ctx context.Context, o client.Object) []reconcile
 	return r.requests(ctx, client.InNamespace(o.GetNamespace()))
 }
 
-// Cached returns the remediations of either kind in a namespace from the cache. It returns false if r is not started, so that nothing may
-// be cached. The objects are shared: read only.
+// Cached returns the remediations of either kind in a namespace from the cache. It returns false if r is not started, because a read would
+// start an informer. The objects are shared: read only.
 func (r *Reconciler) Cached(
 	ctx context.Context, kind schema.GroupVersionKind, namespace string,
 ) (objects []client.Object, has bool, err error) {
