@@ -32,8 +32,8 @@ var unhealthyKeys = []string{infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealth
 func relevant(key string) bool {
 	switch key {
 	case bmov1alpha1.PausedAnnotation, bmov1alpha1.DetachedAnnotation, infrav1.RebootAnnotation,
-		mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation, mendv1.MarkedForAnnotation, mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation,
-		infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
+		mendv1.RebootedForAnnotation, mendv1.ReceiptForAnnotation, mendv1.MarkedForAnnotation,
+		mendv1.PowerOffDisprovedAnnotation, mendv1.ResetAnnotation, infrav1.UnhealthyAnnotation, infrav1.LegacyUnhealthyAnnotation:
 		return true
 	}
 	return strings.HasPrefix(key, holdPrefix)
