@@ -20,7 +20,7 @@ import (
 	"github.com/kubemend/kubemend/baremetal/remediation"
 )
 
-// gathered are the samples of what a collector exports, by name and labels.
+// gathered returns the samples that a collector exports, by name and labels.
 func gathered(t *testing.T, c prometheus.Collector) map[string]float64 {
 	t.Helper()
 	registry := prometheus.NewPedanticRegistry()
@@ -75,7 +75,7 @@ func TestWhatIsUnderWayIsCounted(t *testing.T) {
 	}
 }
 
-// An alert about a cluster that is out of reach says enough of those that wait for that cluster.
+// One alert about an unreachable cluster is enough for all remediations that wait for it.
 func TestWhoWaitsForAPersonIsCountedByCluster(t *testing.T) {
 	r := &Reconciler{Kind: remediation.Own}
 	u := &UnderWay{Clock: clocktesting.NewFakePassiveClock(noon), Reconcilers: []*Reconciler{r}}
