@@ -96,7 +96,7 @@ func unfencedFor(obs *observed, step powercycle.Step) string {
 		given = step.Next == powercycle.Rebooting
 	case state == powercycle.PoweringOff:
 		given = step.Reason == powercycle.PowerOffTimedOutReason || step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing
-	case state == powercycle.MovingWorkload && step.Next == powercycle.PoweringOn:
+	case state == powercycle.MovingWorkload && (step.Next == powercycle.PoweringOn || step.Next == powercycle.Servicing):
 		given = !obs.facts.Fenced && obs.facts.FencedAt.IsZero() && obs.facts.Node != powercycle.NodeAbsent
 	}
 	if !given {

@@ -115,6 +115,7 @@ func TestWhyANodeWasNotFencedIsCountedOnceItsAttemptIsPastThat(t *testing.T) {
 		"the host must not be powered off":         {was: powercycle.Preparing, step: past(powercycle.Rebooting, "PowerOffDisabled"), want: "PowerOffDisabled"},
 		"the cluster could not be asked":           {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "ClusterUnreachable"), node: powercycle.NodeUnseen, want: "ClusterUnreachable"},
 		"the fence was refused":                    {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), want: "WorkloadStuck"},
+		"the host was serviced before the fence":   {was: powercycle.MovingWorkload, step: past(powercycle.Servicing, "HostServiced"), want: "HostServiced"},
 		"a node that is fenced, and not yet empty": {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "WorkloadStuck"), fenced: true},
 		"a node that is gone needs no fence":       {was: powercycle.MovingWorkload, step: past(powercycle.PoweringOn, "NodeGone"), node: powercycle.NodeAbsent},
 		"an end that somebody else made":           {was: powercycle.MovingWorkload, step: past(powercycle.Ended, "Cancelled")},
