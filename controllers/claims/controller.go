@@ -266,7 +266,9 @@ func (r *Reconciler) removed(ctx context.Context, check *unstructured.Unstructur
 
 // applied applies exactly these annotations as the field manager of claims. With the UID, the request fails if the check is gone; without
 // it, the API server would create a check.
-func (r *Reconciler) applied(ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any) (*unstructured.Unstructured, error) {
+func (r *Reconciler) applied(
+	ctx context.Context, check *clusterv1.MachineHealthCheck, annotations map[string]any,
+) (*unstructured.Unstructured, error) {
 	metadata := map[string]any{"namespace": check.Namespace, "name": check.Name, "uid": string(check.UID)}
 	if annotations != nil {
 		metadata["annotations"] = annotations

@@ -15,8 +15,8 @@ import (
 // Informed returns a source for a running controller that begins to watch an informer: h gets all events after the controller's Watch has
 // returned.
 //
-// controller-runtime's source.Kind does not guarantee that. A goroutine adds its handler after the informer's first list, up to 100 ms after
-// other goroutines can read the listed objects. If an object is judged and deleted in between, no handler gets the delete event.
+// controller-runtime's source.Kind does not guarantee that. A goroutine adds its handler after the informer's first list, up to 100 ms
+// after other goroutines can read the listed objects. If an object is judged and deleted in between, no handler gets the delete event.
 // (controller-runtime v0.24, pkg/internal/source: Kind.Start; pkg/cache/internal: Informers.Get.)
 func Informed[T client.Object](informer cache.Informer, h handler.TypedEventHandler[T, reconcile.Request],
 	predicates ...predicate.TypedPredicate[T],

@@ -9,8 +9,8 @@ import (
 )
 
 // Merging decides when a check is reconciled after an event. If the check had no event for a merge window, it is reconciled at once. The
-// events that follow are reconciled together at the end of the window. So a single event does not wait, and a burst causes one reconcile for
-// each window. The zero value is ready for use.
+// events that follow are reconciled together at the end of the window. So a single event does not wait, and a burst causes one reconcile
+// for each window. The zero value is ready for use.
 type Merging struct {
 	mu    sync.Mutex
 	due   map[reconcile.Request]time.Time // when the last reconcile was or will be
