@@ -93,7 +93,8 @@ func (p *program) start(r *hostremediation.Reconciler) func(context.Context) err
 		if _, err := p.GetRESTMapper().RESTMapping(r.Kind.GroupKind(), r.Kind.Version); err != nil {
 			return fmt.Errorf("find version %s of %s: %w", r.Kind.Version, r.Kind.Kind, err)
 		}
-		if err := r.SetupWithManager(ctx, p, p.connections, controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency}); err != nil {
+		options := controller.Options{MaxConcurrentReconciles: p.o.hostRemediations.Concurrency}
+		if err := r.SetupWithManager(ctx, p, p.connections, options); err != nil {
 			return err
 		}
 		p.hostsWatched.Store(true)

@@ -63,8 +63,8 @@ func announcement(
 	kinds []managerlease.Kind, started metav1.Time, self process.Replica, version string, o *Options,
 ) managerlease.Announcement {
 	return managerlease.Announcement{
-		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace, WatchFilter: o.watchFilter,
-		NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
+		Version: version, Started: started, Unclaimed: string(o.machineHealthChecks.Unclaimed), Namespace: o.namespace,
+		WatchFilter: o.watchFilter, NodeLeaseNamespace: o.nodeHealthChecks.LeaseNamespace, Teardown: o.teardown, Kinds: kinds,
 		Outside: !self.InCluster(), PolicyNamespace: o.policies(self),
 	}
 }
@@ -99,8 +99,8 @@ func takeNamespace(ctx context.Context, self process.Replica, o *Options) error 
 	case err != nil && o.election.enabled:
 		return fmt.Errorf("set up leader election: %w", err)
 	case err != nil:
-		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; --leader-elect-namespace names another "+
-			"namespace", "because", err.Error())
+		klog.Background().Info("Not keeping a manager lease: kubectl mend does not see that this manager runs; "+
+			"--leader-elect-namespace names another namespace", "because", err.Error())
 	default:
 		o.election.namespace = managerlease.UsualNamespace
 	}

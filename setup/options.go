@@ -103,7 +103,8 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 		"Namespace whose RemediationPolicies reach all namespaces; those of any other reach that alone. "+
 			"If empty, the value of --namespace, else of --leader-elect-namespace, else the namespace of the pod.")
 	fs.StringVar(&o.watchFilter, "watch-filter", "",
-		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. If empty, all match.")
+		"Value of the label "+clusterv1.WatchLabel+" that cluster-api objects, or their Clusters if they have none, must have. "+
+			"If empty, all match.")
 	fs.DurationVar(&o.syncPeriod, "sync-period", 10*time.Minute,
 		"How often to reconcile a MachineHealthCheck or a NodeHealthCheck when nothing changes.")
 	fs.Float32Var(&o.qps, "kube-api-qps", 1000, "Maximum requests per second to the management cluster.")
@@ -112,8 +113,8 @@ func NewOptions(fs *pflag.FlagSet) *Options {
 		"Only remove what kubemend wrote on objects, before it is uninstalled (docs/uninstall.md). "+
 			"A replica is ready when nothing is left.")
 	fs.StringSliceVar(&o.skipMigration, "skip-crd-migration-phases", nil,
-		"Phases to skip when a release changes the stored version of a kind that kubemend installed. StorageVersionMigration: store all objects anew. "+
-			"CleanupManagedFields: forget who wrote fields in versions that are gone.")
+		"Phases to skip when a release changes the stored version of a kind that kubemend installed. "+
+			"StorageVersionMigration: store all objects anew. CleanupManagedFields: forget who wrote fields in versions that are gone.")
 	o.gates.AddFlag(fs)
 	logsv1.AddFlags(o.Logs, fs)
 	return o

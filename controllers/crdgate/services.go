@@ -80,7 +80,8 @@ func NodeHealthChecks(choice Choice) *Service {
 
 // HostRights returns the rights that power cycles of hosts need, in a namespace or, if it is empty, in all, and the role that has them.
 func HostRights(namespace string) (role string, rights []authorizationv1.ResourceAttributes) {
-	return "kubemend-hosts", []authorizationv1.ResourceAttributes{{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}}
+	patch := authorizationv1.ResourceAttributes{Verb: "patch", Group: "metal3.io", Resource: "baremetalhosts", Namespace: namespace}
+	return "kubemend-hosts", []authorizationv1.ResourceAttributes{patch}
 }
 
 // NodeRights returns the rights that the controller of NodeHealthChecks needs, and the role that has them. leases is the namespace of the

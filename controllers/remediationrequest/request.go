@@ -68,7 +68,8 @@ func ofKubernetes(group string) bool {
 // ClonedFrom reports whether the annotations of req say that it was made from a template of this kind.
 func ClonedFrom(req metav1.Object, template schema.GroupVersionKind) bool {
 	a := req.GetAnnotations()
-	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" && a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
+	return a[clusterv1.TemplateClonedFromNameAnnotation] != "" &&
+		a[clusterv1.TemplateClonedFromGroupKindAnnotation] == template.GroupKind().String()
 }
 
 // IsFor reports whether m owns req, as a Machine must own its requests. The name of a request is only a hint. (Cluster API, the contract of

@@ -72,7 +72,8 @@ type identity struct {
 const identifiedFor = time.Second
 
 // Verify reads which workload cluster answers, for a controller that is about to act. It returns a ChangedError if the annotation of the
-// Cluster names another one, and nil if the UID cannot be read. If the Cluster has no annotation, Verify writes it.
+// Cluster names another one, and nil if the UID cannot be read. If the Cluster has no annotation and none was written before, Verify writes
+// it.
 func (c *Clusters) Verify(ctx context.Context, cluster client.ObjectKey) error {
 	c.mu.Lock()
 	known, connection := c.of(cluster).identity, c.of(cluster).connection

@@ -48,7 +48,8 @@ func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
 	}
 	// With the scheme of Transports, the kubeconfig would lead to another cluster, with the credentials of that cluster.
 	if server, _, err := rest.DefaultServerUrlFor(config); err != nil || server.Scheme != "https" && server.Scheme != "http" {
-		return nil, &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.server"), Why: "names neither an https nor an http address"}
+		entry := entryOf("clusters", current.Cluster, "cluster.server")
+		return nil, &RefusedError{Entry: entry, Why: "names neither an https nor an http address"}
 	}
 	if refused := unusable(config, current); refused != nil {
 		return nil, refused
@@ -71,7 +72,8 @@ func unusable(config *rest.Config, current clientcmdapi.Context) *RefusedError {
 		return &RefusedError{Entry: entryOf("clusters", current.Cluster, "cluster.certificate-authority-data"), Why: "has no certificate in PEM"}
 	}
 	return &RefusedError{
-		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"), Why: "and client-key-data are no certificate with its key, in PEM",
+		Entry: entryOf("users", current.AuthInfo, "user.client-certificate-data"),
+		Why:   "and client-key-data are no certificate with its key, in PEM",
 	}
 }
 
