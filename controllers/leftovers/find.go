@@ -246,11 +246,11 @@ func (s *look) findFences(ctx context.Context) {
 func (t *Teardown) fenced(ctx context.Context, cluster client.ObjectKey) ([]*metadata, error) {
 	ctx, end := context.WithTimeout(ctx, answerWithin)
 	defer end()
-	there, err := t.Clusters.GetUncachedClient(ctx, cluster)
+	live, err := t.Clusters.GetUncachedClient(ctx, cluster)
 	if err != nil {
 		return nil, err
 	}
-	nodes, err := listOf(ctx, there, nodeKind, "")
+	nodes, err := listOf(ctx, live, nodeKind, "")
 	if err != nil {
 		return nil, errors.Join(err, ctx.Err())
 	}
@@ -285,7 +285,8 @@ func (s *look) findRequests(ctx context.Context) error {
 			if apierrors.IsForbidden(err) && s.Namespace != "" {
 				requests, err = listOf(ctx, s.Live, kind, s.Namespace)
 			}
-			if err != nil && !apierrors.IsForbidden(err) && !remediationrequest.Missing(err) { // without the right kubemend made no request
+			// If the list is forbidden or the kind is gone, kubemend has no requests of this kind.
+			if err != nil && !apierrors.IsForbidden(err) && !remediationrequest.Missing(err) {
 				return err
 			}
 			for i := range requests {

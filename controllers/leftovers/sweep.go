@@ -55,7 +55,7 @@ type Sweep struct {
 	// Grace is how long an annotation stays while its remediation is missing, because clusterctl move and the restore of a backup may create
 	// the host before the remediation.
 	Grace time.Duration
-	// Teardown says that kubemend is being removed. Then a remediation without a finalizer and a recorded power cycle counts as missing,
+	// Teardown says that kubemend is being removed. Then a remediation with neither a finalizer nor a recorded power cycle counts as missing,
 	// because it releases nothing.
 	Teardown bool
 

@@ -42,7 +42,7 @@ func (r Replica) HideUID() (show func()) {
 	if r.UID == "" {
 		return func() {}
 	}
-	_ = os.Unsetenv("POD_UID") // it fails for no name of a variable
+	_ = os.Unsetenv("POD_UID") // never fails on Linux
 	return func() { _ = os.Setenv("POD_UID", string(r.UID)) }
 }
 

@@ -207,7 +207,7 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	entry.beginning = true
 	k.mu.Unlock()
 
-	informer, err := k.tell(ctx, kind)
+	informer, err := k.informer(ctx, kind)
 	if err == nil {
 		k.dropUnserved(ctx, kind)
 	}
@@ -223,8 +223,8 @@ func (k *Kinds[T]) begin(ctx context.Context, kind schema.GroupVersionKind) (boo
 	return entry.synced(), nil
 }
 
-// tell adds the informer of a kind to all listeners.
-func (k *Kinds[T]) tell(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
+// informer returns the informer of a kind, and adds it to all listeners.
+func (k *Kinds[T]) informer(ctx context.Context, kind schema.GroupVersionKind) (cache.Informer, error) {
 	obj := k.empty()
 	obj.GetObjectKind().SetGroupVersionKind(kind)
 	informer, err := k.cache.GetInformer(ctx, obj, cache.BlockUntilSynced(false))
@@ -273,13 +273,13 @@ func (k *Kinds[T]) list(ctx context.Context, kind schema.GroupVersionKind, optio
 	return list.Items, nil
 }
 
-// kinds returns the kinds for which so is true.
-func (k *Kinds[T]) kinds(so func(schema.GroupVersionKind, *known) bool) []schema.GroupVersionKind {
+// kinds returns the kinds for which matches is true.
+func (k *Kinds[T]) kinds(matches func(schema.GroupVersionKind, *known) bool) []schema.GroupVersionKind {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	var kinds []schema.GroupVersionKind
 	for kind, entry := range k.known {
-		if so(kind, entry) {
+		if matches(kind, entry) {
 			kinds = append(kinds, kind)
 		}
 	}

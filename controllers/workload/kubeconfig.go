@@ -31,20 +31,20 @@ func (e *RefusedError) Error() string {
 // client-go would send the content of a file of the manager's pod to the server in the kubeconfig. (client-go,
 // tools/clientcmd/client_config.go: tokenFile. ClusterCache refuses only exec and auth-provider.)
 func RESTConfig(kubeconfig []byte) (*rest.Config, error) {
-	said, err := clientcmd.Load(kubeconfig)
+	parsed, err := clientcmd.Load(kubeconfig)
 	if err != nil {
 		return nil, &RefusedError{Entry: "it", Why: "is no kubeconfig: it cannot be parsed"} // without err, which may quote credentials
 	}
-	if refused := refusal(said); refused != nil {
+	if refused := refusal(parsed); refused != nil {
 		return nil, refused
 	}
-	config, err := clientcmd.NewDefaultClientConfig(*said, &clientcmd.ConfigOverrides{}).ClientConfig()
+	config, err := clientcmd.NewDefaultClientConfig(*parsed, &clientcmd.ConfigOverrides{}).ClientConfig()
 	if err != nil { // it may quote credentials too
 		return nil, &RefusedError{Entry: "current-context", Why: "does not lead to a cluster with a server and to a user with one way to log in"}
 	}
 	var current clientcmdapi.Context
-	if said.Contexts[said.CurrentContext] != nil { // otherwise client-go uses the cluster and the user with an empty name
-		current = *said.Contexts[said.CurrentContext]
+	if parsed.Contexts[parsed.CurrentContext] != nil { // otherwise client-go uses the cluster and the user with an empty name
+		current = *parsed.Contexts[parsed.CurrentContext]
 	}
 	// With the scheme of Transports, the kubeconfig would lead to another cluster, with the credentials of that cluster.
 	if server, _, err := rest.DefaultServerUrlFor(config); err != nil || server.Scheme != "https" && server.Scheme != "http" {

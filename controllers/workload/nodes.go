@@ -62,7 +62,7 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	}
 	var provided []*corev1.Node
 	if m.Spec.ProviderID != "" {
-		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // there is that index
+		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // fails only without the index, which all Views have
 		for _, obj := range objects {
 			provided = append(provided, obj.(*corev1.Node))
 		}

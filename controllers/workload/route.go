@@ -98,11 +98,11 @@ func (t *Transports) open(ctx context.Context, to *route) (http.RoundTripper, er
 		return nil, errors.New("no kubeconfig of the cluster could be used")
 	}
 	transport, err := t.dial(to, to.config)
-	here := false
+	own := false
 	if err == nil && t.SelfUID != "" {
-		here, err = t.runsIn(ctx, transport)
+		own, err = t.runsIn(ctx, transport)
 	}
-	if here {
+	if own {
 		transport, err = t.locally(to)
 	}
 	if err == nil {
@@ -148,10 +148,10 @@ func (t *Transports) locally(to *route) (http.RoundTripper, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find the API server of the cluster that this runs in: %w", err)
 	}
-	here := rest.CopyConfig(to.config)
-	here.Host, here.CAData, here.CAFile = local.Host, local.CAData, local.CAFile
-	here.ServerName, here.Insecure = local.ServerName, local.Insecure
-	return t.dial(to, here)
+	config := rest.CopyConfig(to.config)
+	config.Host, config.CAData, config.CAFile = local.Host, local.CAData, local.CAFile
+	config.ServerName, config.Insecure = local.ServerName, local.Insecure
+	return t.dial(to, config)
 }
 
 // addressed sends all requests to one server, whatever server their URLs name.
@@ -162,7 +162,7 @@ type addressed struct {
 
 // RoundTrip sends a request.
 func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
-	there, address := r.WithContext(r.Context()), *r.URL
+	sent, address := r.WithContext(r.Context()), *r.URL
 	address.Scheme, address.Host = a.server.Scheme, a.server.Host
 	if address.RawPath != "" {
 		address.RawPath = strings.TrimSuffix(a.server.EscapedPath(), "/") + address.RawPath
@@ -177,6 +177,6 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 		query.Del("resourceVersionMatch")
 		address.RawQuery = query.Encode()
 	}
-	there.URL, there.Host = &address, ""
-	return a.next.RoundTrip(there)
+	sent.URL, sent.Host = &address, ""
+	return a.next.RoundTrip(sent)
 }

@@ -162,7 +162,7 @@ func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 // unsent returns err for a request that is not sent, and closes its body, as a RoundTripper must.
 func unsent(r *http.Request, err error) (*http.Response, error) {
 	if r.Body != nil {
-		_ = r.Body.Close() // it was not read
+		_ = r.Body.Close()
 	}
 	return nil, err
 }
