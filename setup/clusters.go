@@ -18,7 +18,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC for ClusterCache. It needs only Secrets with kubeconfigs, but RBAC cannot select by label or by part of a name
+// RBAC for ClusterCache. It needs only kubeconfigs, but RBAC cannot select Secrets by label or by part of a name
 // (docs/reference/rights.md).
 // +kubebuilder:rbac:groups=core,resources=secrets,verbs=list;watch
 // RBAC for the annotation of a Cluster that identifies its workload cluster.

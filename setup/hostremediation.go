@@ -127,8 +127,7 @@ func (p *program) here() hostremediation.Self {
 	return here
 }
 
-// slim is the default transform of the caches. It also slims hosts, because a cache with a transform for hosts cannot be set up before
-// their CRD is installed.
+// slim is the default transform of the caches, also for hosts: with a transform of its own, a kind must exist when the cache is set up.
 func slim(obj any) (any, error) {
 	if _, isHost := obj.(*bmov1alpha1.BareMetalHost); isHost {
 		return host.SlimHost(obj)

@@ -24,10 +24,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/remediationrequest"
 )
 
-// nodeCluster returns the manager's own cluster for the NodeHealthCheck controller, with a cache of its own.
-//
-// The manager's cache does not suffice: it has only the objects in --namespace, while requests and templates may be in any namespace, and
-// of requests it has only metadata. Reads of unstructured objects use the new cache too.
+// nodeCluster returns the manager's own cluster for the NodeHealthCheck controller, with a cache of its own. The manager's cache has only
+// the objects in --namespace, while requests and templates may be in any namespace, and of requests it has only metadata. Reads of
+// unstructured objects use the new cache too.
 func (p *program) nodeCluster(contact *nodehealthcheck.Contact) (cluster.Cluster, error) {
 	watched := *p.GetHTTPClient() // shares the connections
 	contact.Next, watched.Transport = watched.Transport, contact

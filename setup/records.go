@@ -18,8 +18,7 @@ import (
 	records "github.com/kubemend/kubemend/controllers/remediationrecord"
 )
 
-// newCache returns the cache of the manager. It keeps only the open RemediationRecords, even if their CRD is installed while the manager
-// runs.
+// newCache returns the cache of the manager. It keeps only open RemediationRecords, even if their CRD is installed later.
 func newCache(cfg *rest.Config, o cache.Options) (cache.Cache, error) {
 	o.ByObject = maps.Clone(o.ByObject)
 	if o.ByObject == nil {

@@ -32,8 +32,7 @@ func lockOf(self process.Replica, o *Options) (*leftovers.Lock, error) {
 	return leftovers.NewLock(cfg, lease, identity, o.election.leaseDuration, o.election.renewDeadline/2)
 }
 
-// addTeardown makes the manager remove what kubemend wrote. It has its webhooks, but of its controllers only those of hosts and of
-// NodeHealthChecks, which release hosts and leases and delete requests for nodes.
+// addTeardown makes the manager remove what kubemend wrote. Of its controllers, only those of hosts and of NodeHealthChecks run.
 func (p *program) addTeardown(lock *leftovers.Lock) error {
 	if err := p.announce(); err != nil {
 		return err

@@ -1,7 +1,6 @@
-// Package claims claims the MachineHealthChecks that a RemediationPolicy with mode Act selects, so that kubemend acts on them, and releases
-// them when no such policy selects them any more.
-//
-// It decides only by the present state of the objects, so it catches up on changes that were made while no manager ran.
+// Package claims makes kubemend act on the MachineHealthChecks that a RemediationPolicy with mode Act selects (claims them), and releases
+// them when no such policy selects them any more. It decides only by the present state of the objects, so it catches up on changes that
+// were made while no manager ran.
 package claims
 
 import (
@@ -216,7 +215,7 @@ func (r *Reconciler) apply(
 ) (done Action, claimed *unstructured.Unstructured, err error) {
 	switch done = action; done {
 	case Claim: // never with force, so that a value of another client causes a conflict
-		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], mendv1.ClaimedByPolicy) // another field manager may own the present value
+		mark := cmp.Or(check.Annotations[mendv1.ClaimedByAnnotation], mendv1.ClaimedByPolicy) // others may own the present value
 		claimed, err = r.applied(ctx, check, map[string]any{clusterv1.PausedAnnotation: mendv1.Claim, mendv1.ClaimedByAnnotation: mark})
 	case Release:
 		done, err = r.release(ctx, check)
@@ -229,9 +228,8 @@ func (r *Reconciler) apply(
 	return done, claimed, nil
 }
 
-// release applies no annotations, so that the API server removes those that only the field manager of claims owns. If the annotation of
-// policies stays, it was copied with the claim, from another management cluster or a backup, and the copying client owns both: then release
-// removes both.
+// release applies no annotations, so the API server removes those that only the field manager of claims owns. If the annotation of policies
+// stays, another client has copied both annotations, from another management cluster or a backup, and owns them: then release removes them.
 func (r *Reconciler) release(ctx context.Context, check *clusterv1.MachineHealthCheck) (Action, error) {
 	now, err := r.applied(ctx, check, nil)
 	if err != nil {

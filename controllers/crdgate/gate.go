@@ -32,8 +32,7 @@ import (
 // +kubebuilder:rbac:groups=apiextensions.k8s.io,resources=customresourcedefinitions,verbs=list;watch
 
 const (
-	// forbiddenEvery is how often missing rights are checked again. Mostly a user binds them just after installing the CRD. They are not
-	// watched.
+	// forbiddenEvery is how often missing rights are checked again. They are not watched, and are mostly bound just after the CRD comes.
 	forbiddenEvery = 5 * time.Second
 	// listenEvery is how often the lease of another controller is read. It is not watched.
 	listenEvery = 30 * time.Second

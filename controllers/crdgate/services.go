@@ -84,8 +84,7 @@ func HostRights(namespace string) (role string, rights []authorizationv1.Resourc
 	return "kubemend-hosts", []authorizationv1.ResourceAttributes{patch}
 }
 
-// NodeRights returns the rights that the controller of NodeHealthChecks needs, and the role that has them. leases is the namespace of the
-// leases on nodes.
+// NodeRights returns the rights that NodeHealthChecks need, with leases on nodes in the namespace leases, and the role that has them.
 func NodeRights(leases string) (role string, rights []authorizationv1.ResourceAttributes) {
 	return "kubemend-nodes", []authorizationv1.ResourceAttributes{
 		{Verb: "watch", Group: "remediation.medik8s.io", Resource: "nodehealthchecks"}, {Verb: "watch", Resource: "nodes"},

@@ -32,10 +32,11 @@ import (
 )
 
 const (
-	// patience is how long a teardown waits for a workload cluster that does not answer, and for a remediator that does not release a request
-	// that is being deleted. Power cycles have deadlines of their own.
+	// patience is how long a teardown waits for a workload cluster that does not answer, and for a remediator that does not release a
+	// request that is being deleted. Power cycles have deadlines of their own.
 	patience = remediationrequest.ClingingFor
-	// nodeCheckCRD is the CRD of NodeHealthChecks. If kubemend serves it, the requests of these checks and the leases on nodes are kubemend's.
+	// nodeCheckCRD is the CRD of NodeHealthChecks. If kubemend serves it, the requests of these checks and the leases on nodes are
+	// kubemend's.
 	nodeCheckCRD = "nodehealthchecks.remediation.medik8s.io"
 	// coreGoesOn is why a check, or a request of a check, stays for Cluster API core.
 	coreGoesOn = "Cluster API core goes on with it"

@@ -52,17 +52,17 @@ type Sweep struct {
 	// nodes itself.
 	Fenced func() map[client.ObjectKey][]*corev1.Node
 	Clock  clock.PassiveClock
-	// Grace is how long an annotation stays while its remediation is missing, because clusterctl move and the restore of a backup may create
-	// the host before the remediation.
+	// Grace is how long an annotation stays while its remediation is missing, because clusterctl move and the restore of a backup may
+	// create the host before the remediation.
 	Grace time.Duration
-	// Teardown says that kubemend is being removed. Then a remediation with neither a finalizer nor a recorded power cycle counts as missing,
-	// because it releases nothing.
+	// Teardown says that kubemend is being removed. Then a remediation with neither a finalizer nor a recorded power cycle counts as
+	// missing, because it releases nothing.
 	Teardown bool
 
 	exported map[client.ObjectKey]bool // the hosts that the metric has
 	mu       sync.Mutex                // the nodes of several clusters are swept concurrently
-	// since is when a remediation was first missing. Only a sweep that finds the remediation ends a grace period; a sweep that fails to read a
-	// host or a node does not.
+	// since is when a remediation was first missing. Only a sweep that finds the remediation ends a grace period; a sweep that fails to
+	// read a host or a node does not.
 	since map[orphan]time.Time
 }
 

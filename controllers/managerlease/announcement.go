@@ -1,6 +1,5 @@
 // Package managerlease writes and reads the manager lease, a Lease that says that a manager runs, its settings, and which kinds it serves.
-//
-// It is only for reports. The leader lease decides which replica acts.
+// The manager lease is only for reports: the leader lease decides which replica acts.
 package managerlease
 
 import (
@@ -38,8 +37,8 @@ type Announcement struct {
 	Outside bool `json:"outside,omitempty"`
 	// Teardown says that the manager runs with --teardown: it removes what kubemend wrote, and starts no remediation.
 	Teardown bool `json:"teardown,omitempty"`
-	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of the clock of the API server: negative if it is behind, 0
-	// if the error is at most 30 s.
+	// ClockAheadSeconds is by how many seconds the clock of the manager is ahead of the clock of the API server: negative if it is behind,
+	// 0 if the error is at most 30 s.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are the kinds that the manager can serve, without those that it has not reconciled yet.
 	Kinds []Kind `json:"kinds,omitempty"`

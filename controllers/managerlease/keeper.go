@@ -117,7 +117,7 @@ func (k *Keeper) write(ctx context.Context, change func(lease *coordinationv1.Le
 	return nil
 }
 
-// errNotHeld says that another replica holds the lease now, or that the lease was deleted with the pod, so there is nothing to release.
+// errNotHeld says that another replica holds the lease, or that the lease was deleted with the pod: there is nothing to release.
 var errNotHeld = errors.New("it is not held")
 
 // end releases the lease if this replica holds it.

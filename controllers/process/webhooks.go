@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// longestReview is the maximum size of a request to a webhook. The API server accepts no object of more than 3 MiB, and sends one object
-	// at a time.
+	// longestReview is the maximum size of a request to a webhook. The API server sends one object of at most 3 MiB at a time.
 	longestReview = 16 << 20
 	// ordinaryReview is how many bytes of each request do not count for reviewsAtOnce. Nearly all objects are smaller.
 	ordinaryReview = 64 << 10

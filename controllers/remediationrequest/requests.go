@@ -146,8 +146,8 @@ func sameOwners(a, b metav1.Object) bool {
 	return len(a.GetOwnerReferences()) > 0 && slices.Equal(uids(a), uids(b))
 }
 
-// Adopt marks a request as made by by and, if record is not empty, as part of the remediation of that record. It returns a conflict if the
-// request has changed since it was read.
+// Adopt marks a request as made by a check and, if record is not empty, as part of the remediation of that record. It returns a conflict if
+// the request has changed since it was read.
 func (r *Requests) Adopt(ctx context.Context, req *Metadata, by Maker, record string) error {
 	marks := map[string]string{mendv1.MadeByAnnotation: by.Name}
 	if record != "" {

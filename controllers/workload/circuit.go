@@ -28,10 +28,11 @@ const (
 	lostWithin = time.Minute
 	// pause is the time before a trial request, in which no request is sent.
 	pause = 20 * time.Second
-	// staleFor is how long the node cache of a cluster is not trusted after a list of nodes exceeded a limit. Reflectors repeat a failed list
-	// within a minute, so the cache is not trusted while lists fail.
+	// staleFor is how long the node cache of a cluster is not trusted after a list of nodes exceeded a limit. Reflectors repeat a failed
+	// list within a minute, so the cache is not trusted while lists fail.
 	staleFor = time.Minute
-	// unawaited is the timeout from which on no worker waits for a request. ClusterCache lists and watches for its caches with eleven minutes.
+	// unawaited is the timeout from which on no worker waits for a request. ClusterCache lists and watches for its caches with eleven
+	// minutes.
 	unawaited = time.Minute
 )
 

@@ -95,11 +95,11 @@ type View struct {
 	Silent bool
 	// Changed is a ChangedError if the link is Down because another workload cluster answers.
 	Changed error
-	// Keep writes the UID of the workload cluster to the Cluster; nil if the UID is not known or already written. Only a controller that acts
-	// on the cluster calls Keep: in observe mode nothing is written.
+	// Keep writes the UID of the workload cluster to the Cluster; nil if the UID is not known or already written. Only a controller that
+	// acts on the cluster calls Keep: in observe mode nothing is written.
 	Keep func(context.Context)
-	// ClockAhead is by how much the clock of this process is ahead of the clock of the API server of the management cluster or, if Link is Up,
-	// of the workload cluster, whichever error is larger. It is negative if the clock is behind, and 0 for errors of at most 30 s.
+	// ClockAhead is by how much the clock of this process is ahead of the clock of the API server of the management cluster or, if Link is
+	// Up, of the workload cluster, whichever error is larger. It is negative if the clock is behind, and 0 for errors of at most 30 s.
 	ClockAhead time.Duration
 
 	nodes toolscache.Indexer

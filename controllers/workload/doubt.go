@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// patience is how long a cluster may be Unsure before it is Down. Probes may succeed although the cluster cannot be read, and ClusterCache
-	// may not try to connect.
+	// patience is how long a cluster may be Unsure before it is Down. Probes may succeed although the cluster cannot be read, and
+	// ClusterCache may not try to connect.
 	patience = time.Minute
-	// lost is how many probes in a row must fail until a cluster is Down. A single failure may be a lost packet or a kubeconfig that was just
-	// rotated.
+	// lost is how many probes in a row must fail until a cluster is Down. A single failure may be a lost packet or a kubeconfig that was
+	// just rotated.
 	lost = 2
 	// catchUpInterval is how often to check whether a cache has caught up after an outage. There is no event for that.
 	catchUpInterval = time.Second / 2

@@ -62,7 +62,7 @@ func (v View) NodeOf(m *clusterv1.Machine) (node, other *corev1.Node) {
 	}
 	var provided []*corev1.Node
 	if m.Spec.ProviderID != "" {
-		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // fails only without the index, which all Views have
+		objects, _ := v.nodes.ByIndex(byProviderID, strings.ToLower(m.Spec.ProviderID)) // fails only without this index
 		for _, obj := range objects {
 			provided = append(provided, obj.(*corev1.Node))
 		}
@@ -97,7 +97,8 @@ func (c *Clusters) NodesExist(ctx context.Context, cluster client.ObjectKey, nam
 		return nil, fmt.Errorf("ask cluster %s for its nodes: %w", cluster, err)
 	}
 	for _, name := range names {
-		// A list instead of a get: proxies and load balancers without an API server behind them send 404, which a get takes for a missing node.
+		// A list instead of a get: proxies and load balancers without an API server behind them send 404, which a get takes for a missing
+		// node.
 		list := nodeMetadata()
 		if err := live.List(ctx, list, client.MatchingFields{metav1.ObjectNameField: name}); err != nil {
 			return nil, fmt.Errorf("ask cluster %s for node %q: %w", cluster, name, err)

@@ -168,9 +168,9 @@ func (a addressed) RoundTrip(r *http.Request) (*http.Response, error) {
 		address.RawPath = strings.TrimSuffix(a.server.EscapedPath(), "/") + address.RawPath
 	}
 	address.Path = strings.TrimSuffix(a.server.Path, "/") + address.Path
-	// A reflector lists with resourceVersion 0, for which an API server ignores the limit and returns all objects from its cache. Without it,
-	// the API server returns pages; all nodes of a large cluster in one response would exceed the limit. (Kubernetes API concepts, "Semantics
-	// for get and list"; client-go, Reflector.list)
+	// A reflector lists with resourceVersion 0, for which an API server ignores the limit and returns all objects from its cache. Without
+	// it, the API server returns pages; all nodes of a large cluster in one response would exceed the limit. (Kubernetes API concepts,
+	// "Semantics for get and list"; client-go, Reflector.list)
 	query := address.Query()
 	if r.Method == http.MethodGet && query.Has("limit") && query.Get("resourceVersion") == "0" && !query.Has("watch") {
 		query.Del("resourceVersion")

@@ -133,8 +133,8 @@ func (t *Transports) Refused(cluster client.ObjectKey) *RefusedError {
 // RoundTrip sends a request to the cluster that its address names.
 func (t *Transports) RoundTrip(r *http.Request) (*http.Response, error) {
 	to := t.routeTo(r.URL.Host)
-	// If a Cluster is deleted and created again, a late delete event may drop the route of the new Cluster. Then an unauthorized probe makes
-	// ClusterCache reconnect and read the kubeconfig again.
+	// If a Cluster is deleted and created again, a late delete event may drop the route of the new Cluster. Then an unauthorized probe
+	// makes ClusterCache reconnect and read the kubeconfig again.
 	if r.URL.Path == "/" && (to == nil || to.reconnects.Swap(false)) {
 		return &http.Response{StatusCode: http.StatusUnauthorized, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
 	}
