@@ -240,7 +240,7 @@ func newManager(server *clockerror.Server, o *Options, lock *leftovers.Lock, sel
 		},
 		Cache:    cacheOptions(o.namespace, o.policies(self)),
 		NewCache: newCache,
-		// By default, unstructured requests and templates are read from the API server too. Only ClusterCache reads Secrets from the cache.
+		// Secrets are cached only for ClusterCache. Unstructured requests and templates are read from the API server by default.
 		Client:                 client.Options{Cache: &client.CacheOptions{DisableFor: []client.Object{&corev1.Secret{}}}},
 		Metrics:                *diagnostics,
 		WebhookServer:          process.Webhooks(webhook.NewServer(o.webhooks)),

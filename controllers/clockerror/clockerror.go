@@ -32,7 +32,7 @@ var seconds = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 
 func init() { metrics.Registry.MustRegister(Metrics()...) }
 
-// Metrics returns what this package exports, for those who document or test it.
+// Metrics returns the metrics of this package, for documentation and tests.
 func Metrics() []prometheus.Collector { return []prometheus.Collector{seconds} }
 
 // Server measures the clock of this process against the clock of one API server. It is safe for concurrent use.

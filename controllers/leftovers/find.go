@@ -343,9 +343,9 @@ func ofNodeCheck(ours bool, deleted *metav1.Time, now time.Time) (action, string
 	return wait, "it is about to be deleted"
 }
 
-// waitOr returns wait while patience has not passed since since, and then the action then.
-func waitOr(then action, since, now time.Time, why string) (action, string) {
-	if now.Before(since.Add(patience)) {
+// waitOr returns wait until patience has passed since began, and after that the action then.
+func waitOr(then action, began, now time.Time, why string) (action, string) {
+	if now.Before(began.Add(patience)) {
 		return wait, why
 	}
 	return then, fmt.Sprintf("%s within %s", why, patience)

@@ -168,8 +168,8 @@ func (s *Sweep) sweepHost(ctx context.Context, listed *host.Host) error {
 	return errors.Join(errGone, errFree, errMachine, errWithdraw)
 }
 
-// sweepNode unfences a node whose fence is orphaned, once its workload has moved. Without the taint and while the host is off, Kubernetes
-// would neither delete the node's pods nor detach their volumes. It waits for at most Grace + stays.
+// sweepNode unfences a node whose fence is orphaned, once its workload has moved, but at the latest after Grace + stays. While the host is
+// off, Kubernetes deletes the pods of the node and detaches their volumes only because of the taint.
 func (s *Sweep) sweepNode(ctx context.Context, cluster client.ObjectKey, node *corev1.Node) error {
 	by := types.UID(node.Annotations[fence.FencedByAnnotation])
 	gone, err := s.orphaned(ctx, cluster.Namespace, node.UID, []types.UID{by})

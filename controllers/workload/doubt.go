@@ -70,8 +70,8 @@ func (c *Clusters) Doubt(cluster client.ObjectKey, now time.Time) {
 	}
 }
 
-// caughtUp reports whether the cache has every node in the version that it had when the cluster first answered again, or in a later one. It
-// lists the nodes only once for each doubt.
+// caughtUp reports whether all nodes in the cache are at least as new as when the cluster first answered again. It lists the nodes of the
+// cluster only once for each doubt.
 func (c *Clusters) caughtUp(ctx context.Context, cluster client.ObjectKey, d *doubt, cache toolscache.Indexer) bool {
 	if d.versions == nil {
 		versions, err := c.nodeVersions(ctx, cluster)
