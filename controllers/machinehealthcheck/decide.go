@@ -241,8 +241,8 @@ func (facts *Facts) putOff(target *Target) PutOff {
 	return PutOff{Reason: JustSeen, Until: settled, Recheck: settled}
 }
 
-// next returns the first moment at which time alone starts a remediation or changes the grant, and the first at which time alone changes a
-// verdict or ends a power cycle.
+// next returns the first moment at which time alone starts a remediation or changes the grant, and the first at which time alone
+// changes what is known of a machine, such as its verdict.
 func (plan *Plan) next(facts *Facts) (starts, verdicts time.Time) {
 	for _, decision := range plan.Open {
 		verdicts = health.Earliest(verdicts, decision.Verdict.Recheck)
