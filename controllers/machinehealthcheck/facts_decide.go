@@ -95,7 +95,7 @@ func (facts *Facts) Initialized() bool {
 	return ConditionTrue(facts.Cluster, clusterv1.ClusterControlPlaneInitializedCondition) != nil
 }
 
-// Settled reports whether the counts of targets can be trusted. While an answer of the workload cluster is awaited all machines are unknown:
+// Settled reports whether the counts of targets can be trusted. While the workload cluster has not answered all machines are unknown:
 // reported at each start of the manager, and at each lost probe, these counts would look like an outage.
 func (facts *Facts) Settled() bool { return facts.Link != health.Unsure || !facts.Initialized() }
 
