@@ -30,7 +30,7 @@ const writers = 32
 // outcome is the result of carrying out the decision about one machine.
 type outcome struct {
 	*Decision
-	// saved is the Machine as it was last written, at is when; nil if nothing was written.
+	// saved is the Machine as it was last written; nil if nothing was written. at is when it was written.
 	saved *clusterv1.Machine
 	at    time.Time
 	// requested says that a remediation began: a request was created, or the owner was asked.
@@ -126,7 +126,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 			return false
 		}
 		next := withConditions(machine, without(without(marks, OwnerRemediated), mendv1.Remediation), o.Held(state.Now), state.Now)
-		asked := ConditionOf(machine, OwnerRemediated) // from an earlier remediation: the mark alone would start another
+		asked := ConditionOf(machine, OwnerRemediated) // if left from an earlier remediation, the mark alone asks again
 		if asked == nil && !sameConditions(next, machine) {
 			return r.save(ctx, o, next)
 		}
@@ -135,8 +135,7 @@ func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) bool
 	return true
 }
 
-// carryOut acts on a request first and sets conditions afterwards. After a crash in between the next reconcile finds the request by its
-// name.
+// carryOut acts on a request first and sets conditions afterwards: after a crash in between the next reconcile finds the request.
 func (r *Reconciler) carryOut(ctx context.Context, state *observed, plan *Plan, o *outcome) {
 	machine, set := o.Target.Machine, o.Conditions
 	switch o.Step {
@@ -308,7 +307,7 @@ func (r *Reconciler) recordAdopted(ctx context.Context, state *observed, plan *P
 		return ""
 	}
 	req := decision.Target.Request
-	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // the same if the adoption is retried
+	record := r.writeAhead(ctx, state, plan, decision, string(req.GetUID())) // the UID stays the same at a retry
 	if record == nil {
 		return ""
 	}
@@ -333,7 +332,8 @@ func recordOf(state *observed, plan *Plan, decision *Decision, on *host.Host) *m
 		Spec: mendv1.RemediationRecordSpec{
 			Remediator: mendv1.RemediatedByOwner, Decided: metav1.NewTime(state.Now),
 			Requester: mendv1.RecordRequester{Check: &mendv1.RecordRef{
-				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind, Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
+				APIVersion: clusterv1.GroupVersion.String(), Kind: checkKind,
+				Namespace: check.Namespace, Name: check.Name, UID: string(check.UID),
 			}},
 			Counts: records.CountsOf(plan.Population,
 				cmp.Or(check.Spec.Remediation.TriggerIf.UnhealthyInRange, MostUnhealthy(check))),

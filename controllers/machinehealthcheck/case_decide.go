@@ -27,7 +27,7 @@ type Rule struct {
 	unjudged bool
 	When     func(*Case) bool
 	// Words returns what users read: the message, what ends the blocker, and what a person can do. An empty reason stands for Rule.Reason.
-	// A rule without Words is not reported.
+	// Rules without Words are not reported.
 	Words func(*Case) rule.Blocker
 }
 

@@ -19,8 +19,7 @@ import (
 // RemediationAllowed is a condition of a check, and its reason while remediation is allowed.
 const RemediationAllowed = clusterv1.MachineHealthCheckRemediationAllowedCondition
 
-// checkConditions returns the conditions of the check to set or to remove: those that kubemend may write and that are known. The others
-// stay as they are.
+// checkConditions returns the conditions of the check to set or to remove: those that kubemend may write and that are known.
 func checkConditions(facts *Facts, plan *Plan) []metav1.Condition {
 	switch {
 	case facts.Mode == Paused && facts.ActsUnclaimed && !Claimed(facts.Check): // of a claimed check core writes this condition
@@ -214,7 +213,8 @@ func capacityBack(facts *Facts) (cond metav1.Condition, set bool) {
 	}
 	message := "The capacity of " + capacity.Target + " is not back"
 	if capacity.Missing > 1 {
-		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s", capacity.Missing, capacity.Target)
+		message = fmt.Sprintf("The capacity of %d remediations is not back, for the longest time that of %s",
+			capacity.Missing, capacity.Target)
 	}
 	if capacity.Message != "" {
 		message += ": " + capacity.Message

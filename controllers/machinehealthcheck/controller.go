@@ -37,8 +37,7 @@ import (
 	"github.com/kubemend/kubemend/controllers/workload"
 )
 
-// RBAC of this controller in the management cluster, besides the RBAC of package remediationrequest. The controller deletes only
-// remediation requests.
+// RBAC of this controller in the management cluster, besides package remediationrequest. It deletes nothing but remediation requests.
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=clusters,verbs=list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines,verbs=get;list;watch
 // +kubebuilder:rbac:groups=cluster.x-k8s.io,resources=machines/status,verbs=patch
@@ -81,10 +80,10 @@ type Reconciler struct {
 	memory     memory
 	machines   toolscache.Indexer // nil: Client lists the machines
 	written    consistency.Writes // own writes to Machines
-	writing    sync.Map           // of Machines, by ownWrite: what own writes stored whose events have not arrived yet
+	writing    sync.Map           // the Machines that own writes stored, until their events arrive, by ownWrite
 	requested  consistency.Kinds  // own requests: created, or perhaps created
 	spares     spares
-	placing    sync.Mutex // makes one step of comparing the places given with observed.given, and taking places
+	placing    sync.Mutex // held while askPlaces compares observed.given and takes places
 	hostLabels labelsOfHosts
 	merging    enqueue.Merging
 	controller controller.Controller
@@ -105,8 +104,7 @@ type Kinds interface {
 	Source(h handler.TypedEventHandler[*remediationrequest.Metadata, reconcile.Request]) source.Source
 }
 
-// Reconcile judges the machines of the check that req names and carries out the plan. It sends an event only after the change that the
-// event reports was saved.
+// Reconcile judges the machines of the check that req names and carries out the plan. It sends events only after it saved what they report.
 func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Result, error) {
 	state, err := r.find(ctx, req.NamespacedName, r.Clock.Now())
 	if err != nil {
@@ -150,7 +148,7 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 		case plan.Needs.Cycles:
 			r.observeCycles(ctx, state)
 		case plan.Needs.Template:
-			_ = r.readTemplate(ctx, state) // tryTemplate keeps the error for each machine, which it blocks
+			_ = r.readTemplate(ctx, state) // tryTemplate keeps the error for each machine
 			state.tryTemplate(plan)
 		case plan.Needs.Hosts:
 			r.observeHosts(ctx, state, plan)
@@ -166,9 +164,9 @@ func (r *Reconciler) decide(ctx context.Context, state *observed) *Plan {
 	}
 }
 
-// wakeOthers enqueues the other checks of the same machines if next has other opinions than they know. If an announced remediation did not
-// begin, the other checks may have waited for it; they are enqueued only as often as this check retries. Otherwise two checks whose
-// requests are refused would try in turn without a pause.
+// wakeOthers enqueues the other checks of the same machines if next has opinions that they do not know yet. They may have waited for an
+// announced remediation that did not begin; then they are enqueued only as often as this check retries. Otherwise two checks whose requests
+// are refused would try in turn without a pause.
 func (r *Reconciler) wakeOthers(state *observed, plan *Plan, next *remembered) {
 	in := enqueue.MergeWindow
 	switch {

@@ -94,8 +94,7 @@ func (decision *Decision) needsCycles() bool {
 var notUnhealthy = []Blocker{{Rule: NotUnhealthy}}
 
 // isInFlight reports whether a remediation of the machine has begun and is not over: a request of this check exists, or the owner was
-// asked, has not finished, and the machine has not been healthy since. A restart of the manager changes nothing, because all of this is
-// read from the API server.
+// asked, has not finished, and the machine has not been healthy since. All of this is stored in the API server.
 func isInFlight(facts *Facts, decision *Decision) bool {
 	target := decision.Target
 	switch {

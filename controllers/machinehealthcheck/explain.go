@@ -76,8 +76,8 @@ func explained(state *observed, plan *Plan) *explain.Check {
 
 func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	check := &explain.Check{Check: cliv1.Check{
-		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name}, Cluster: facts.Check.Spec.ClusterName,
-		Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
+		Reference: explain.Ref{Kind: "MachineHealthCheck", Namespace: facts.Check.Namespace, Name: facts.Check.Name},
+		Cluster:   facts.Check.Spec.ClusterName, Limits: cliv1.Limits{Spec: LimitText(facts.Check)},
 	}}
 	if check.Mode, check.ModeMessage, check.ModeDetail = facts.Acting(); check.Mode == cliv1.ModeActing {
 		check.ModeDetail = ""
@@ -104,7 +104,8 @@ func machineHealthCheck(facts *Facts, plan *Plan) *explain.Check {
 	}
 	check.SetLimits(facts.Limits, plan.Grant.Remaining)
 	if reach := plan.Reach; reach.Status != "True" {
-		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: cliv1.Moment(reach.LastTransitionTime.Time), Message: reach.Message}
+		since := cliv1.Moment(reach.LastTransitionTime.Time)
+		check.NodesUnknown = &cliv1.NodesUnknown{Reason: reach.Reason, Since: since, Message: reach.Message}
 	}
 	for _, d := range plan.Decisions {
 		check.Targets = append(check.Targets, machineTarget(facts, d))
@@ -205,7 +206,8 @@ func leftAlone(facts *Facts, machine *Target) explain.Target {
 		Reference: explain.Ref{Kind: "Machine", Namespace: facts.Check.Namespace, Name: machine.Name}, Node: machine.Health.NodeName,
 		State: cliv1.StateSkipped, Skipped: "The machine has the annotation " + annotations[0],
 		Next: explain.Step{Reason: explain.Skipped, Manual: true,
-			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine", strings.Join(annotations, " and "))},
+			Text: fmt.Sprintf("if it is to be judged again, remove the annotation %s from the machine",
+				strings.Join(annotations, " and "))},
 	}}
 }
 
@@ -249,8 +251,7 @@ func machineNext(facts *Facts, d *Decision, target *explain.Target) explain.Step
 	return blockedNext(facts, target, within)
 }
 
-// blockedNext returns what ends the blockers of a machine, or what a person has to do. within is the blocker WithinTimeout; nil if a
-// timeout has expired.
+// blockedNext returns what ends the blockers of a machine, or what a person has to do. within is nil once a timeout has expired.
 func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) explain.Step {
 	for i := range target.Blockers {
 		if blocker := &target.Blockers[i]; blocker.Fix != "" && (blocker.Reason != explain.NotActing || !facts.ActsInCore()) {
@@ -261,7 +262,8 @@ func blockedNext(facts *Facts, target *explain.Target, within *explain.Blocker) 
 	case len(target.Blockers) == 0:
 		return explain.Step{}
 	case within != nil: // no timeout is running
-		return explain.Step{Reason: explain.WithinTimeout, Text: "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"}
+		text := "nothing counts before its node appears: spec.checks.nodeStartupTimeoutSeconds is 0"
+		return explain.Step{Reason: explain.WithinTimeout, Text: text}
 	}
 	first := &target.Blockers[0]
 	if first.Next != "" {
@@ -290,13 +292,15 @@ func ownerNext(machine *Target) explain.Step {
 	owner := ref.Kind + " " + ref.Name
 	switch reason := OwnerAnswer(machine.Machine); {
 	case reason == "" && machine.OwnerKindSilent:
-		return explain.Step{Reason: explain.OwnerActs, Text: owner + " was asked to replace it; whether its controller does that is not known to kubemend"}
+		text := owner + " was asked to replace it; whether its controller does that is not known to kubemend"
+		return explain.Step{Reason: explain.OwnerActs, Text: text}
 	case reason == "":
 		return explain.Step{Reason: explain.OwnerActs, Text: owner + " replaces it, or reports in OwnerRemediated why it does not"}
 	case reason == clusterv1.MachineSetMachineRemediationDeferredReason:
 		return explain.Step{Reason: reason, Text: fmt.Sprintf("%s tries again by itself (%s)", owner, reason)}
 	case reason == clusterv1.MachineSetMachineCannotBeRemediatedReason:
-		return explain.Step{Reason: reason, Manual: true, Text: fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)}
+		text := fmt.Sprintf("end what keeps %s from replacing the machine, or replace it by hand", owner)
+		return explain.Step{Reason: reason, Manual: true, Text: text}
 	default:
 		return explain.Step{Reason: explain.OwnerActs, Text: fmt.Sprintf("%s goes on (%s)", owner, reason)}
 	}

@@ -87,7 +87,7 @@ func Claimed(check *clusterv1.MachineHealthCheck) bool {
 
 // ClusterPaused reports whether cluster is paused. Cluster API then writes no conditions of its machines; after the pause, core sets the
 // condition Paused of each machine to False before anything else (Cluster API, util/paused). The Cluster's own condition Paused does not
-// tell: it is also True if only the Cluster has the annotation, and then Cluster API still reconciles the machines.
+// show this: it is also True if only the Cluster has the annotation, and then Cluster API still reconciles the machines.
 func ClusterPaused(cluster *clusterv1.Cluster) bool { return ptr.Deref(cluster.Spec.Paused, false) }
 
 // Initialized reports whether the control plane of the Cluster is initialized. The workload cluster is not asked before: Link is Unsure.
@@ -118,7 +118,7 @@ type Mode int
 
 // The modes, in the order of how much kubemend does. From Observed on the machines of a check are judged.
 const (
-	// Ignored is a check that another manager handles, that is being deleted, or whose Cluster is being deleted.
+	// Ignored is a check that another manager or controller handles, that is being deleted, or whose Cluster is being deleted.
 	Ignored Mode = iota
 	// NoCluster is a check whose Cluster does not exist.
 	NoCluster
@@ -211,7 +211,7 @@ type Plan struct {
 	Needs      Needs
 	Population budget.Population
 	Grant      budget.Grant
-	// Conditions are those of the check to set or, if they have no status, to remove. One without a time gets the current time.
+	// Conditions are those of the check to set or, if they have no status, to remove. A condition without a time gets the current time.
 	Conditions []metav1.Condition
 	// Reach and Allowed are WorkloadClusterReachable and RemediationAllowed, also if Conditions does not have them.
 	Reach, Allowed metav1.Condition
@@ -234,7 +234,8 @@ type Decision struct {
 	InFlight bool
 	// Tried says that the remediation starts now unless no request can be created from the template.
 	Tried bool
-	// Blockers are the reasons why no remediation starts, in the order of rules. One starts exactly if none blocks and none is in flight.
+	// Blockers are the reasons why no remediation starts, in the order of rules. A remediation starts exactly if Blockers is empty and none
+	// is in flight.
 	Blockers []Blocker
 	Step     Step
 	// Conditions are those of the machine to set or, if they have no status, to remove. The message of a failed health check is added when

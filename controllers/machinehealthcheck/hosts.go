@@ -15,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/util/workqueue"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -92,8 +91,7 @@ var errNoHosts = errors.New("this reader does not read hosts")
 // spares are the keys of the checks with a remediation that waits for a spare host.
 type spares struct{ sync.Map }
 
-// wait notes whether check waits for a spare host. It is called before the hosts are read, so that a host that is released meanwhile
-// enqueues the check.
+// wait notes whether check waits for a spare host. It is called before the hosts are read, so that a host released meanwhile enqueues it.
 func (s *spares) wait(check types.NamespacedName, waits bool) {
 	if waits {
 		s.Store(check, true)
@@ -250,7 +248,7 @@ type fitting struct {
 }
 
 // Update implements handler.TypedEventHandler.
-func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q workqueue.TypedRateLimitingInterface[reconcile.Request]) {
+func (f fitting) Update(ctx context.Context, e event.TypedUpdateEvent[*bmov1alpha1.BareMetalHost], q hostQueue) {
 	if !spare.FitsTheSame(e.ObjectOld, e.ObjectNew) {
 		f.TypedEventHandler.Update(ctx, e, q)
 	}

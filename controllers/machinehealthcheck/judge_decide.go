@@ -124,8 +124,7 @@ func resumed(machine *clusterv1.Machine) time.Time {
 }
 
 // finalFailure returns failureReason and failureMessage of machine, from which it never recovers; empty if there are none. Core copies them
-// from the infrastructure machine, or sets them if that was deleted, and never removes them. Since v1.11 no controller of Cluster API acts
-// on them.
+// from the infrastructure machine, or sets them if that was deleted, and never removes them. Since v1.11 Cluster API does not act on them.
 func finalFailure(machine *clusterv1.Machine) string {
 	if machine.Status.Deprecated == nil || machine.Status.Deprecated.V1Beta1 == nil {
 		return ""
@@ -195,8 +194,7 @@ func (facts *Facts) ReachedAgain() time.Time {
 }
 
 // decisions returns the initial decisions about facts.Targets, in the same order, and those that are open. There is nothing to decide about
-// a machine that is healthy, that time alone does not change, and for which nothing was begun. Nearly all machines are like that, so their
-// decision is kept with the target.
+// a machine that is healthy, that time does not change, and for which nothing was begun. Targets keep such decisions: nearly all are such.
 func (facts *Facts) decisions() (decisions, open []*Decision) {
 	decisions = make([]*Decision, len(facts.Targets))
 	for i, target := range facts.Targets {

@@ -173,8 +173,7 @@ func (state *observed) remediator() string {
 	return "Owner"
 }
 
-// standsStill is how many reconciles in a row find the cache stale before one asks the API server: two and a half seconds by
-// consistency.Wait.
+// standsStill is how many reconciles in a row find the cache stale before one asks the API server: 2.5 s by consistency.Wait.
 const standsStill = 7
 
 // stale reports whether the cache does not yet show what any check of this process has written to the targets. A decision on such a cache

@@ -128,9 +128,9 @@ func version(name, version string) *clusterv1.Machine {
 func TestOnlyTheEventOfAnOwnWriteIsIgnored(t *testing.T) {
 	for name, tc := range map[string]struct {
 		from, to    string // resource versions
-		late, fails bool // late: after the answer to the write; fails: the answer is an error
+		late, fails bool   // late: after the answer to the write; fails: the answer is an error
 		others      string // what the event changes besides
-		want        bool // the event enqueues the check
+		want        bool   // the event enqueues the check
 	}{
 		"the write":                               {from: "8", to: "9", want: false},
 		"the write, whose answer comes first":     {from: "8", to: "9", late: true, want: false},

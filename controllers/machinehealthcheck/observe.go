@@ -219,8 +219,7 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 const recordsAgain = time.Second
 
 // observeCapacity reads from the open records for which remediations of the check capacity is missing. While records cannot be read, or are
-// not installed, it assumes one, since nothing would show that capacity is back. A reader without records goes by the condition of the
-// check.
+// not installed, it assumes one, since nothing would show that capacity is back. A reader without records goes by the condition.
 func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(state.Check))
 	if err != nil {
@@ -241,8 +240,7 @@ func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	}
 }
 
-// changed reports whether another workload cluster answers than the one that the Cluster keeps. It asks before a plan acts because of
-// nodes.
+// changed reports whether another workload cluster answers than the one that the Cluster keeps. It asks before plan acts.
 func (r *Reconciler) changed(ctx context.Context, state *observed, plan *Plan) bool {
 	return r.Verify != nil && state.Mode == Active && state.view.Link == health.Up && slices.ContainsFunc(plan.Open, (*Decision).Acts) &&
 		r.Verify(ctx, client.ObjectKeyFromObject(state.Cluster)) != nil

@@ -180,7 +180,7 @@ func TestARequestThatIsAdoptedHasARecord(t *testing.T) {
 	}
 }
 
-// Otherwise, of hundreds of machines that fail together, all would be marked only after the last record is written.
+// Otherwise hundreds of machines that fail together would be marked only after the last of their records is written.
 func TestMachinesAreMarkedBeforeTheirRecords(t *testing.T) {
 	var mu sync.Mutex
 	var writes []string

@@ -60,7 +60,8 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 		machine := machineOf(o.Target.Machine)
 		marked := fmt.Sprintf("Machine %s/%s has been marked as ", machine.Namespace, machine.Name)
 		add := func(kind, reason, action, text string) {
-			notes = append(notes, recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text})
+			note := recorder.Event{About: machine, Related: state.Check, Kind: kind, Reason: reason, Action: action, Text: text}
+			notes = append(notes, note)
 		}
 		addToCheck := func(reason, action, text string) {
 			notes = append(notes, recorder.Event{
@@ -69,7 +70,8 @@ func machineNotes(state *observed, outcomes []outcome) []recorder.Event {
 		}
 		switch {
 		case o.newlyUnhealthy(): // the sentence of Cluster API, and the findings
-			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
+			found := strings.Join(health.Texts(o.Verdict.Due(state.Now)), "; ")
+			kind, text := corev1.EventTypeNormal, marked+"unhealthy by "+check+": "+found
 			if blocker := o.BlockedBy(FailureContradicted); blocker != nil {
 				kind, text = corev1.EventTypeWarning, text+". "+blocker.Text+". "+blocker.Fix
 			}

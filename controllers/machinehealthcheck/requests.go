@@ -260,8 +260,7 @@ func (r *Reconciler) observeCycles(ctx context.Context, state *observed) {
 	}
 }
 
-// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts. The error
-// is still reported afterwards.
+// unreadUntil notes that a kind of power cycles, or a host, cannot be read, and returns until when that blocks machines on hosts.
 func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 	since, before := state.before.unread[kind]
 	if !before {
@@ -282,7 +281,9 @@ func (state *observed) unreadUntil(kind schema.GroupKind, err error) time.Time {
 
 // cyclesOf returns the power cycles of a kind, in the version that can be read. There are none if the kind is not installed or may not be
 // listed. One version may fail while another works: a broken conversion webhook affects only versions that are not stored.
-func (r *Reconciler) cyclesOf(ctx context.Context, state *observed, versions []schema.GroupVersionKind) (map[string]*remediationrequest.Metadata, error) {
+func (r *Reconciler) cyclesOf(
+	ctx context.Context, state *observed, versions []schema.GroupVersionKind,
+) (map[string]*remediationrequest.Metadata, error) {
 	if state.Template.Known && state.requestKind.GroupKind() == versions[0].GroupKind() {
 		return state.requests, nil // read already: not in a second version
 	}

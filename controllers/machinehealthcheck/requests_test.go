@@ -145,7 +145,7 @@ func TestNothingBeginsBeforeTheCacheShowsWhatWasRequested(t *testing.T) {
 	req.Namespace, req.Name = "ns", "m1"
 	for name, tc := range map[string]struct {
 		cached, live *remediationrequest.Requests
-		stale        int // reconciles before that have waited
+		stale        int       // reconciles before that have waited
 		lost         time.Time // when the answer to its creation was lost
 		waits, known bool
 	}{

@@ -123,7 +123,8 @@ var rules = slices.Concat([]Rule{
 				return rule.Blocker{Detail: "Node " + other.Name, Text: other.Text()}
 			}
 			node := "Node " + c.Target.Health.NodeName
-			return rule.Blocker{Detail: node, Text: node + " is not in the cache, and the workload cluster could not be asked whether it exists"}
+			text := node + " is not in the cache, and the workload cluster could not be asked whether it exists"
+			return rule.Blocker{Detail: node, Text: text}
 		},
 	},
 	{
@@ -157,7 +158,8 @@ var rules = slices.Concat([]Rule{
 			return !c.Template.External && !owned(c.Target.Machine) && c.Verdict.State != health.Healthy && !Deleting(c.Target.Machine)
 		},
 		Words: says(rule.Blocker{
-			Text: "Its owner is to remediate it, and it has none: see to it by hand", Fix: "Delete it by hand, or give the check a template",
+			Text: "Its owner is to remediate it, and it has none: see to it by hand",
+			Fix:  "Delete it by hand, or give the check a template",
 		}),
 	},
 	{

@@ -89,7 +89,8 @@ func (facts *Facts) paused() (text, detail string) {
 // Enable returns what a person can do so that kubemend acts on the check; empty if nothing.
 func (facts *Facts) Enable() string {
 	if facts.ActsInCore() {
-		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s", facts.Check.Name, facts.Check.Namespace)
+		return fmt.Sprintf("If kubemend is to act on it, claim the check: kubectl mend claim mhc/%s -n %s",
+			facts.Check.Name, facts.Check.Namespace)
 	}
 	if facts.Mode != Paused {
 		return ""

@@ -25,8 +25,7 @@ type Spares struct {
 	Fits map[types.UID][]string
 	// Failed says why this is not known for a machine that is not in Fits.
 	Failed map[types.UID]string
-	// Expected lists, for each other machine that waits for a host or is still to be created as a replacement, the hosts that it could
-	// take.
+	// Expected lists, for each other machine that waits for a host or is still to be created as a replacement, the hosts that fit it.
 	Expected [][]string
 }
 
@@ -38,8 +37,7 @@ type Spare struct {
 	Lacks Reason
 	// Late says that the wait is over, so that the remediation starts without a host.
 	Late bool
-	// Free is the number of free hosts, Fit how many of them fit the replacement, and Expected how many other machines could take one of
-	// these.
+	// Free is the number of free hosts, Fit how many of them fit the replacement, and Expected how many other machines want one of these.
 	Free, Fit, Expected int
 }
 

@@ -153,7 +153,8 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 		return o.Kind == owner.Kind && strings.HasPrefix(o.APIVersion, clusterv1.GroupVersion.Group+"/") && o.Name == owner.Name
 	})
 	owners = append(owners, owner)
-	if state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName && slices.Contains(state.Check.OwnerReferences, owner) {
+	labelled := state.Check.Labels[clusterv1.ClusterNameLabel] == state.Check.Spec.ClusterName
+	if labelled && slices.Contains(state.Check.OwnerReferences, owner) {
 		return nil
 	}
 	if until := state.before.did[state.Check.UID].Until(state.Now); state.Now.Before(until) {
@@ -179,8 +180,7 @@ func (r *Reconciler) recordOwner(ctx context.Context, state *observed) error {
 	return nil
 }
 
-// withConditions returns the status of machine with the conditions of list; those without a status are removed. held are the findings for
-// which it is unhealthy.
+// withConditions returns the status of machine with the conditions of list; those without a status are removed. held are its due findings.
 func withConditions(machine *clusterv1.Machine, list []metav1.Condition, held []health.Finding, now time.Time) *clusterv1.Machine {
 	next := statusCopy(machine)
 	for _, cond := range list {
@@ -217,8 +217,7 @@ func setHealth(machine *clusterv1.Machine, cond metav1.Condition, due []health.F
 	})
 }
 
-// How many bytes the message of a condition of a Machine may have, by the CRD of Cluster API. If one has more, the API server refuses the
-// whole status.
+// How many bytes the message of a condition of a Machine may have, by the CRD of Cluster API. With more, the API server refuses the status.
 const (
 	longestMessage        = 32768
 	longestV1Beta1Message = 10240
@@ -297,7 +296,8 @@ func sameConditions(a, b *clusterv1.Machine) bool {
 // statusCopy returns a copy of machine with its identity and conditions only. machine is shared with the cache.
 func statusCopy(machine *clusterv1.Machine) *clusterv1.Machine {
 	copied := &clusterv1.Machine{ObjectMeta: metav1.ObjectMeta{
-		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID, ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
+		Namespace: machine.Namespace, Name: machine.Name, UID: machine.UID,
+		ResourceVersion: machine.ResourceVersion, Generation: machine.Generation,
 	}}
 	copied.Status.Conditions = slices.Clone(machine.Status.Conditions)
 	if v1beta1 := machine.GetV1Beta1Conditions(); v1beta1 != nil {

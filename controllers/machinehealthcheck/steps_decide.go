@@ -159,7 +159,8 @@ func outdated(facts *Facts, decision *Decision) bool {
 		return false
 	}
 	created := decision.Tried && target.Unusable == nil
-	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) || created && OwnerOf(target.Machine) != NotAsked
+	return askedWhileHealthy(target.Machine) && (facts.Template.External || !decision.Starts()) ||
+		created && OwnerOf(target.Machine) != NotAsked
 }
 
 // externalStep decides on the request of an unhealthy machine. While a request exists, its provider updates or deletes the condition.
@@ -174,7 +175,8 @@ func externalStep(facts *Facts, decision *Decision) {
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound, facts.noTemplate())
 	case facts.Template.Missing != "": // an existing request needs no template
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, remediationTemplateNotFound,
-			fmt.Sprintf("Error retrieving remediation template %s %s/%s", facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
+			fmt.Sprintf("Error retrieving remediation template %s %s/%s",
+				facts.Template.TemplateKind, facts.Check.Namespace, facts.Template.Name))
 	case decision.Tried && target.Unusable != nil:
 		decision.set(ExternallyRemediated, metav1.ConditionFalse, requestCreationFailed, target.Unusable.Error())
 	case decision.Starts():
@@ -227,8 +229,7 @@ func (decision *Decision) Idle() bool {
 }
 
 // remediationCondition sets the condition kubemend.io/Remediation of a machine that is not healthy, and removes it from a healthy one.
-// While the verdict is unknown the stored condition stays, so that an outage writes no Machine. A condition that says the same is not
-// written.
+// While the verdict is unknown the stored condition stays, so that an outage writes no Machine. An equal condition is not written.
 func remediationCondition(facts *Facts, decision *Decision) {
 	stored := ConditionOf(decision.Target, mendv1.Remediation)
 	switch decision.Verdict.State {
@@ -265,8 +266,7 @@ func said(stored, message string) bool {
 	return stored == message || strings.HasPrefix(stored, message+recorded)
 }
 
-// inProgress returns the condition of a machine whose remediation is in progress or begins now, or whose owner cannot remediate it;
-// otherwise zero.
+// inProgress returns the condition of a machine whose remediation is in progress or begins now, or whose owner cannot do it; else zero.
 func inProgress(facts *Facts, decision *Decision) metav1.Condition {
 	if !decision.InFlight && !decision.Starts() {
 		if cycle := decision.BlockedBy(PowerCycleInProgress); cycle != nil {

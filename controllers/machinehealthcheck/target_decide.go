@@ -66,8 +66,7 @@ type Host struct {
 	UnreadUntil time.Time
 }
 
-// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. The conditions of a Node that cannot be
-// read now are kept.
+// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. An unread Node keeps its old ones.
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
@@ -136,8 +135,7 @@ func OnHost(machine *clusterv1.Machine) bool {
 	return ref.Kind == "Metal3Machine" && ref.APIGroup == infrav1.GroupVersion.Group
 }
 
-// LeftAloneBy returns the annotations by which a user wants machine left alone. As in Cluster API, such a machine is no target and is not
-// counted.
+// LeftAloneBy returns the annotations by which a user wants machine left alone. As in Cluster API, such a machine is not counted.
 func LeftAloneBy(machine *clusterv1.Machine) []string {
 	var by []string
 	for _, annotation := range []string{clusterv1.PausedAnnotation, clusterv1.MachineSkipRemediationAnnotation} {
@@ -209,8 +207,7 @@ const (
 // ownerAnswersWithin is how long an owner that was asked and does not answer takes a place in flight.
 const ownerAnswersWithin = time.Hour
 
-// AnsweringOwner returns the kind of the owner of machine if the owner was asked and has answered, in either version of the condition;
-// otherwise "".
+// AnsweringOwner returns the kind of the owner of machine if it was asked and has answered, in either version of the condition; else "".
 func AnsweringOwner(machine *clusterv1.Machine) string {
 	owner, asked := metav1.GetControllerOfNoCopy(machine), ConditionOf(machine, OwnerRemediated)
 	if owner == nil || asked == nil || asked.Reason == waitingForRemediation && olderAnswer(machine) == nil {
@@ -309,8 +306,7 @@ func heldByFinalizer(cycle *metav1.PartialObjectMetadata) bool {
 		slices.Contains(cycle.Finalizers, infrav1.RemediationFinalizer)
 }
 
-// cycleUntil returns when a power cycle stops counting as under way, if it is being deleted or no controller has started it; otherwise
-// zero.
+// cycleUntil returns when a power cycle stops counting as under way, if it is being deleted or nobody has started it; else zero.
 func cycleUntil(cycle *metav1.PartialObjectMetadata) time.Time {
 	held, deleting := heldByFinalizer(cycle), !cycle.DeletionTimestamp.IsZero()
 	if held && deleting {

@@ -240,7 +240,8 @@ func (state *observed) datedSignals(target, last *Target, signals []health.Signa
 	ofNode := health.Seen{Object: string(target.Node.UID), At: state.Now, Signals: dated}
 	seen.Node = seen.Node.Next(ofNode, target.Node.CreationTimestamp.Time, missed).Through(seen.Node, state.outage)
 	var reported []health.Signal
-	seen.NodeStreaks, reported = seen.NodeStreaks.Later(state.outage.Lasted()).After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
+	streaks := seen.NodeStreaks.Later(state.outage.Lasted())
+	seen.NodeStreaks, reported = streaks.After(seen.Node.Signals, state.Policy.Rules, missed, time.Time{})
 	return slices.Concat(signals, reported)
 }
 

@@ -49,13 +49,14 @@ const probeLost = workload.ProbeInterval + time.Second
 const (
 	// clusterIndex finds machines and checks by the name of their cluster.
 	clusterIndex = "kubemend.cluster"
-	// nodeIndex finds machines by cluster and node, whose name or lowercase provider ID is the key. Nodes of different clusters often share
-	// names.
+	// nodeIndex finds machines by cluster and node, whose name or lowercase provider ID is the key. Clusters often share node names.
 	nodeIndex = "kubemend.node"
 )
 
 // SetupWithManager makes r a controller of mgr.
-func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options) error {
+func (r *Reconciler) SetupWithManager(
+	ctx context.Context, mgr ctrl.Manager, cc clustercache.ClusterCache, options controller.Options,
+) error {
 	if err := AddIndexes(ctx, mgr.GetFieldIndexer()); err != nil {
 		return err
 	}
@@ -71,7 +72,8 @@ func (r *Reconciler) SetupWithManager(ctx context.Context, mgr ctrl.Manager, cc 
 	controlled := ctrl.NewControllerManagedBy(mgr).
 		Named("machinehealthcheck").
 		WithOptions(options).
-		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers), builder.WithPredicates(checkChanges())).
+		Watches(&clusterv1.MachineHealthCheck{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checkAndOthers),
+			builder.WithPredicates(checkChanges())).
 		Watches(&clusterv1.Machine{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfMachineOrSpare),
 			builder.WithPredicates(r.othersWrites(), machineChanges())).
 		Watches(&clusterv1.Cluster{}, enqueue.FirstAtOnce[client.Object](&r.merging, r.checksOfCluster), builder.WithPredicates(clusterChanges())).
@@ -203,8 +205,8 @@ func (r *Reconciler) checksOfRequest(ctx context.Context, obj client.Object) []r
 		checks = append(checks, reconcile.Request{NamespacedName: types.NamespacedName{Namespace: obj.GetNamespace(), Name: maker.Name}})
 	}
 	for _, name := range append(remediationrequest.MachinesOf(obj), obj.GetName()) {
-		machine := &clusterv1.Machine{}
-		if err := r.Client.Get(ctx, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}, machine, client.UnsafeDisableDeepCopy); err == nil {
+		machine, key := &clusterv1.Machine{}, client.ObjectKey{Namespace: obj.GetNamespace(), Name: name}
+		if err := r.Client.Get(ctx, key, machine, client.UnsafeDisableDeepCopy); err == nil {
 			checks = append(checks, r.checksOfMachine(ctx, machine)...)
 		}
 	}
@@ -313,9 +315,11 @@ func clusterChanges() predicate.Predicate {
 			return true
 		}
 		for _, gate := range []string{
-			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition, clusterv1.ClusterRollingOutCondition,
+			clusterv1.ClusterControlPlaneInitializedCondition, clusterv1.ClusterInfrastructureReadyCondition,
+			clusterv1.ClusterRollingOutCondition,
 		} {
-			if ptr.Deref(ConditionOf(before, gate), metav1.Condition{}).Status != ptr.Deref(ConditionOf(after, gate), metav1.Condition{}).Status {
+			was, is := ptr.Deref(ConditionOf(before, gate), metav1.Condition{}), ptr.Deref(ConditionOf(after, gate), metav1.Condition{})
+			if was.Status != is.Status {
 				return true
 			}
 		}
@@ -327,8 +331,7 @@ func clusterChanges() predicate.Predicate {
 // index avoids the copy of each machine that a list through the client makes.
 const byCluster = "field:" + clusterIndex
 
-// machinesOf returns the machines of a cluster, unordered. They are shared: read only. From the index, an unchanged machine is the same
-// pointer each time.
+// machinesOf returns the machines of a cluster, unordered. They are shared: read only. An unchanged machine is the same pointer.
 func (r *Reconciler) machinesOf(ctx context.Context, cluster client.ObjectKey) ([]*clusterv1.Machine, error) {
 	if r.machines == nil {
 		return listMachines(ctx, r.Client, cluster)

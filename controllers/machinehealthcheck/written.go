@@ -29,14 +29,13 @@ func Reported(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) b
 }
 
 // Written explains check by what the manager wrote: a status that is Reported, and the conditions of the machines. What the manager does
-// not write, it takes from the objects: that a machine has no node yet, or cannot be judged. clockAhead is how far the manager's clock is
-// ahead.
+// not write, it takes from the objects: that a machine has no node yet, or cannot be judged. clockAhead is as in Facts.
 func (r *Reconciler) Written(
 	check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster, machines []clusterv1.Machine, now time.Time, clockAhead time.Duration,
 ) *explain.Check {
 	facts := &Facts{
-		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up, ClockAhead: clockAhead,
-		Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
+		Now: now, Check: check, Cluster: cluster, Mode: Active, Policy: policyOf(check.Spec.Checks), Link: health.Up,
+		ClockAhead: clockAhead, Settings: SettingsOf(check, int(*check.Status.ExpectedMachines)), Template: templateOf(check),
 		SpareWait: r.Ledger.SpareWaits(check, cluster),
 	}
 	plan := &Plan{Allowed: writtenOr(check, RemediationAllowed), Reach: writtenOr(check, mendv1.WorkloadClusterReachable)}
@@ -187,7 +186,8 @@ func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Con
 	case cond.Reason == string(WithinTimeout):
 		decision.Verdict.State, decision.Blockers = health.Pending, blockers
 		if plan.Allowed.Status != metav1.ConditionTrue {
-			decision.Blockers = append(decision.Blockers, Blocker{Blocker: rule.Blocker{Reason: plan.Allowed.Reason, Text: plan.Allowed.Message}})
+			forbidden := rule.Blocker{Reason: plan.Allowed.Reason, Text: plan.Allowed.Message}
+			decision.Blockers = append(decision.Blockers, Blocker{Blocker: forbidden})
 		}
 	default:
 		decision.Blockers = blockers
