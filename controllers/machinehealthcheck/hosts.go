@@ -36,7 +36,7 @@ const (
 )
 
 // observeHosts reads the hosts of the machines whose decision needs one. If kubemend has no right to read hosts, or their kinds are not
-// installed, the owner is asked without it. After another error the machine waits for some minutes, because no owner should replace a
+// installed, the owner is asked without it. After another error the machine waits ten minutes at most, because no owner should replace a
 // machine on an externally provisioned host.
 func (r *Reconciler) observeHosts(ctx context.Context, state *observed, plan *Plan) {
 	if r.Metal == nil {
@@ -151,7 +151,7 @@ func (r *Reconciler) observeSpares(ctx context.Context, state *observed, plan *P
 			state.lookAgainIn(unreadAgain)
 		}
 	}
-	for _, wanted := range wants[len(own):] { // zero fits any host
+	for _, wanted := range wants[len(own):] { // zero Wants fit any host
 		state.Spares.Expected = append(state.Spares.Expected, wanted.Fitting(hosts))
 	}
 }
@@ -242,7 +242,7 @@ func (r *Reconciler) checksOfMachineOrSpare(ctx context.Context, obj client.Obje
 	return checks
 }
 
-// fitting passes on only the changes of a host that decide which machines fit it. BMO makes many others.
+// fitting passes on only the changes of a host that decide which machines fit it. BMO makes many other changes.
 type fitting struct {
 	handler.TypedEventHandler[*bmov1alpha1.BareMetalHost, reconcile.Request]
 }

@@ -21,7 +21,7 @@ import (
 )
 
 // memory is what the reconciles of checks leave for the next ones: for metrics, for checks that are only observed, and until the caches
-// show what was written. The API server knows as well everything that decisions depend on.
+// show what was written. A restart loses it, which makes no decision unsafe.
 type memory struct{ sync.Map } // check key to remembered
 
 // contact is the contact of this process to a workload cluster.
@@ -45,9 +45,9 @@ type remembered struct {
 	decided Memory
 	// inFlight is who carries out the remediations in flight, by the UIDs of the machines; nil if that was never observed.
 	inFlight map[types.UID]string
-	// generation is the generation of the check, at when it was reconciled.
+	// generation is the generation of the check in that reconcile.
 	generation int64
-	at         time.Time
+	at         time.Time // of that reconcile
 	// targets and skipped are reused for Machines and Nodes that have not changed.
 	targets, skipped []*Target
 	verdicts         []health.Verdict // memory for the next ones
@@ -107,7 +107,7 @@ func after(state *observed, plan *Plan, done applied) remembered {
 	next.reach, next.contact, next.decided, next.verdicts = plan.Reach, state.contact, plan.Memory, state.Verdicts
 	next.targets, next.skipped, next.answering, next.unread = state.Targets, state.Skipped, state.answering, state.unread
 	next.statusDue = done.statusDue
-	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // other checks read plan.Memory.Opinions
+	next.decided.Opinions = maps.Clone(plan.Memory.Opinions) // a copy: other checks read plan.Memory.Opinions
 	if state.placed != nil {
 		next.placed = *state.placed
 	}

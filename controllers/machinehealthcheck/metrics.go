@@ -202,7 +202,7 @@ func (r *Reconciler) forget(key types.NamespacedName, away bool) {
 	} {
 		series.DeletePartialMatch(labels)
 	}
-	last := true // check of its Cluster
+	last := true // the last check of its Cluster
 	r.memory.Range(func(other, kept any) bool {
 		last = other.(types.NamespacedName).Namespace != key.Namespace || kept.(remembered).cluster != gone.cluster
 		return last

@@ -218,8 +218,8 @@ func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 // recordsAgain is how soon a check that waits for the cache of RemediationRecords after a start is reconciled again.
 const recordsAgain = time.Second
 
-// observeCapacity reads from the open records for which remediations of the check capacity is missing. While records cannot be read, or are
-// not installed, it assumes one, since nothing would show that capacity is back. A reader without records goes by the condition.
+// observeCapacity reads the open records of remediations of the check whose capacity is missing. While records cannot be read, or are not
+// installed, it assumes one, since nothing would show that capacity is back. A reader without records goes by the condition CapacityBack.
 func (r *Reconciler) observeCapacity(ctx context.Context, state *observed) {
 	missing, known, err := r.Records.MissingOf(ctx, client.ObjectKeyFromObject(state.Check))
 	if err != nil {

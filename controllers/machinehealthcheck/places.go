@@ -60,7 +60,7 @@ func (r *Reconciler) takePlaces(ctx context.Context, state *observed, plan *Plan
 	return r.askPlaces(key, state, plan)
 }
 
-// signalled returns what others signal on the nodes of open targets. It is for targets that no policy selects.
+// signalled returns what others signal on the nodes of open targets, for when there are no policies.
 func signalled(plan *Plan, now time.Time) map[types.UID][]rule.Blocker {
 	blocked := map[types.UID][]rule.Blocker{}
 	for _, decision := range plan.Open {

@@ -28,7 +28,7 @@ import (
 
 // tell exports metrics, sends the events of saved changes, stores what the next reconcile needs, and returns when that is due.
 func (r *Reconciler) tell(ctx context.Context, state *observed, plan *Plan, done applied) ctrl.Result {
-	notes := machineNotes(state, done.outcomes) // before after notes this reconcile in state.before.did
+	notes := machineNotes(state, done.outcomes) // before after() notes this reconcile in state.before.did
 	next := after(state, plan, done)
 	if done.status != nil {
 		limits, warned := limitNotes(state, plan, done.status)
@@ -171,7 +171,7 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 // would hold up the deadlines of all others.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied, failed int) ctrl.Result {
 	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
-	if state.Mode == Active || r.Records != nil { // for checks that are only observed: their metrics change
+	if state.Mode == Active || r.Records != nil { // for observed checks too: their metrics change
 		at = health.Earliest(at, plan.Recheck)
 	}
 	if r.Resync > 0 {

@@ -204,8 +204,8 @@ func (state *observed) ownership(target *Target) Ownership {
 // ownershipOf returns how req, which has the name of machine, relates to check. A request counts only for the Machine whose UID it names. A
 // request left by a deleted Machine of the same name is garbage-collected with that Machine.
 //
-// Cluster API core made a request without a mark that was cloned from a template of the named kind, before the check was claimed. The check
-// may have named another template then. It is adopted, since no other controller would ever delete it.
+// A request that is not marked and was cloned from a template of the named kind is from Cluster API core, before the check was claimed. The
+// check may have named another template then. It is adopted, since no other controller would ever delete the request.
 func ownershipOf(check *clusterv1.MachineHealthCheck, machine *clusterv1.Machine, req *remediationrequest.Metadata) Ownership {
 	maker, marked := remediationrequest.MadeBy(req)
 	switch {

@@ -104,7 +104,7 @@ func share(a, b []string) bool {
 }
 
 // spareCondition sets the condition SpareHostAvailable of a machine while its remediation waits, and removes it afterwards. It keeps the
-// condition of a machine that is unknown, or that another blocker of its own keeps waiting.
+// condition of a machine that is unknown, or that another rule about it blocks.
 func spareCondition(facts *Facts, decision *Decision) {
 	switch {
 	case decision.Spare.blocks():

@@ -66,7 +66,8 @@ type Host struct {
 	UnreadUntil time.Time
 }
 
-// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. An unread Node keeps its old ones.
+// Seen are conditions and when this process saw them turn: their timestamps are from other clocks. While the Node cannot be read, its
+// conditions are kept.
 type Seen struct {
 	Machine, Node               health.Seen
 	MachineStreaks, NodeStreaks health.Streaks
@@ -270,7 +271,7 @@ func owned(machine *clusterv1.Machine) bool { return metav1.GetControllerOfNoCop
 
 // askedWhileHealthy reports whether machine became healthy after its owner was asked, and the owner has not yet removed its condition.
 // (MachineSet and KubeadmControlPlane do.) Owners act on the two conditions whatever the limits of a check are, so no check may mark the
-// machine unhealthy before, unless the owner is to remediate it now.
+// machine unhealthy before the owner removes its condition, unless the owner is to remediate it now.
 func askedWhileHealthy(machine *clusterv1.Machine) bool {
 	asked, verdict := ConditionOf(machine, OwnerRemediated), ConditionOf(machine, HealthCheckSucceeded)
 	return asked != nil && asked.Status == metav1.ConditionFalse && (verdict == nil || verdict.Status != metav1.ConditionFalse)

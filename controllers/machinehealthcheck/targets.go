@@ -34,8 +34,7 @@ func find(name string, lists ...[]*Target) *Target {
 
 // observeMachines finds the Machines that the check selects, and their Nodes in the cache. A Machine that is the same pointer in the cache
 // keeps its Target and its place in the order, since building thousands of Targets takes longer than judging them. All Targets are built
-// anew if the check or the kinds of answering owners have changed; one is if its Machine, its Node or another check's opinion has (see
-// add).
+// anew if the check or the kinds of answering owners have changed. add builds one anew if its Node or another check's opinion has changed.
 func (r *Reconciler) observeMachines(ctx context.Context, state *observed) error {
 	list, err := r.machinesOf(ctx, client.ObjectKeyFromObject(state.Cluster))
 	if err != nil {
@@ -205,7 +204,7 @@ func (state *observed) sameRules() bool {
 	return state.before.decided.Check == state.Check.UID && state.before.generation == state.Check.Generation
 }
 
-// datedSignals returns signals, each counting from when this process saw its condition turn rather than from its timestamp.
+// datedSignals returns signals, each counting from its timestamp, or from what this process saw if the timestamp is missing or wrong.
 func (state *observed) datedSignals(target, last *Target, signals []health.Signal) []health.Signal {
 	var seen Seen
 	if last != nil {

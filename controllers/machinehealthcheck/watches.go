@@ -257,8 +257,7 @@ type ownWrite struct {
 
 // othersWrites drops the events of this process' own writes to Machines. Such an event shows nothing new, and a reconcile of the whole
 // check for each would double the work. An event is that of an own write if it leads from the patched version to the conditions that were
-// written: the patch fails on any other version, so no other change is dropped. Most events arrive before the answer to the write (see
-// save).
+// written: the patch fails on any other version, so no other change is dropped. Most events arrive before save gets its answer.
 func (r *Reconciler) othersWrites() predicate.Predicate {
 	return predicate.Funcs{
 		UpdateFunc: func(e event.UpdateEvent) bool {

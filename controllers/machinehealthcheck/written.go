@@ -194,7 +194,7 @@ func (decision *Decision) remediation(facts *Facts, plan *Plan, cond *metav1.Con
 	}
 }
 
-// endTooMany adds to a blocker that is a limit how many machines must be healthy to end it. The condition of the machine does not say.
+// endTooMany adds to a limit that blocks how many machines may be unhealthy for it to end. The condition of the machine does not say.
 func (decision *Decision) endTooMany(facts *Facts, plan *Plan) {
 	for i := range decision.Blockers {
 		if blocker := &decision.Blockers[i]; blocker.Reason == string(TooManyUnhealthy) {
