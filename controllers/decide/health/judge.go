@@ -171,8 +171,8 @@ func Latest(a, b time.Time) time.Time {
 	return a
 }
 
-// longestQuote is the most bytes of another program's text that a finding quotes. Kubernetes limits the reason of a metav1.Condition to 1024
-// bytes, but not that of a Node's condition. If the message of our condition became too long, the API server would refuse the status.
+// longestQuote is the most bytes of another program's text that a finding quotes. Kubernetes limits the reason of a metav1.Condition to
+// 1024 bytes, but not that of a Node's condition. If our condition's message became too long, the API server would refuse the status.
 const longestQuote = 1024
 
 // Quoted returns text, shortened to what a finding may quote.

@@ -24,9 +24,9 @@ type Streaks map[string]Streak
 // After returns the streaks with the conditions seen now, and these conditions with the time since when they count together.
 //
 // If the process was blind since the last reconcile, a condition that has changed starts a new streak, because the object may have been
-// healthy in between. Reached is when the last outage of the workload cluster ended: if the writer of a condition may have lost the workload
-// cluster too, the streak begins only when the writer has surely checked the condition again. A condition with the reason ConnectionDown is
-// in no streak, because it says nothing about the Machine.
+// healthy in between. Reached is when the last outage of the workload cluster ended: if the writer of a condition may have lost the cluster
+// too, the streak begins only when the writer has surely checked the condition again. A condition with the reason ConnectionDown is in no
+// streak, because it says nothing about the Machine.
 func (s Streaks) After(seen []Signal, rules []Rule, blind bool, reached time.Time) (next Streaks, together []Signal) {
 	together = slices.Clone(seen)
 	for i := range together {
