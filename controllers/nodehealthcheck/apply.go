@@ -38,13 +38,13 @@ type outcome struct {
 	tried bool                       // the controller has tried to create the request of the step
 	asked bool                       // the API server got the request to create it
 	made  *unstructured.Unstructured // the created request; nil if there is none
-	// These are indexes of n.Requests: requests that were deleted; whose annotations were set, or need not be; and whose remediators cannot be
-	// notified because the API server refused the annotation.
+	// ended, noted and unpatchable are indexes of n.Requests: requests that were deleted, requests whose annotations were set or need not
+	// be, and requests whose remediators cannot be notified because the API server forbids the annotation.
 	ended, noted, unpatchable []int
 	gaveUp                    bool  // a step was given up
 	notNotified               error // why no step was given up although the plan says so: the remediator could not be notified
 	again                     bool  // another client has written first, so the next reconcile decides again
-	refused                   error // why the remediation could not start
+	refused                   error // why the step could not start
 	err                       error
 }
 
@@ -198,8 +198,8 @@ func (r *Reconciler) annotate(ctx context.Context, req *unstructured.Unstructure
 
 // +kubebuilder:rbac:groups=core,resources=nodes,verbs=get
 
-// confirmed checks with live reads that the first request for a node may be created. After a watch breaks, it may take half a minute until it
-// is established again, and until then the cache is stale. If the live objects differ, the next reconcile decides again.
+// confirmed checks with live reads that the first request for a node may be created. If a watch breaks, it may take half a minute until it
+// is established again, and until then the cache is stale. If the live objects forbid the request, the next reconcile decides again.
 func (r *Reconciler) confirmed(ctx context.Context, state *observed, o *outcome) bool {
 	node, doubt := &corev1.Node{}, ""
 	err := r.Live.Get(ctx, client.ObjectKey{Name: o.n.Name}, node)
@@ -279,7 +279,7 @@ func (r *Reconciler) take(ctx context.Context, state *observed, o *outcome) (*co
 		}
 		return lease, nil
 	}
-	err := r.Client.Create(ctx, lease) // the packages bring its namespace, because RBAC cannot limit create to one namespace's name
+	err := r.Client.Create(ctx, lease) // the packages bring its namespace: RBAC cannot limit the creation of namespaces to one name
 	if apierrors.IsNotFound(err) {
 		err = fmt.Errorf("the namespace %s of the leases on nodes is missing: create it, or name another one by --node-lease-namespace: %w",
 			lease.Namespace, err)

@@ -38,10 +38,9 @@ func (d *decider) recall() {
 	}
 }
 
-// stateOf returns the state of a request. The time in which its remediator could do nothing does not count for the timeout: outages of the API
-// server, and time without a running manager. The latter is known at the first reconcile from the lease on the node, which a manager renews
-// after half of its term at the latest. Then all time since the last renewal does not count. The memory keeps the result, and
-// the check's status keeps it for the next manager.
+// stateOf returns the state of a request. The time in which its remediator could do nothing does not count for the timeout: outages of the
+// API server, and time without a manager, which the first reconcile sees from the lease on the node: if the lease was not renewed after
+// half of its term, all time since the last renewal does not count. The memory and the check's status keep the result.
 func (d *decider) stateOf(n *Node, r *Request, known *RequestMemory) RequestState {
 	over := !r.Deleting().IsZero() && (r.Listed == nil || !n.healthySince().IsZero())
 	state := RequestState{Over: over, Counted: health.Latest(d.f.countedFrom(r, over), known.Started)}
@@ -170,8 +169,9 @@ func (n *Node) GoneSince(now time.Time) time.Time {
 // create it again. (Poison Pill, and Self Node Remediation before v0.8, do so while the node reboots.)
 const nodeAway = 10 * time.Minute
 
-// gone decides about a node that does not exist any more: its requests are deleted, except those that are awaited. The lease is kept until
-// the last request is gone, and taken again if Kubernetes deletes it with the node, because the node may come back under its name.
+// gone decides about a node that does not exist any more: its requests are deleted, except those that are awaited. The lease ends after the
+// last request. If a request is awaited and Kubernetes deletes the lease with the node, the lease is taken again, because the node may come
+// back under its name.
 func (c *Case) gone() {
 	kept := false
 	for j := range c.n.Requests {

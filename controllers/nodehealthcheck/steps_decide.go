@@ -132,8 +132,8 @@ func (c *Case) healthy() {
 // stamp formats a time for an annotation.
 func stamp(at time.Time) string { return at.UTC().Format(time.RFC3339) }
 
-// leased keeps the lease while requests exist or one is about to be created again. When no step is left, the lease ends after a while, so that
-// others may remediate the node.
+// leased keeps the lease while requests exist or one is about to be created again. When no step is left, the lease ends after a while, so
+// that others may remediate the node.
 func (c *Case) leased() {
 	now := c.f.Now
 	if !c.n.Remediated() && len(c.n.Orphaned) == 0 {
