@@ -166,7 +166,7 @@ func comesDue(d *Decision, target *explain.Target) explain.Step {
 	return next
 }
 
-// unblocked returns what ends the blockers of an unhealthy node. A blocker that a user has to end comes before those that end by themselves.
+// unblocked returns what ends the blockers of an unhealthy node. A blocker that a user has to end comes before blockers that end anyway.
 func unblocked(next explain.Step, target *explain.Target) explain.Step {
 	var over explain.Step
 	for _, b := range target.Blockers {
@@ -260,7 +260,7 @@ func (r *Request) report() []string {
 	return texts
 }
 
-// escalationTexts has a text for each reason. {step} is the template, {before} the template before it, {until} when the timeout expires, and
+// escalationTexts has a text for each reason. {step} is the template, {before} the previous one, {until} when the timeout expires, and
 // {timeout} its length.
 var escalationTexts = map[string]string{
 	escalation.FirstStep:        "{step} is the first step",

@@ -32,7 +32,7 @@ import (
 // file nobody would delete an orphaned request, and its remediator would go on forever.
 
 const (
-	// releaseRetry is how soon to read orphaned requests again. If a remediator has removed the labels of the check, no watch shows their end.
+	// releaseRetry is how soon to read orphaned requests again: if a remediator has removed a request's labels, no watch shows its end.
 	releaseRetry = time.Minute
 	searchRetry  = 15 * time.Second
 )
@@ -159,8 +159,8 @@ func (r *Reconciler) tearDown(ctx context.Context, name string, check *nhcv1.Nod
 	return result, err
 }
 
-// dropped returns the check with the status for a teardown. The list of nodes is kept until all requests are gone, because it may be the only
-// evidence that the check created them.
+// dropped returns the check with the status for a teardown. The list of nodes is kept until all requests are gone, because it may be the
+// only evidence that the check created them.
 func (state *observed) dropped(gone bool) *nhcv1.NodeHealthCheck {
 	next := state.check.DeepCopy()
 	if gone {

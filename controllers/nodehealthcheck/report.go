@@ -74,8 +74,8 @@ func (n *reports) eventOnce(key string, about *Node, e recorder.Event) {
 	}
 }
 
-// unhealthyEvents returns the events about nodes that are newly unhealthy. Send them only after the status was saved, because the status shows
-// the next reconcile that they were sent.
+// unhealthyEvents returns the events about nodes that are newly unhealthy. Send them only after the status was saved, because the next
+// reconcile knows from the status that they were sent.
 func unhealthyEvents(state *observed, outcomes []outcome) []recorder.Event {
 	n := &reports{}
 	for i := range outcomes {

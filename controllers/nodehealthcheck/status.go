@@ -86,8 +86,8 @@ func entryOf(state *observed, o *outcome) *nhcv1.UnhealthyNode {
 
 func (o *outcome) healthyOrGone() bool { return !o.n.Exists() || o.Verdict.State == health.Healthy }
 
-// healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. An unhealthy node keeps this time as long
-// as requests of an earlier failure exist and no new remediation has begun.
+// healthySince returns since when the node is healthy or gone, for the status; nil if it is neither. An unhealthy node keeps this time as
+// long as requests of an earlier failure exist and no new remediation has begun.
 func (o *outcome) healthySince(state *observed) *metav1.Time {
 	over := slices.IndexFunc(o.Requests, func(r RequestState) bool { return r.Over })
 	if !o.healthyOrGone() && (over < 0 || o.begun(o.n) || o.Requests[over].Adopt) {
@@ -253,8 +253,8 @@ func KindsAwaited(f *Facts) string {
 		strings.Join(slices.Sorted(slices.Values(kinds)), ", ")
 }
 
-// Phase returns the phase and the reason for the status, in the words of medik8s. Remediating is the number of nodes in the status if there are
-// requests, else negative.
+// Phase returns the phase and the reason for the status, in the words of medik8s. Remediating is the number of nodes in the status if there
+// are requests, else negative.
 func Phase(conditions []metav1.Condition, pauseRequests []string, remediating int) (nhcv1.Phase, string) {
 	disabled := meta.FindStatusCondition(conditions, nhcv1.DisabledCondition)
 	switch {

@@ -84,7 +84,7 @@ func disabledBefore(check *nhcv1.NodeHealthCheck) Disabled {
 	return Disabled{}
 }
 
-// observeFormer watches the kinds of requests that are in the check's status but no longer in its spec, so that these requests are finished.
+// observeFormer watches the kinds of requests that are in the check's status but not in its spec any more, so that they can be finished.
 func (r *Reconciler) observeFormer(ctx context.Context, state *observed) {
 	for _, kind := range kindsOf(state.check) {
 		if slices.ContainsFunc(state.facts.Templates, func(t Template) bool { return t.Request.GroupKind() == kind.GroupKind() }) {

@@ -145,8 +145,8 @@ func (r *Reconciler) everyCheck(ctx context.Context, _ client.Object) []reconcil
 	return r.checks(ctx, func(*nhcv1.NodeHealthCheck) bool { return true })
 }
 
-// checksOfNode maps a node to the checks that select it, and to the checks with the node in their status, because its labels may have changed
-// during its remediation. A control-plane node concerns all checks, because other nodes may wait for it.
+// checksOfNode maps a node to the checks that select it, and to the checks with the node in their status, because its labels may have
+// changed during its remediation. A control-plane node concerns all checks, because other nodes may wait for it.
 func (r *Reconciler) checksOfNode(ctx context.Context, obj client.Object) []reconcile.Request {
 	node, ok := obj.(*corev1.Node)
 	if !ok {
