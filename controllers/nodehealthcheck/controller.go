@@ -87,43 +87,32 @@ type Reconciler struct {
 	Kinds      Kinds
 	Requests   *remediationrequest.Requests
 	// Records are written before a remediation begins; nil writes none.
-	Records *records.Records
-	// Watches is the same as Kinds; nil without a manager, when all kinds are known from the start.
-	Watches Watches
-	// Discovery finds the kinds of orphaned requests; nil without a manager.
-	Discovery discovery.ServerResourcesInterface
+	Records   *records.Records
+	Watches   Watches                            // the same as Kinds; nil without a manager, when all kinds are known from the start
+	Discovery discovery.ServerResourcesInterface // finds the kinds of orphaned requests; nil without a manager
 	// Installed reports whether a CustomResourceDefinition exists.
 	Installed func(ctx context.Context, name string) (bool, error)
 	// Gate lets one remediation of a control-plane node begin at a time, for all checks together.
-	Gate *begin.Gate
-	// Ledger gives places to remediations by RemediationPolicies; may be nil.
-	Ledger *policy.Ledger
-	// Cached reads the Machines that the ledger knows; may be nil.
-	Cached   client.Reader
+	Gate     *begin.Gate
+	Ledger   *policy.Ledger // gives places to remediations by RemediationPolicies; may be nil
+	Cached   client.Reader  // reads the Machines that the ledger knows; may be nil
 	Recorder events.EventRecorder
 	Clock    clock.PassiveClock
 	// Log is for lines that documents of medik8s quote, without the values that controller-runtime adds to the lines of a reconcile.
 	Log logr.Logger
 
-	// Contact knows the outages of the API server; may be nil.
-	Contact *Contact
-	// Grace is how long kubelets have to report after the start and after an outage: the node-monitor grace period.
-	Grace time.Duration
+	Contact *Contact      // knows the outages of the API server; may be nil
+	Grace   time.Duration // how long kubelets have to report after the start and after an outage: the node-monitor grace period
 
-	// LeaseNamespace has the leases on nodes. If it is empty, leases are read in all namespaces and none can be taken.
-	LeaseNamespace string
-	// Resync is after how long a check is reconciled although nothing happened.
-	Resync time.Duration
-	// Teardown says that kubemend is being uninstalled: no remediation begins, and all requests are deleted.
-	Teardown bool
+	LeaseNamespace string        // has the leases on nodes; if empty, leases are read in all namespaces and none can be taken
+	Resync         time.Duration // after how long a check is reconciled although nothing happened
+	Teardown       bool          // kubemend is being uninstalled: no remediation begins, and all requests are deleted
 
-	memory memory
-	search atomic.Int32 // searchState of the search for orphaned requests
-	idle   atomic.Bool
-	// started is closed when the controller has started, and enqueueAll is set.
-	started chan struct{}
-	// enqueueAll enqueues all checks, also deleted checks that have left requests or leases behind.
-	enqueueAll func()
+	memory     memory
+	search     atomic.Int32 // searchState of the search for orphaned requests
+	idle       atomic.Bool
+	started    chan struct{} // closed when the controller has started, and enqueueAll is set
+	enqueueAll func()        // enqueues all checks, also deleted checks that have left requests or leases behind
 }
 
 // Serve makes r reconcile or stop reconciling. It stops while another controller acts on NodeHealthChecks, because the two would conflict.

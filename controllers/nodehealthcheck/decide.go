@@ -54,17 +54,13 @@ func Decide(f Facts) Plan {
 }
 
 type decider struct {
-	f     *Facts
-	p     *Plan
-	steps []escalation.Step
-	// settled is until when the kubelets have time to report; zero if that is over.
-	settled time.Time
-	// awaitsKubelets says that nodes may be unhealthy only because their kubelets have not had that time.
-	awaitsKubelets bool
-	// now is the view for unhealthy nodes.
-	now view
-	// ahead is the view that pending nodes will have when they are due, if nothing else changes.
-	ahead view
+	f              *Facts
+	p              *Plan
+	steps          []escalation.Step
+	settled        time.Time // until when kubelets have time to report; zero if that is over
+	awaitsKubelets bool      // nodes may be unhealthy only because their kubelets have not had that time
+	now            view      // the view for unhealthy nodes
+	ahead          view      // the view that pending nodes will have when they are due, if nothing else changes
 }
 
 // view has the facts outside a node that block its remediation.

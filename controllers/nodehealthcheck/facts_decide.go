@@ -23,8 +23,7 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are kinds whose objects are not all read yet. Until they are, nothing is decided: an object that was not read would count as
-	// missing.
+	// Awaited are kinds that are not read yet. Nothing is decided before they are read, because objects that were not read would be missing.
 	Awaited []schema.GroupVersionKind
 
 	Policy    health.Policy // from the conditions in the check
@@ -37,27 +36,20 @@ type Facts struct {
 	TerminatingLeft bool // a MachineHealthCheck of OpenShift handles nodes with the condition Terminating
 
 	Outages []Outage
-	// Since is when this process began to reconcile.
-	Since time.Time
-	// Grace is how long kubelets have to report after Since, and after an outage of the API server.
-	Grace time.Duration
+	Since   time.Time     // when this process began to reconcile
+	Grace   time.Duration // how long kubelets have to report after Since, and after an outage of the API server
 	// ClockAhead is how far the manager's clock is ahead of the API server's; negative if it is behind, and 0 for up to 30 s.
 	ClockAhead time.Duration
 
-	Nodes        []Node        // the nodes that the check selects, or still has requests or status for, by name
+	Nodes        []Node        // the nodes that the check selects or has to finish, by name
 	ControlPlane *ControlPlane // nil while no remediation of a control-plane node may have to begin
 
-	// Placeless are the blockers by RemediationPolicies, by the UIDs of place.Target.
-	Placeless map[types.UID][]rule.Blocker
+	Placeless map[types.UID][]rule.Blocker // the blockers by RemediationPolicies, by the UIDs of place.Target
 
-	// Turned is the UID of a node whose live conditions differ from those in the cache. They count from now.
-	Turned string
-	// Recheck is when to read objects again that are not watched.
-	Recheck time.Time
-	// Retry is when to read objects again that could not be read.
-	Retry time.Time
-	// Trouble has the errors of reads that the decision does not need.
-	Trouble []error
+	Turned  string    // the UID of a node whose live conditions differ from the cache, so that they count from now
+	Recheck time.Time // when to read objects again that are not watched
+	Retry   time.Time // when to read objects again that could not be read
+	Trouble []error   // errors of reads that the decision does not need
 	Memory  Memory
 }
 
@@ -113,32 +105,23 @@ type Upgrade struct {
 
 // Memory is what a decision needs to know from earlier decisions. At worst its loss delays a remediation.
 type Memory struct {
-	// Judged is when nodes were last judged; zero if the last reconcile did not judge them.
-	Judged time.Time
-	// Rules are the rules for which the nodes were last judged.
-	Rules []health.Rule
-	// Seen has the conditions that matched Rules then, by the UID of the node.
-	Seen map[string]health.Seen
-	// Streaks says since when these conditions have been unhealthy, by the UID of the node.
-	Streaks map[string]health.Streaks
-	// Requests is by the UID of the request.
-	Requests map[string]RequestMemory
-	// Decided is when the last decision was made, which has added the outages before to Started of all requests; zero if there was none.
+	Judged  time.Time                 // when nodes were last judged; zero if the last reconcile did not judge them
+	Rules   []health.Rule             // the rules by which they were judged
+	Seen    map[string]health.Seen    // the conditions that matched Rules, by the UID of the node
+	Streaks map[string]health.Streaks // since when these conditions have been unhealthy, by the UID of the node
+	// Decided is when the last decision was made; zero if there was none. Started in Requests includes the outages before it.
 	Decided    time.Time
-	Refusals   map[string]Refusal  // by the name of the node
-	Recoveries map[string]Recovery // by the UID of the node
+	Requests   map[string]RequestMemory // by the UID of the request
+	Refusals   map[string]Refusal       // by the name of the node
+	Recoveries map[string]Recovery      // by the UID of the node
 }
 
 // RequestMemory is what the controller remembers of a request.
 type RequestMemory struct {
-	// Started is when the timeout of the request begins, if that is later than its creation.
-	Started time.Time
-	// Flagged says that the metric of old requests has counted the request.
-	Flagged bool
-	// Unpatchable says that the API server refused to set the annotation that makes the remediator stop.
-	Unpatchable bool
-	// Succeeded says that the remediator has reported success.
-	Succeeded bool
+	Started     time.Time // when the timeout of the request begins, if that is later than its creation
+	Flagged     bool      // the metric of old requests has counted the request
+	Unpatchable bool      // the API server forbids the annotation that makes the remediator stop
+	Succeeded   bool      // the remediator has reported success
 }
 
 // Plan is the result of a decision.
@@ -149,15 +132,11 @@ type Plan struct {
 	Grant      budget.Grant
 	Storm      budget.StormStep
 	// Blockers are why no new remediation starts at all, in the order in which they are reported. Begun remediations go on.
-	Blockers []Blocker
-	// Decisions has a decision for each of Facts.Nodes.
-	Decisions []Decision
-	// Order has the indexes of the nodes for which there is something to do, in the order in which it is done.
-	Order []int
-	// Recheck is the first moment at which the plan changes although no object changes.
-	Recheck time.Time
-	// NextDeadline is the first moment at which a timeout makes a node unhealthy.
-	NextDeadline time.Time
+	Blockers     []Blocker
+	Decisions    []Decision // one for each of Facts.Nodes
+	Order        []int      // the indexes of the nodes for which there is something to do, in the order in which it is done
+	Recheck      time.Time  // the first moment at which the plan changes although no object changes
+	NextDeadline time.Time  // the first moment at which a timeout makes a node unhealthy
 	Memory       Memory
 }
 
@@ -176,41 +155,28 @@ func (p *Plan) Minimum() int { return p.Population.Total() - p.Limits.AtMost }
 
 // Decision is the part of a plan that is about one node.
 type Decision struct {
-	Verdict health.Verdict
-	// Left says that the node is left to OpenShift's MachineHealthCheck for nodes with the condition Terminating.
-	Left bool
-	// Class is how the limits count the node; empty if they do not.
-	Class budget.Class
-	// InFlight says that the limits count a remediation of the node.
-	InFlight bool
-	// Missing says that a remediation deleted the node and no new node has replaced it yet.
-	Missing bool
-	// MissedSince is from when on a new node counts as the replacement of a missing node.
-	MissedSince time.Time
-	Blockers    []Blocker // all, in the order of the rules: a remediation starts exactly if there are none
-	// Start is the step that starts now; -1 if none does.
-	Start int
-	// Would is the step that starts once nothing blocks it; -1 if none will.
-	Would int
-	// Nothing is why no step will start, if Would is -1.
-	Nothing Reason
-	// GaveUp is the step that is given up now; zero if there is none.
-	GaveUp escalation.Decision
-	// Answer is what the escalation decides after that; zero if it was not consulted.
-	Answer escalation.Decision
+	Verdict     health.Verdict
+	Left        bool         // the node is left to OpenShift's MachineHealthCheck for nodes with the condition Terminating
+	Class       budget.Class // how the limits count the node; empty if they do not
+	InFlight    bool         // the limits count a remediation of the node
+	Missing     bool         // a remediation deleted the node, and no new node has replaced it yet
+	MissedSince time.Time    // from when on a new node counts as the replacement of the missing node
+	Blockers    []Blocker    // all, in the order of the rules: a remediation starts exactly if there are none
+	Start       int          // the step that starts now; -1 if none does
+	Would       int          // the step that starts once nothing blocks it; -1 if none will
+	Nothing     Reason       // why no step will start, if Would is -1
 
-	Requests []RequestState // one for each of Node.Requests
-	Delayed  bool           // the healthy delay goes on
-	// Unconfirm says to remove the annotation by which a user has confirmed that the node is healthy.
-	Unconfirm bool
+	GaveUp escalation.Decision // gives up a step now; zero if it gives up none
+	Answer escalation.Decision // what the escalation decides after that; zero if it was not consulted
+
+	Requests  []RequestState // one for each of Node.Requests
+	Delayed   bool           // the healthy delay goes on
+	Unconfirm bool           // remove the annotation by which a user has confirmed that the node is healthy
 	Lease     LeaseAction
-	Term      Term // of the lease that is taken or renewed
-	// Remember are the indexes of those of Node.Gone that the escalation still needs to know.
-	Remember []int
-	// Recheck is the first moment at which the decision changes although no object changes.
-	Recheck time.Time
-	// Next is the next thing that happens to the node, for users.
-	Next rule.Step
+	Term      Term      // of the lease that is taken or renewed
+	Remember  []int     // the indexes of those of Node.Gone that the escalation still needs
+	Recheck   time.Time // the first moment at which the decision changes although no object changes
+	Next      rule.Step // the next thing that happens to the node, for users
 }
 
 // Starts reports whether a remediation starts.
@@ -224,15 +190,11 @@ type RequestState struct {
 	// Counted is when the timeout of its step begins: its creation, or later because of outages or because it was adopted.
 	Counted time.Time
 	// Over says that the request is being deleted because the node was healthy or gone meanwhile, and that nothing else was begun since.
-	Over bool
-	// Note are the annotations to set; nil as a value removes an annotation.
-	Note map[string]any
-	// End says to delete the request.
-	End bool
-	// Adopt says that the request, which is over and still being deleted, becomes the first request of a new failure.
-	Adopt bool
-	// GiveUp says that the step of the request is given up.
-	GiveUp bool
+	Over   bool
+	Note   map[string]any // the annotations to set; nil as a value removes an annotation
+	End    bool           // delete the request
+	Adopt  bool           // the request, which is over and still being deleted, becomes the first request of a new failure
+	GiveUp bool           // the step of the request is given up
 }
 
 func (s *RequestState) note(annotation string, value any) {

@@ -49,27 +49,19 @@ const (
 
 // Member is one machine of a control plane, or one of its nodes.
 type Member struct {
-	Name string
-	// Node says whether the node is Ready.
-	Node Sign
-	// APIServer says whether the API server on the member renews its identity lease (see Servers).
-	APIServer Sign
-	// Joining says that the member has no node yet.
-	Joining bool
-	// Off says that its host is powered off, for whatever reason.
-	Off bool
-	// Away says that somebody has taken the member for maintenance, so it may go down at any moment.
-	Away bool
-	Etcd Etcd
-	// ReplacedBy is why the member counts as being replaced: it is being deleted, or remediation by its owner was requested. Else empty.
+	Name      string
+	Node      Sign // whether the node is Ready
+	APIServer Sign // whether the API server on the member renews its identity lease (see Servers)
+	Joining   bool // the member has no node yet
+	Off       bool // its host is powered off, for whatever reason
+	Away      bool // somebody has taken the member for maintenance, so it may go down at any moment
+	Etcd      Etcd
+	// ReplacedBy is the object that shows that the member is being deleted or that its owner was asked to replace it; empty if it is not.
 	ReplacedBy    string
 	ReplacedSince time.Time
-	// Remediation is the remediation that disrupts the member now; empty if there is none.
-	Remediation string
-	// Began is when Remediation began; zero if unknown.
-	Began time.Time
-	// Due is since when the member waits for a remediation that only the other members block; zero if it does not wait.
-	Due time.Time
+	Remediation   string    // the remediation that disrupts the member now; empty if there is none
+	Began         time.Time // when Remediation began; zero if unknown
+	Due           time.Time // since when the member waits for a remediation that only the other members block; zero if it does not wait
 	// Begun says that its remediation was allowed before, but nothing was done yet. Such a member goes before others like it.
 	Begun bool
 }
@@ -114,10 +106,8 @@ const (
 // Objection is one reason why a member has to wait, with its arguments.
 type Objection struct {
 	Reason Reason
-	// Member is the other member that is the reason.
-	Member string
-	// By is what remediates or replaces Member.
-	By string
+	Member string // the other member that is the reason
+	By     string // what remediates or replaces Member
 	// Votes is how many voters count as alive without the waiting member, Total is the number of voters, and Needed is their majority.
 	Votes, Total, Needed int
 }

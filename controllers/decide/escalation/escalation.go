@@ -82,12 +82,9 @@ type Request struct {
 	Succeeded, Processing Status
 	ProcessingSince       time.Time // the last transition of Processing
 
-	// Deleting says that the request has a deletionTimestamp.
-	Deleting bool
-	// Gone says that the request does not exist, and only the check's status or the manager's memory has it.
-	Gone bool
-	// Refused says that creating the request has failed since Started. Then Gone is set too.
-	Refused bool
+	Deleting bool // the request has a deletionTimestamp
+	Gone     bool // the request does not exist; only the check's status or the manager's memory has it
+	Refused  bool // creating the request has failed since Started; then Gone is set too
 }
 
 // Action is what to do on a step.

@@ -61,12 +61,9 @@ const (
 
 // Outage is the last time span in which a workload cluster was out of reach; zero if there was none.
 type Outage struct {
-	// Began is zero if the manager was started during the outage.
-	Began time.Time
-	// Ended is when the workload cluster was reached again.
-	Ended time.Time
-	// Now says that this is the first reconcile since Ended.
-	Now bool
+	Began time.Time // zero if the manager was started during the outage
+	Ended time.Time // when the workload cluster was reached again
+	Now   bool      // this is the first reconcile since Ended
 }
 
 // Lasted returns the length of an outage in the first reconcile after it; zero later, or if its beginning is not known, or if the clock was

@@ -75,32 +75,22 @@ type Target struct {
 	UID types.UID // for a Node, see NodeID
 	// Namespace and Cluster are those of the Machine; empty for a Node without a Machine.
 	Namespace, Name, Cluster string
-	// Host is the name of its BareMetalHost; empty if it has none, or if no policy needs it.
-	Host string
-	// Kind and Check are the kind and the name of the check.
-	Kind, Check string
+	Host                     string // the name of its BareMetalHost; empty if it has none, or if no policy needs it
+	Kind, Check              string // the kind and the name of the check
 	// Labels are those of the Machine, or of a Node without a Machine.
 	Labels                                 map[string]string
 	HostLabels, ClusterLabels, CheckLabels map[string]string
 	FailureDomain                          string
 
-	// Unknown says that the target cannot be judged.
-	Unknown bool
-	// Unavailable says that the target is unhealthy or pending, or that its remediation is under way.
-	Unavailable bool
-	// InFlight says that the remediation is under way and takes a place.
-	InFlight bool
-	// Observed says that kubemend does not act on the check, so the target only counts.
-	Observed bool
-	// Live says that the kubelet reports: the Node's condition Ready is True or False.
-	Live bool
-	// Due is since when the target has been due for remediation.
-	Due time.Time
-	// Refused is when the last attempt to begin the remediation failed; zero if none did.
-	Refused time.Time
-	// ByHand says that a user requested the remediation by annotation.
-	ByHand  bool
-	Signals []Signal
+	Unknown     bool      // the target cannot be judged
+	Unavailable bool      // the target is unhealthy or pending, or its remediation is under way
+	InFlight    bool      // the remediation is under way and takes a place
+	Observed    bool      // kubemend does not act on the check, so the target only counts
+	Live        bool      // the kubelet reports: the Node's condition Ready is True or False
+	Due         time.Time // since when the target has been due for remediation
+	Refused     time.Time // when the last attempt to begin the remediation failed; zero if none did
+	ByHand      bool      // a user requested the remediation by annotation
+	Signals     []Signal
 }
 
 // OfMachine returns a target with the fields that m itself determines.

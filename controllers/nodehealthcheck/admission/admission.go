@@ -68,8 +68,7 @@ func (v NodeHealthCheck) ValidateCreate(ctx context.Context, check *nhcv1.NodeHe
 	return v.validate(ctx, nil, check)
 }
 
-// ValidateUpdate implements admission.Validator. It validates only fields that change, so that a check that has become invalid can still be
-// paused.
+// ValidateUpdate implements admission.Validator. It validates only fields that change: a check that has become invalid can still be paused.
 func (v NodeHealthCheck) ValidateUpdate(ctx context.Context, old, check *nhcv1.NodeHealthCheck) (admission.Warnings, error) {
 	if equality.Semantic.DeepEqual(old.Spec, check.Spec) {
 		return nil, nil
@@ -97,8 +96,7 @@ func (v NodeHealthCheck) validate(
 	return warnings(&check.Spec), nil
 }
 
-// warnings returns warnings about likely mistakes. It leaves out mistakes because of which a check never acts: its condition Effective shows
-// them.
+// warnings returns warnings about likely mistakes, except those that the condition Effective of the check shows.
 func warnings(spec *nhcv1.NodeHealthCheckSpec) (texts []string) {
 	if len(spec.Selector.MatchLabels)+len(spec.Selector.MatchExpressions) == 0 {
 		texts = append(texts, "spec.selector is empty: all nodes of the cluster are watched, also those of the control plane")
@@ -117,9 +115,8 @@ func warnings(spec *nhcv1.NodeHealthCheckSpec) (texts []string) {
 	return texts
 }
 
-// refusal returns all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b].
-//
-// It does not wrap the errors of failed reads: the API server would answer with their status, and omit what we were reading for.
+// refusal returns all reasons as one error, nil if there is none. Its text is that of the only reason, or [a, b]. It does not wrap the
+// errors of failed reads: the API server would answer with their status, and omit why the webhook has read the objects.
 func refusal(reasons ...error) error {
 	var errs []error
 	for _, reason := range reasons {
