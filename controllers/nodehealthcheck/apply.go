@@ -296,7 +296,8 @@ func belongsTo(lease *coordinationv1.Lease, node *corev1.Node) {
 		return
 	}
 	lease.OwnerReferences = slices.DeleteFunc(lease.OwnerReferences, func(o metav1.OwnerReference) bool { return o.Kind == "Node" })
-	lease.OwnerReferences = append(lease.OwnerReferences, metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
+	lease.OwnerReferences = append(lease.OwnerReferences,
+		metav1.OwnerReference{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID})
 }
 
 func (r *Reconciler) giveBack(ctx context.Context, lease *coordinationv1.Lease) error {

@@ -325,7 +325,8 @@ func (r *Reconciler) memberMachines(ctx context.Context, state *observed) (map[t
 	m := state.facts.Nodes[known].Machine.Object // all nodes belong to the same cluster
 	list := &clusterv1.MachineList{}
 	if err := r.Management.List(ctx, list, client.InNamespace(m.Namespace), client.UnsafeDisableDeepCopy,
-		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName}, client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
+		client.MatchingLabels{clusterv1.ClusterNameLabel: m.Spec.ClusterName},
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}); err != nil {
 		return nil, fmt.Errorf("list the control-plane machines of cluster %s: %w", m.Spec.ClusterName, err)
 	}
 	members := make(map[types.UID]*clusterv1.Machine, len(list.Items))

@@ -23,7 +23,7 @@ import (
 type Facts struct {
 	Now   time.Time
 	Check *nhcv1.NodeHealthCheck
-	// Awaited are kinds that are not read yet. Nothing is decided before they are read, because objects that were not read would be missing.
+	// Awaited are kinds that are not read yet. Nothing is decided before, because an object that was not read would count as missing.
 	Awaited []schema.GroupVersionKind
 
 	Policy    health.Policy // from the conditions in the check

@@ -376,8 +376,8 @@ func (r *Reconciler) forget(name string) {
 	}
 	*last = remembered{orphans: last.orphans}
 	for _, series := range []*prometheus.MetricVec{
-		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec, started.MetricVec,
-		finished.MetricVec,
+		targetsByState.MetricVec, shortCircuited.MetricVec, nextDeadline.MetricVec, inFlight.MetricVec, oldestRequest.MetricVec,
+		started.MetricVec, finished.MetricVec,
 	} {
 		series.DeletePartialMatch(prometheus.Labels{"name": name})
 	}

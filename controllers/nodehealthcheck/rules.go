@@ -92,7 +92,8 @@ var rules = []Rule{
 		Reason: "MachinePaused", Event: skipped, asked: always,
 		When:    func(c *Case) bool { return c.n.Machine.annotated(clusterv1.PausedAnnotation) },
 		Object:  (*Case).machine,
-		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation, Fix: "remove the annotation from {object}",
+		Message: skippedOn + "its Machine is paused by the annotation " + clusterv1.PausedAnnotation,
+		Fix:     "remove the annotation from {object}",
 	},
 	{
 		Reason: "MachineSkipped", Event: skipped, asked: always,

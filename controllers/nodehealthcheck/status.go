@@ -123,7 +123,8 @@ func remediationsOf(state *observed, o *outcome) []nhcv1.Remediation {
 		remediations = append(remediations, o.n.Gone[j].Remediation)
 	}
 	slices.SortStableFunc(remediations, func(a, b nhcv1.Remediation) int {
-		return cmp.Or(a.Started.Compare(b.Started.Time), cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
+		return cmp.Or(a.Started.Compare(b.Started.Time),
+			cmp.Compare(a.Resource.Kind, b.Resource.Kind), cmp.Compare(a.Resource.Name, b.Resource.Name))
 	})
 	return remediations
 }

@@ -241,7 +241,9 @@ func nameFor(check *nhcv1.NodeHealthCheck, t *Template, n *Node) string {
 
 func ownerOf(check *nhcv1.NodeHealthCheck) metav1.OwnerReference {
 	no := false
-	return metav1.OwnerReference{APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no}
+	return metav1.OwnerReference{
+		APIVersion: nhcv1.GroupVersion.String(), Kind: "NodeHealthCheck", Name: check.Name, UID: check.UID, Controller: &no,
+	}
 }
 
 // machineOwner returns an owner reference to the Machine of Cluster API or OpenShift behind the node; nil if none may own the request.

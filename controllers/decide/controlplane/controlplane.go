@@ -223,7 +223,8 @@ func (p Plane) queue() []Member {
 	all := slices.DeleteFunc(slices.Clone(p.Members), func(m Member) bool { return m.Due.IsZero() })
 	cost := func(m Member) int { return yes(p.API == Answers && m.Alive()) }
 	slices.SortFunc(all, func(a, b Member) int {
-		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)), a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(cost(a), cost(b)), cmp.Compare(yes(b.Begun), yes(a.Begun)),
+			a.Due.Compare(b.Due), strings.Compare(a.Name, b.Name))
 	})
 	return all
 }

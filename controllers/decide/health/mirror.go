@@ -35,7 +35,9 @@ func said(t Target, kind string) (status string, since time.Time) {
 // nodeHealth returns the status of NodeHealthy: False if any of four conditions is bad, else Unknown if any of them is Unknown.
 func nodeHealth(t Target) (status string, since time.Time) {
 	status = "True"
-	for _, c := range [...]struct{ kind, good string }{{"Ready", "True"}, {"MemoryPressure", "False"}, {"DiskPressure", "False"}, {"PIDPressure", "False"}} {
+	for _, c := range [...]struct{ kind, good string }{
+		{"Ready", "True"}, {"MemoryPressure", "False"}, {"DiskPressure", "False"}, {"PIDPressure", "False"},
+	} {
 		is, at := said(t, c.kind)
 		switch {
 		case is == c.good || is == "Unknown" && status == "False":
