@@ -36,7 +36,7 @@ type outcome struct {
 	i    int // index of n
 
 	tried bool                       // the controller has tried to create the request of the step
-	asked bool                       // the API server got the request to create it
+	asked bool                       // the create call was sent to the API server
 	made  *unstructured.Unstructured // the created request; nil if there is none
 	// ended, noted and unpatchable are indexes of n.Requests: requests that were deleted, requests whose annotations were set or need not
 	// be, and requests whose remediators cannot be notified because the API server forbids the annotation.
@@ -130,7 +130,8 @@ func (o *outcome) refuse(err error) {
 // mark sets and removes annotations of a node's requests, and deletes requests that are over.
 //
 // ClusterRoles of remediators older than escalations do not allow patch. Without an escalation this does not matter: the manager remembers
-// which requests were counted as old, and the check's status has the healthy delay. With an escalation, remediators have to be notified.
+// which requests were counted as old, and the check's status has since when the node is healthy. With an escalation, remediators have to be
+// notified.
 func (r *Reconciler) mark(ctx context.Context, state *observed, o *outcome) {
 	for j := range o.Requests {
 		obj, decided := o.n.Requests[j].Object, &o.Requests[j]

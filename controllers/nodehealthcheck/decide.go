@@ -183,8 +183,8 @@ func (f *Facts) Signals(n *Node) (signals []health.Signal, reported bool) {
 	return signals, reported
 }
 
-// Concerns reports whether a condition of the node matches a rule, or Ready is missing. Only for such nodes the controller reads their
-// Machines and the requests with their names.
+// Concerns reports whether a condition of the node matches a rule, or Ready is missing. The controller reads the Machine of a node, and the
+// requests with its name, only for such nodes.
 func (f *Facts) Concerns(n *Node) bool {
 	signals, reported := f.Signals(n)
 	return n.Exists() && (len(signals) > 0 || !reported)
@@ -208,7 +208,7 @@ func (f *Facts) sees(n *Node, last health.Seen, blind bool) health.Seen {
 	return last.Next(now, created, blind)
 }
 
-// again decides again about the node at index i, with the live Node from the API server; nil if it is gone.
+// again repeats the decision about the node at index i with the live Node from the API server; nil if the Node is gone.
 func (f *Facts) again(i int, live *corev1.Node) Decision {
 	facts, n := *f, &f.Nodes[i]
 	if facts.Nodes = slices.Clone(f.Nodes); live != nil && string(live.UID) != n.ID() {

@@ -263,8 +263,8 @@ func (d *decider) wentOn(i int, kind schema.GroupKind) bool {
 	return false
 }
 
-// shortRecovery is how long a node has to be healthy before its next failure starts with the first step. A shorter timeout of the matching
-// rule is enough too.
+// shortRecovery is how long a node has to be healthy before its next failure starts with the first step. If the rule that matches then has
+// a shorter timeout, that is enough.
 const shortRecovery = time.Minute
 
 // Recovery remembers the escalation of a node that has become healthy. If the node fails again soon, the escalation goes on with the same

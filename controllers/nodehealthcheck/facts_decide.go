@@ -166,7 +166,7 @@ type Decision struct {
 	Would       int          // the step that starts once nothing blocks it; -1 if none will
 	Nothing     Reason       // why no step will start, if Would is -1
 
-	GaveUp escalation.Decision // gives up a step now; zero if it gives up none
+	GaveUp escalation.Decision // the decision to give up a step now; zero if none is given up
 	Answer escalation.Decision // what the escalation decides after that; zero if it was not consulted
 
 	Requests  []RequestState // one for each of Node.Requests
@@ -250,7 +250,7 @@ const (
 	EtcdBudgets        Reason = "EtcdDisruptionBudgets"
 	NoTemplate         Reason = "NoTemplate"
 	NoTemplateLeft     Reason = "NoTemplateLeft"
-	NoneFollows        Reason = "NoTemplateFollows" // that can be about the node
+	NoneFollows        Reason = "NoTemplateFollows" // no further template can be used for the node
 )
 
 // Disabled is why a check is disabled, as its condition reports it. The texts are those of medik8s, with namespace and name added.

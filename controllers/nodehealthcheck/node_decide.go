@@ -138,7 +138,7 @@ func (m *Machine) cluster() rule.Ref {
 	return rule.Ref{Kind: "Cluster", Namespace: m.Object.Namespace, Name: m.Object.Spec.ClusterName}
 }
 
-// updatingUntil returns whether an in-place update blocks the remediation of the node (holds), and until when at most; zero if unknown.
+// updatingUntil reports whether an in-place update blocks the remediation of the node (holds), and until when at most; zero if unknown.
 func (m *Machine) updatingUntil(now time.Time) (until time.Time, holds bool) {
 	if !m.There() || health.Updating(m.Object) == nil {
 		return time.Time{}, false
@@ -246,7 +246,7 @@ func (l *Listed) Ref() rule.Ref {
 	return rule.Ref{Kind: l.Resource.Kind, Namespace: l.Resource.Namespace, Name: l.Resource.Name}
 }
 
-// Template is a remediation template of the check: one step of its escalation, or all of it.
+// Template is a remediation template of the check: one step of its escalation, or its only template.
 type Template struct {
 	corev1.ObjectReference
 	Step    *nhcv1.EscalatingRemediation // nil if the check has no escalation
@@ -260,7 +260,7 @@ func (t *Template) Ref() rule.Ref {
 	return rule.Ref{Kind: t.Kind, Namespace: t.Namespace, Name: t.Name}
 }
 
-// String names the template and what is made from it.
+// String names the kind of the template's requests, and the template.
 func (t *Template) String() string {
 	return fmt.Sprintf("%s from template %s/%s", t.Request.Kind, t.Namespace, t.Name)
 }

@@ -155,7 +155,8 @@ func WhyNotSelected(check *nhcv1.NodeHealthCheck, node *corev1.Node) string {
 }
 
 // Explain returns what a reconcile of the check called name would see and decide at now; nil if there is no such check. It only reads.
-// Without the memory of the manager, a node whose condition alternates between unhealthy statuses may seem due later than it is.
+// Without the memory of the manager, a node whose condition alternates between unhealthy statuses may seem due later than it is, but never
+// earlier.
 //
 // The caller has to know whether the kind is installed and kubemend acts on it.
 func (r *Reconciler) Explain(ctx context.Context, name string, now time.Time) (*explain.Check, error) {
@@ -197,7 +198,7 @@ var (
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machinehealthchecks,verbs=list;watch
 // +kubebuilder:rbac:groups=machine.openshift.io,resources=machines,verbs=get
 
-// openshiftObjects returns the objects of a kind of OpenShift; none if it is not installed. It is false if they were not read yet.
+// openshiftObjects returns the objects of a kind of OpenShift; none if it is not installed. The bool is false if they are not read yet.
 func (r *Reconciler) openshiftObjects(ctx context.Context, crd string, kind schema.GroupVersionKind) (
 	[]unstructured.Unstructured, bool, error,
 ) {

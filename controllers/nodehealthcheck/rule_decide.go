@@ -115,7 +115,7 @@ type Case struct {
 	n      *Node
 	step   int                 // the step that the rules are about
 	begins bool                // the step would begin a remediation
-	answer escalation.Decision // of the escalation
+	answer escalation.Decision // what the escalation decides
 }
 
 func (d *decider) caseOf(i int, v *view) *Case {

@@ -27,7 +27,7 @@ const (
 type API int
 
 const (
-	// Connecting means that this is not known yet. It is the zero value, so that a caller that forgets the field starts nothing.
+	// Connecting means that this is not known yet. It is the zero value, so that a missing value allows no disruption.
 	Connecting API = iota
 	// Answers means that an API server answers.
 	Answers

@@ -76,7 +76,7 @@ type Rule struct {
 	For    time.Duration
 }
 
-// Node says what is known of the node behind a machine.
+// Node says what is known about the Node of a machine.
 type Node int
 
 const (
@@ -125,8 +125,8 @@ type Target struct {
 	NodeName string
 	// Other is a Node because of which the machine's Node is not known; zero if there is none.
 	Other Other
-	// AwaitedSince is when the startup timeout begins. It has to be set while the Node is awaited: from the zero time, every timeout has
-	// expired.
+	// AwaitedSince is when the startup timeout begins. It has to be set while the Node is awaited: counted from the zero time, every
+	// timeout has expired.
 	AwaitedSince time.Time
 	// Lost is how long the workload cluster was out of reach since AwaitedSince; zero if unknown: then the timeout starts again at Reached.
 	Lost time.Duration

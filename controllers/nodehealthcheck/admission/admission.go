@@ -202,7 +202,7 @@ func (v NodeHealthCheck) remediating(ctx context.Context, status *nhcv1.NodeHeal
 			ref := remediation.Resource
 			at := place{ref.GroupVersionKind(), ref.Namespace}
 			if at.kind.Kind == "" || at.kind.Version == "" || ref.Name == "" {
-				continue // there can be no such request
+				continue // an incomplete reference names no request
 			}
 			if _, listed := lists[at]; !listed {
 				requests, err := v.list(ctx, at.kind, client.InNamespace(at.namespace))
