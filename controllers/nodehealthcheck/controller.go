@@ -82,7 +82,7 @@ type Reconciler struct {
 	Client client.Client
 	// Management reads the objects of Cluster API, from the manager's cache.
 	Management client.Reader
-	Live       client.Reader
+	Live       client.Reader // reads from the API server, without a cache
 	Mapper     meta.RESTMapper
 	Kinds      Kinds
 	Requests   *remediationrequest.Requests
@@ -110,7 +110,7 @@ type Reconciler struct {
 
 	memory     memory
 	search     atomic.Int32 // searchState of the search for orphaned requests
-	idle       atomic.Bool
+	idle       atomic.Bool   // Serve has stopped the reconciles
 	started    chan struct{} // closed when the controller has started, and enqueueAll is set
 	enqueueAll func()        // enqueues all checks, also deleted checks that have left requests or leases behind
 }

@@ -84,7 +84,7 @@ func parseTemplate(value string) (*corev1.ObjectReference, error) {
 
 // +kubebuilder:rbac:groups=remediation.medik8s.io,resources=nodehealthchecks,verbs=list;create
 
-// CreateDefault creates the check DefaultName, for all nodes without those of the control plane, unless there is any check.
+// CreateDefault creates the check DefaultName, for all nodes except those of the control plane, unless there is any check.
 func CreateDefault(ctx context.Context, writer client.Writer, live client.Reader, template *corev1.ObjectReference) error {
 	list := &nhcv1.NodeHealthCheckList{}
 	if err := live.List(ctx, list, client.Limit(1)); err != nil {

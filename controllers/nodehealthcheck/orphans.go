@@ -213,8 +213,8 @@ func (r *Reconciler) searchOrphans(ctx context.Context) error {
 	return nil
 }
 
-// searchOnce watches all kinds with requests that a NodeHealthCheck created. The state becomes searched even if discovery fails for some API
-// groups: they belong to aggregated API servers, such as a metrics server, which may be down because of the unhealthy node.
+// searchOnce watches all kinds with requests that a NodeHealthCheck created. The state becomes searched even if discovery fails for some
+// API groups: they belong to aggregated API servers, such as a metrics server, which may be down because of the unhealthy node.
 func (r *Reconciler) searchOnce(ctx context.Context) error {
 	lists, err := r.Discovery.ServerPreferredResources()
 	_, others := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -200,7 +200,7 @@ func stormEvents(turn budget.StormTurn) []recorder.Event {
 	}[turn]
 }
 
-// blockedEvent returns the event about a blocker of all nodes. It is no warning if a user wants the blocker.
+// blockedEvent returns the event about a blocker of all nodes. A pause and an upgrade are intended, so their events are no warnings.
 func blockedEvent(b Blocker) recorder.Event {
 	switch b.Reason {
 	case Paused:

@@ -50,7 +50,7 @@ func statusAfter(state *observed, plan *Plan, outcomes []outcome) *nhcv1.NodeHea
 // mostListed is the most nodes in a status. A larger object might not fit into etcd, and then the status could not be written at all.
 const mostListed = 1000
 
-// bounded cuts list to mostListed nodes. Nodes without requests are left out first. For the others, their requests have what is needed.
+// bounded cuts list to mostListed nodes, and leaves out nodes without requests first. Requests are also found without the status.
 func bounded(list []nhcv1.UnhealthyNode) []nhcv1.UnhealthyNode {
 	if len(list) <= mostListed {
 		return list
