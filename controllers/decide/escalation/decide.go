@@ -116,8 +116,7 @@ func current(step Step, here int, asked []Request, now time.Time) Decision {
 	return giveUp
 }
 
-// awaitingBoot returns d, but if d waits for the node after a remediator succeeded and its request was deleted, it limits this wait to
-// BootsFor, unless the step's timeout limits it.
+// awaitingBoot returns d, but limits a wait for the node after success and deletion of the request to BootsFor, if there is no timeout.
 func awaitingBoot(d Decision, r Request, now time.Time) Decision {
 	if !r.Gone || d.Do != Wait || !d.Recheck.IsZero() {
 		return d

@@ -67,8 +67,7 @@ func Of(records []mendv1.RemediationRecord, since time.Time) Loop {
 	return loop
 }
 
-// requests returns how often a remediation was tried: the most requests of one kind. A remediator that deletes its request after success
-// gets a new one.
+// requests returns the most requests of one kind in a remediation: a remediator that deletes its request after success gets a new one.
 func requests(status *mendv1.RemediationRecordStatus) int {
 	most, count := 1, map[string]int{}
 	for _, request := range status.Requests {

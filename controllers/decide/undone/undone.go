@@ -31,8 +31,7 @@ func (d Did[T]) Again(do T, now time.Time) Did[T] {
 }
 
 // Until returns when the action may be repeated: after a second, then after twice as long each time, up to five minutes. Without this wait
-// two clients that undo each other's writes would write as fast as they can. If At is in the future, the clock was corrected, and there is
-// no wait.
+// two clients would undo each other's writes as fast as they can. If At is in the future, the clock was corrected, and there is no wait.
 func (d Did[T]) Until(now time.Time) time.Time {
 	if d.At.After(now) {
 		return now
@@ -40,9 +39,8 @@ func (d Did[T]) Until(now time.Time) time.Time {
 	return d.At.Add(min(time.Second<<min(max(d.Times-1, 0), 9), 5*time.Minute))
 }
 
-// WritersSince names the clients, except kubemend, that have written obj, or the subresource of it, since a time; empty if there are none.
-// The client that removed something may be missing: the API server does not update the time in managedFields for a removal. These
-// times are whole seconds.
+// WritersSince names the clients, except kubemend, that have written obj, or the subresource, since a time in whole seconds; empty if there
+// are none. A client that only removed something may be missing: for a removal the API server does not update the time in managedFields.
 func WritersSince(obj metav1.Object, subresource string, since time.Time) string {
 	var names []string
 	for _, entry := range obj.GetManagedFields() {
