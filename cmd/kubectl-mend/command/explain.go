@@ -236,8 +236,8 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// scopeAround returns what has to be read to explain an object. cluster is the Cluster that the user named; if empty, scopeAround finds out
-// which Cluster and Machine the object belongs to.
+// scopeAround returns the scope that has to be read to explain an object. cluster is the Cluster that the user named; if it is empty,
+// scopeAround finds the Cluster and the Machine to which the object belongs.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
 	if k == nodeKind {

@@ -74,8 +74,8 @@ func (o *Options) client() (client.Client, error) {
 	return client.WithFieldOwner(c, mendv1.CommandLineFieldOwner), nil
 }
 
-// reader returns what reads the cluster or, with --from, the file, and the namespace to read; empty for all. With --from the clock becomes
-// that of the file.
+// reader returns a reader of the cluster or, with --from, of the file, and the namespace to read; empty for all. With --from, o.Clock
+// becomes the clock of the file.
 func (o *Options) reader() (client.Reader, string, error) {
 	namespace, err := o.namespace()
 	if err != nil {

@@ -80,7 +80,7 @@ func (a *Asker) existing(ctx context.Context, namespace string) (existing remedi
 	return existing, len(readable) == len(a.kinds())
 }
 
-// explained are those of remediations, which were read, that are known whole.
+// explained explains remediations, except those of which kubemend reads only metadata.
 func (a *Asker) explained(remediations []remediation.OfKind) []explain.Remediation {
 	var explained []explain.Remediation
 	for _, rem := range remediations {

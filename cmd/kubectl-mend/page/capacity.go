@@ -172,7 +172,7 @@ func (c *Capacity) missing() *capacity.Story {
 	return c.waits()
 }
 
-// before reports whether c is shown before other: first capacity that is still to come back, and of that the one that waits for a user.
+// before reports whether c is shown before other: capacity that is still to come back comes first, above all if it waits for a user.
 func (c *Capacity) before(other *Capacity) bool {
 	if ended := c.Ended(); ended != other.Ended() {
 		return !ended

@@ -269,7 +269,7 @@ func (o *Owner) owns(m *clusterv1.Machine) bool {
 	return owner != nil && owner.Kind == o.Kind && owner.Name == o.Name
 }
 
-// follow counts m as ready or adds what m waits for. A machine whose node is Ready, but that its owner is asked to replace, is both.
+// follow counts m as ready, or adds what m waits for. If the node of m is Ready but its owner was asked to replace m, follow does both.
 func (o *Owner) follow(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	if ready, _ := a.NodeReady(m); ready && m.DeletionTimestamp.IsZero() {
 		o.Ready++

@@ -144,7 +144,7 @@ func chosen(fail string, candidates []candidate, failed map[nodeKey]bool) ([]nod
 // The kinds of names in --fail, such as node in node/NAME.
 var nodeNames, machineNames, domainNames = []string{"node", "no"}, []string{"machine", "ma"}, []string{"failuredomain", "fd"}
 
-// named returns the nodes of names such as machine/w1, node/n2 and failuredomain/b. The name of a machine or node has to match one node only.
+// named returns the nodes of names such as machine/w1, node/n2 and failuredomain/b. A machine or node name has to match one node only.
 func named(names []string, candidates []candidate) ([]nodeKey, error) {
 	nodes := make([]nodeKey, 0, len(names))
 	for _, text := range names {

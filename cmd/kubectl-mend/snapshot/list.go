@@ -34,8 +34,8 @@ var (
 	machineKinds = []schema.GroupKind{machineGVK.GroupKind(), metal3MachineGVK.GroupKind(), hostGVK.GroupKind()}
 )
 
-// load lists what a question asks for, unless it was listed before. A record has nothing more to list. load returns an error only if the
-// context ended; the snapshot remembers all other errors.
+// load lists the objects of a question, unless they were listed before. A record has nothing more to list. load returns an error only if
+// the context ended; the snapshot remembers all other errors.
 func (s *Snapshot) load(ctx context.Context, gvk schema.GroupVersionKind, q question) error {
 	if s.source == nil {
 		return nil
@@ -138,7 +138,7 @@ func (s *Snapshot) remember(k *kind, q question, err error) {
 	k.remember(q, err)
 }
 
-// ask lists what a question asks for, and remembers the error if it fails. It remembers nothing if the context ended.
+// ask lists the objects of a question, and remembers success or the error, unless the context ended.
 func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
 	err := r.list(ctx, gvk, k, q)
 	if ctx.Err() != nil {
@@ -159,7 +159,7 @@ func fromMemory() client.ListOption {
 	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // new each time: the client writes selectors into Raw
 }
 
-// list lists what a question asks for into the snapshot. It does not replace objects there, because a caller may have changed them.
+// list lists the objects of a question into the snapshot. It does not replace objects there, because a caller may have changed them.
 func (r *source) list(ctx context.Context, gvk schema.GroupVersionKind, k *kind, q question) error {
 	if !slices.Contains(k.Versions, gvk.Version) {
 		return fmt.Errorf("they are served in %s, and version %s is needed", strings.Join(k.Versions, ", "), gvk.Version)
@@ -285,7 +285,7 @@ func why(err error) string {
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
 		return explain.NoAnswer
-	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // such as a load balancer's
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // may be from a load balancer
 		return explain.NoConnection + err.Error()
 	default:
 		return err.Error()
