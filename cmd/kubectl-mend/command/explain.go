@@ -236,8 +236,7 @@ func (o *Options) asker(ctx context.Context, scope snapshot.Scope) (*inspect.Ask
 	return a, nil
 }
 
-// scopeAround returns the scope that has to be read to explain an object. cluster is the Cluster that the user named; if it is empty,
-// scopeAround finds the Cluster and the Machine to which the object belongs.
+// scopeAround returns the scope to read to explain an object: of the Cluster that the user named, or else of the object's own Cluster.
 func (o *Options) scopeAround(ctx context.Context, k kind, key client.ObjectKey, cluster string) (snapshot.Scope, error) {
 	scope := snapshot.Scope{Cluster: cluster, Records: key.Namespace != ""}
 	if k == nodeKind {

@@ -21,7 +21,7 @@ import (
 const (
 	untilRemediated = "remediated"    // the object is healthy with no remediation in flight, or it is gone
 	untilUnhealthy  = "unhealthy"     // the object is remediating or blocked
-	untilBack       = "capacity-back" // the machine or its replacement has a Ready node, or no replacement is due; of an owner: all machines
+	untilBack       = "capacity-back" // the machine or its replacement has a Ready node, or none is due; of an owner: all have one
 )
 
 var awaitable = []string{"healthy", untilRemediated, untilBack, untilUnhealthy, "pending", "remediating", "blocked", "unknown"}
@@ -80,8 +80,7 @@ func (w *waiting) run(ctx context.Context, args []string) error {
 	return nil
 }
 
-// await waits for one object. limited ends at the timeout, ctx only when a user interrupts: a read that is under way at the timeout ends
-// normally, so that the error has the last state.
+// await waits for one object until limited ends. A read that is under way then goes on with ctx, so that the error has the last state.
 func (w *waiting) await(ctx, limited context.Context, named subject) error {
 	state := ""
 	err := wait.PollUntilContextCancel(limited, w.polls, true, func(context.Context) (bool, error) {

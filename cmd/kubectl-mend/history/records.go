@@ -111,7 +111,7 @@ func recordTells(r *mendv1.RemediationRecord, e *event) bool {
 		return false
 	}
 	return slices.ContainsFunc(stepsOf(r), func(step mendv1.RecordStep) bool {
-		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // one or two words would match by chance
+		quoted := strings.Count(step.Message, " ") >= 2 && strings.Contains(e.Message, step.Message) // fewer words may match by chance
 		same, known := toldOnce[e.Reason]
 		if known {
 			return e.near(step.Time.Time) && slices.Contains(same, step.Reason)

@@ -50,7 +50,7 @@ type Asker struct {
 
 // New returns an Asker for w at now.
 func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
-	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot indexes every kind of its Scheme
+	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot indexes all kinds of Scheme
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now)}
 	a.written = w.WrittenBy(a.Managers.All)
 	list := &mendv1.RemediationPolicyList{}
@@ -208,8 +208,7 @@ func (a *Asker) cluster(key client.ObjectKey) *clusterv1.Cluster {
 	return cmp.Or(snapshot.One[clusterv1.Cluster](a.Snapshot, key), &clusterv1.Cluster{})
 }
 
-// unreadByYou replaces the blockers of nodes whose Machine the user may not read. The manager may read the Machine, so its decision is not
-// known here.
+// unreadByYou replaces the blockers of nodes whose Machine the user may not read. The manager may read it and decide otherwise.
 func unreadByYou(c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]

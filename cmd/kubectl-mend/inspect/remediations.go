@@ -118,8 +118,7 @@ func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *expl
 	return explained
 }
 
-// clusterOf returns the Cluster of the Machine that owns a remediation, or an empty Cluster. A manager's watch filter accepts the label of
-// that Cluster too.
+// clusterOf returns the Cluster of the Machine that owns a remediation, or an empty Cluster. Its label counts for watch filters as well.
 func (a *Asker) clusterOf(rem remediation.Object) *clusterv1.Cluster {
 	key := client.ObjectKey{Namespace: rem.GetNamespace(), Name: ptr.Deref(remediation.OwnerOf(rem), metav1.OwnerReference{}).Name}
 	machine := cmp.Or(snapshot.One[clusterv1.Machine](a.Snapshot, key), &clusterv1.Machine{})

@@ -186,8 +186,7 @@ func ownerOf(obj client.Object) *Owner {
 	return o
 }
 
-// ownersIn returns the KubeadmControlPlanes, MachineDeployments and standalone MachineSets of a Cluster, and the kinds that could not be
-// read.
+// ownersIn returns the KubeadmControlPlanes, MachineDeployments and standalone MachineSets of a Cluster. unread are kinds with read errors.
 func ownersIn(ctx context.Context, a *inspect.Asker, cluster client.ObjectKey) (owners []*Owner, unread []string) {
 	for _, owning := range []struct {
 		kind string

@@ -31,10 +31,8 @@ type Status struct {
 
 	// Checks become Items of the document.
 	Checks []explain.Check
-	// Uncovered has a line for each Cluster with machines that no check covers.
-	Uncovered []string
-	// OutOfService are the hosts that are marked unhealthy.
-	OutOfService []string
+	// Uncovered has a line for each Cluster with machines that no check covers. OutOfService are the hosts that are marked unhealthy.
+	Uncovered, OutOfService []string
 	// Policies has lines about what RemediationPolicies block, and about active RemediationOverrides.
 	Policies []string
 
@@ -115,7 +113,7 @@ func unreachable(checks []explain.Check) []cliv1.UnreachableCluster {
 		known := slices.ContainsFunc(clusters, func(c cliv1.UnreachableCluster) bool {
 			return c.Namespace == check.Namespace && c.Name == check.Cluster
 		})
-		reported := meta.IsStatusConditionFalse(check.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not the user's own reads
+		reported := meta.IsStatusConditionFalse(check.Conditions, mendv1.WorkloadClusterReachable) // by the manager, not by own reads
 		if !known && reported && check.NodesUnknown != nil && check.NodesUnknown.Since != nil {
 			clusters = append(clusters, cliv1.UnreachableCluster{
 				Namespace: check.Namespace, Name: check.Cluster, Since: *check.NodesUnknown.Since, Message: check.NodesUnknown.Message,
@@ -183,8 +181,7 @@ func askedBy(m *records.Missing) explain.Ref {
 }
 
 // recordsMissing returns the RemediationRecords whose capacity is not back, in a namespace, or in all if that is empty, oldest first; known
-// is false if some could not be read, and the notes of the page report that. The records of a NodeHealthCheck are in the namespaces of
-// its templates.
+// is false if some could not be read. The records of a NodeHealthCheck are in the namespaces of its templates.
 func recordsMissing(ctx context.Context, a *inspect.Asker, namespace, cluster string) (found []records.Missing, known bool) {
 	namespaces := []string{namespace}
 	if cluster == "" && namespace != "" { // NodeHealthChecks belong to no namespace and no cluster
@@ -306,8 +303,7 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	return healthy
 }
 
-// unattended returns how many machines of a Cluster no check selects, and the names of machines that are not Ready although no check judges
-// them unhealthy.
+// unattended returns how many machines of a Cluster no check selects, and which machines are not Ready and not judged unhealthy by a check.
 func unattended(
 	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
 ) (unselected int, notReady []string) {

@@ -30,8 +30,7 @@ type Question struct {
 	Now, Since time.Time
 	// Cluster is the name of the Cluster whose remediations count; empty for all.
 	Cluster string
-	// By are the Dimensions by which the remediations are grouped.
-	By []string
+	By      []string // the Dimensions by which remediations are grouped
 }
 
 // Of returns the report about the records that q selects.

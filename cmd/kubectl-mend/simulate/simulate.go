@@ -102,10 +102,8 @@ type simulation struct {
 
 // target is the state of a target of a check.
 type target struct {
-	// counts is true if a check that the answer is about selects the target.
-	counts bool
-	// remediated is true if a remediation of the target has started.
-	remediated bool
+	counts     bool // a check that the answer is about selects the target
+	remediated bool // a remediation of the target has started
 	// starting is the remediation that its check is about to start, or nil.
 	starting *cliv1.SimulatedStart
 	// ends is when its remediation ends, on node; zero if there is none.

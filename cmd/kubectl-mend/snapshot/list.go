@@ -153,8 +153,7 @@ func (r *source) ask(ctx context.Context, gvk schema.GroupVersionKind, k *kind, 
 	return err
 }
 
-// fromMemory makes a list read the API server's watch cache (resourceVersion 0), which is as new as a controller's cache and cheaper than
-// etcd.
+// fromMemory makes a list read the API server's watch cache (resourceVersion 0), which is as new as a controller's and cheaper than etcd.
 func fromMemory() client.ListOption {
 	return &client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: "0"}} // new each time: the client writes selectors into Raw
 }
@@ -285,7 +284,7 @@ func why(err error) string {
 		return "not logged in: " + err.Error()
 	case errors.Is(err, context.DeadlineExceeded), errors.As(err, &timeout) && timeout.Timeout(), apierrors.IsTimeout(err):
 		return explain.NoAnswer
-	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // may be from a load balancer
+	case errors.As(err, new(*url.Error)), apierrors.IsServiceUnavailable(err), apierrors.IsInternalError(err): // as from load balancers
 		return explain.NoConnection + err.Error()
 	default:
 		return err.Error()

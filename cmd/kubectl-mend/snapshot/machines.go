@@ -16,9 +16,9 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// startupTime is how long a manager may take after its start to connect to all clusters and to judge all checks. Until then the status of a
+// startup is how long a manager may take after its start to connect to all clusters and to judge all checks. Until then the status of a
 // check may be from before.
-const startupTime = 2 * time.Minute
+const startup = 2 * time.Minute
 
 // aroundMachine reads the explained machine. It reads all machines in scope if the manager has not written the verdict on that machine, or
 // if a node is explained. It returns a function that reports whether the nodes of a cluster have to be read.
@@ -150,12 +150,12 @@ func machinesReady(cluster *clusterv1.Cluster) bool {
 }
 
 // WrittenBy returns a function that reports whether one of the managers acts on a check and has written its status. If the check is not
-// claimed and the manager does not act on unclaimed checks, Cluster API core may have written the status. Within startupTime of the
+// claimed and the manager does not act on unclaimed checks, Cluster API core may have written the status. Within `startup` of the
 // manager's start an earlier manager may have written it.
 func (s *Snapshot) WrittenBy(managers []managerlease.Manager) func(*clusterv1.MachineHealthCheck, *clusterv1.Cluster) bool {
 	managers = slices.DeleteFunc(slices.Clone(managers), func(manager managerlease.Manager) bool {
 		said := manager.Announcement
-		return said == nil || said.Teardown || s.Taken.Sub(said.Started.Time) < startupTime || manager.Unserved(crdgate.MachineCheckCRD) != nil
+		return said == nil || said.Teardown || s.Taken.Sub(said.Started.Time) < startup || manager.Unserved(crdgate.MachineCheckCRD) != nil
 	})
 	return func(check *clusterv1.MachineHealthCheck, cluster *clusterv1.Cluster) bool {
 		return machinehealthcheck.Reported(check, cluster) && slices.ContainsFunc(managers, func(manager managerlease.Manager) bool {
