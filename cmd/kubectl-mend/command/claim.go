@@ -132,7 +132,7 @@ func planClaim(facts *claimFacts, release bool) plan {
 	return plan{changes, says}
 }
 
-// unseen returns the refusal of a change because the user may not see a controller, and what a user can do who knows about it.
+// unseen returns the refusal of a change whose effect depends on a controller that the user may not see, with what the user can do.
 func unseen(what, why string) string {
 	return fmt.Sprintf("it cannot be seen whether %s: %s. Ask as a user who can see it, or write the annotation %s with kubectl annotate",
 		what, why, clusterv1.PausedAnnotation)

@@ -44,7 +44,7 @@ type Options struct {
 	Name string
 	// Config has kubectl's flags for the cluster, the user and the namespace.
 	Config *genericclioptions.ConfigFlags
-	// Clock is the clock of the API server, or that of the record which --from names.
+	// Clock is the clock of the API server or, with --from, of the file.
 	Clock clock.PassiveClock
 
 	allNamespaces bool

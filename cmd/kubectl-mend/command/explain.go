@@ -28,14 +28,14 @@ import (
 	"github.com/kubemend/kubemend/controllers/managerlease"
 )
 
-// explained are the kinds that `explain` and `wait` take.
+// explained are the kinds that both `explain` and `wait` take.
 var explained = []kind{
 	machineKind, nodeKind, hostKind, machineCheckKind, nodeCheckKind, metal3Kind, ownKind, deploymentKind, kubeadmKind, clusterKind,
 }
 
 var explainedOrPod = slices.Concat(explained, []kind{podKind, policyKind, overrideKind})
 
-// selectable are the kinds that --selector selects. Most nodes are not in the management cluster.
+// selectable are the kinds that --selector selects: not Nodes, most of which are not in the management cluster.
 var selectable = slices.DeleteFunc(slices.Clone(explained), func(k kind) bool { return k == nodeKind })
 
 func (o *Options) explain() *cobra.Command {

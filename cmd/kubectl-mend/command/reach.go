@@ -146,8 +146,8 @@ func (o *Options) sayMissing(w *snapshot.Snapshot) {
 	}
 }
 
-// tolerated is the difference between the user's clock and that of the API server which is ignored. The Date header has whole seconds, and
-// an answer takes a while.
+// tolerated is the largest difference between the clocks of the user and of the API server that is ignored, because the Date header has
+// whole seconds and an answer takes a while.
 const tolerated = 3 * time.Second
 
 // serverClock is the clock of the API server, from the Date header of the first answer. Managers renew their leases, and conditions change,

@@ -63,7 +63,7 @@ func latest(e *cliv1.HistoryEntry) time.Time {
 	return e.LastTime.Time
 }
 
-// inOrder compares the times of two entries. Times in records have seconds only, so entries of the same second are in the order of rank.
+// inOrder compares two entries by second, and within a second by rank, because some times, such as that of a decision, have no fractions.
 func inOrder(a, b cliv1.HistoryEntry) int {
 	if order := a.Time.Truncate(time.Second).Compare(b.Time.Truncate(time.Second)); order != 0 {
 		return order

@@ -143,7 +143,8 @@ func SVG(out io.Writer, entries []cliv1.HistoryEntry) error {
 		if runes := []rune(sentence); len(runes) > mostText {
 			short = string(runes[:mostText-1]) + "…"
 		}
-		picture.Rows = append(picture.Rows, row{laneStart + laneOf(e)*laneWidth, rowHeight*(i+1) + rowHeight/2, when, short, sentence, e.Type})
+		x, y := laneStart+laneOf(e)*laneWidth, rowHeight*(i+1)+rowHeight/2
+		picture.Rows = append(picture.Rows, row{x, y, when, short, sentence, e.Type})
 	}
 	return drawing.Execute(out, picture)
 }

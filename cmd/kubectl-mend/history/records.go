@@ -204,8 +204,8 @@ func (s Scope) members(o *Objects) *members {
 	return m
 }
 
-// have reports whether an event belongs to the scope, by the object that it regards or relates to. Events of a check relate to any of its
-// machines, and events of machines relate to their check, so a check alone does not make an event belong.
+// have reports whether an event belongs to the scope, by the objects that it regards and relates to. A check counts only if the user named
+// it, or if the event is about nothing else: events of a check relate to any of its machines, and events of machines to their check.
 func (m *members) have(e *event) bool {
 	switch at := e.Time.Time; {
 	case m.named(e.about.Kind, e.about.Namespace, e.about.Name), m.named(e.related.Kind, e.related.Namespace, e.related.Name):

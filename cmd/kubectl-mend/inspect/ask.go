@@ -50,7 +50,7 @@ type Asker struct {
 
 // New returns an Asker for w at now.
 func New(ctx context.Context, w *snapshot.Snapshot, now time.Time) *Asker {
-	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // a snapshot indexes all kinds of Scheme
+	_ = errors.Join(machinehealthcheck.AddIndexes(ctx, w), remediationrecord.AddIndex(ctx, w)) // cannot fail: Scheme has these kinds
 	a := &Asker{Snapshot: w, Now: now, Managers: ManagersOf(ctx, w, now)}
 	a.written = w.WrittenBy(a.Managers.All)
 	list := &mendv1.RemediationPolicyList{}

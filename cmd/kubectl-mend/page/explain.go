@@ -254,8 +254,7 @@ func remarkable(c *explain.Check) func(explain.Target) bool {
 }
 
 // follow completes the next steps of the targets of c, and of c, with those of power cycles in flight: their requests have deadlines that a
-// check does not know. It does not replace a step that has a time or that a user has to do. The notes report requests that could not be
-// read.
+// check does not know. It keeps a step that has a time or needs a user. The notes report requests that could not be read.
 func follow(ctx context.Context, a *inspect.Asker, c *explain.Check) {
 	for i := range c.Targets {
 		t := &c.Targets[i]

@@ -84,8 +84,8 @@ func Machine(ctx context.Context, a *inspect.Asker, key client.ObjectKey) (*Expl
 	return e, nil
 }
 
-// capacityOfMachine adds what the capacity of m waits for, if it may be missing, or if the node of m is not Ready and no check judges m
-// unhealthy.
+// capacityOfMachine adds what the capacity of m waits for, if it may be missing, or if the node of m is not Ready and no check judges m or
+// the check judges m healthy.
 func (e *Explanation) capacityOfMachine(ctx context.Context, a *inspect.Asker, m *clusterv1.Machine) {
 	target := e.target()
 	unattended := target == nil || target.Skipped != "" || target.State == cliv1.StateHealthy

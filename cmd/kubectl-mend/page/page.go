@@ -108,7 +108,8 @@ func (p *page) list(heading string, lines []string) {
 
 func (p *page) moment(at time.Time) string { return text.Moment(at, p.Now) }
 
-// line prints s after first. If it is wrapped, it continues below the beginning of s or, if first is longer than a bullet, indented by two.
+// line prints s after first. A wrapped line continues below the beginning of s or, if first is longer than a bullet, two columns right of
+// the beginning of first.
 func (p *page) line(first, s string) {
 	taken := text.Columns(first)
 	hang := taken
@@ -280,7 +281,7 @@ func (p *page) written(t *explain.Target) {
 	p.line("  Written by the manager: ", told(&cond, p.moment)+".")
 }
 
-// again reports whether a sentence about a target was printed before, and remembers it.
+// again reports whether a sentence about a target was printed before.
 func (p *page) again(sentence string) bool {
 	said := slices.Contains(p.said, sentence)
 	p.said = append(p.said, sentence)

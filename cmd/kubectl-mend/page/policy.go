@@ -160,8 +160,8 @@ func (s *Status) addPolicies(ctx context.Context, a *inspect.Asker, namespace, c
 		object := &overrides.Items[i]
 		p, active := policy.ReadOverride(object, a.Managers.PolicyNamespace(), a.Now)
 		if spec := &object.Spec; active.Status == metav1.ConditionTrue && reaches(object.Namespace) {
-			s.Policies = append(s.Policies, fmt.Sprintf("%s: %s %s %s until %s%s: %s", p, spec.Action, spec.TargetRef.Kind, spec.TargetRef.Name,
-				spec.Until.UTC().Format(time.RFC3339), strings.TrimSuffix(", by "+spec.By, ", by "), spec.Reason))
+			s.Policies = append(s.Policies, fmt.Sprintf("%s: %s %s %s until %s%s: %s", p, spec.Action, spec.TargetRef.Kind,
+				spec.TargetRef.Name, spec.Until.UTC().Format(time.RFC3339), strings.TrimSuffix(", by "+spec.By, ", by "), spec.Reason))
 		}
 	}
 }

@@ -303,7 +303,7 @@ func healthyTargets(judged []explain.Check) map[client.ObjectKey]bool {
 	return healthy
 }
 
-// unattended returns how many machines of a Cluster no check selects, and which machines are not Ready and not judged unhealthy by a check.
+// unattended returns how many machines of a Cluster no check selects, and which of these, or of those judged healthy, are not Ready.
 func unattended(
 	a *inspect.Asker, cluster client.ObjectKey, checks []*clusterv1.MachineHealthCheck, healthy map[client.ObjectKey]bool,
 ) (unselected int, notReady []string) {

@@ -201,8 +201,8 @@ func (s *simulation) heal(target explain.Ref, node nodeKey) {
 	delete(machine.Annotations, clusterv1.RemediateMachineAnnotation)
 	machine.DeletionTimestamp = nil
 	machine.Status = clusterv1.MachineStatus{NodeRef: clusterv1.MachineNodeReference{Name: node.name}, Conditions: []metav1.Condition{{
-		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue, Reason: clusterv1.MachineInfrastructureReadyReason,
-		LastTransitionTime: metav1.NewTime(s.clock.Now()),
+		Type: clusterv1.MachineInfrastructureReadyCondition, Status: metav1.ConditionTrue,
+		Reason: clusterv1.MachineInfrastructureReadyReason, LastTransitionTime: metav1.NewTime(s.clock.Now()),
 	}}}
 	_ = s.snapshot.Add(machine) // fails only for an unknown type
 }

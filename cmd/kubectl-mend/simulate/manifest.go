@@ -69,7 +69,7 @@ func Read(from io.Reader, name, namespace string) (Manifest, error) {
 	return m, nil
 }
 
-// known has the kinds that decode checks strictly.
+// known has the kinds whose fields decode validates.
 var known = snapshot.Scheme
 
 // decode returns an object as its Go type, or an error if it has an unknown field. A template may be of an unknown kind.

@@ -189,9 +189,9 @@ var keptFields = map[schema.GroupKind][]string{
 	machineDeploymentGVK.GroupKind(): {"spec.clusterName", "spec.replicas", "spec.paused", "status.conditions"},
 	metal3MachineGVK.GroupKind():     {"spec.hostSelector", "status.conditions"},
 	hostGVK.GroupKind(): {
-		"spec.online", "spec.consumerRef", "spec.disablePowerOff", "status.poweredOn", "status.operationalStatus", "status.operationHistory",
-		"status.errorType", "status.errorMessage", "status.provisioning.state", "status.lastUpdated", "status.conditions",
-		"status.hardware.systemVendor",
+		"spec.online", "spec.consumerRef", "spec.disablePowerOff", "status.poweredOn", "status.operationalStatus",
+		"status.operationHistory", "status.errorType", "status.errorMessage", "status.provisioning.state", "status.lastUpdated",
+		"status.conditions", "status.hardware.systemVendor",
 	},
 	namespaceGVK.GroupKind(): {}, definitionGVK.GroupKind(): {},
 	nodeGVK.GroupKind():   {"spec.providerID", "spec.taints", "status.conditions", "status.nodeInfo.bootID"},
@@ -258,8 +258,8 @@ var annotationsOf = []string{
 	clusterv1.GroupVersion.Group + "/", "clusterctl." + clusterv1.GroupVersion.Group + "/", controlplanev1.RemediationForAnnotation,
 	"kubemend.io/", "remediation.medik8s.io/", "nodehealthcheck.medik8s.io/", "machineconfiguration.openshift.io/", "machine.openshift.io/",
 	clusterv1.RevisionAnnotation, clusterv1.PreDrainDeleteHookAnnotationPrefix, clusterv1.PreTerminateDeleteHookAnnotationPrefix,
-	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-",
-	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached", "capm3.metal3.io/", "capi.metal3.io/",
+	"argocd.argoproj.io/tracking-id", "meta.helm.sh/release-", "capm3.metal3.io/", "capi.metal3.io/",
+	"metal3.io/", "reboot.metal3.io", "baremetalhost.metal3.io/paused", "baremetalhost.metal3.io/detached",
 }
 
 // conversionData is an annotation that holds the whole object in another version.

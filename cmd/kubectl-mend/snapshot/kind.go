@@ -310,7 +310,7 @@ func (k *Kinds[T]) Readable(ctx context.Context, gvk schema.GroupVersionKind) (b
 	return k.Ready(ctx, gvk)
 }
 
-// InUse returns the kinds of requests that were read, or that only the record or a simulation has, each in its preferred version, sorted.
+// InUse returns the kinds of requests that were read, or that no API server has to be asked for, each in its preferred version, sorted.
 func (k *Kinds[T]) InUse() []schema.GroupVersionKind {
 	var kinds []schema.GroupVersionKind
 	for _, installed := range k.installed() {
