@@ -87,7 +87,7 @@ func (w *waiting) await(ctx, limited context.Context, named subject) error {
 		e, err := w.explanation(ctx, named, w.cluster)
 		gone, found := explain.Missing(""), "not known"
 		switch {
-		case ctx.Err() != nil:
+		case ctx.Err() != nil: // an interrupted read gives no answer
 			return false, ctx.Err()
 		case err != nil && snapshot.Silent(err): // go on: an API server that restarts must not end a script that waits for hours
 			_, _ = fmt.Fprintln(w.ErrOut, err)

@@ -98,7 +98,7 @@ func (a *Asker) remediation(kind remediation.Kind, rem remediation.Object) *expl
 		says := ptr.Deref(manager.Announcement, managerlease.Announcement{}) // a manager without announcement may act on everything
 		here := manager.Alive && manager.Unserved(crd) == nil && (says.Namespace == "" || says.Namespace == rem.GetNamespace())
 		if here && hostremediation.Acts(kind, rem, cluster, says.WatchFilter, says.Teardown) {
-			explained.Acts = true
+			explained.Acts = true // a manager also ends remediations that it would not begin now
 			return explained
 		}
 	}
