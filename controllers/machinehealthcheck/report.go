@@ -171,9 +171,7 @@ func turned(before, next *clusterv1.MachineHealthCheck, kind string) (*metav1.Co
 // would hold up the deadlines of all others.
 func (r *Reconciler) next(ctx context.Context, state *observed, plan *Plan, done applied, failed int) ctrl.Result {
 	at := health.Earliest(health.Earliest(state.recheck, plan.VerdictsUntil), done.statusDue)
-	if state.Mode == Active || r.Records != nil { // for observed checks too: their metrics change
-		at = health.Earliest(at, plan.Recheck)
-	}
+	at = health.Earliest(at, plan.Recheck) // for observed checks too: their metrics change
 	if r.Resync > 0 {
 		at = health.Earliest(at, state.Now.Add(r.Resync))
 	}

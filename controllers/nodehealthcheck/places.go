@@ -96,7 +96,7 @@ func (r *Reconciler) placeOf(ctx context.Context, state *observed, n *Node, d *D
 	seen.Kind, seen.Check, seen.CheckLabels = policy.NodeHealthCheck, state.check.Name, state.check.Labels
 	seen.Unknown, seen.InFlight = n.Exists() && d.Verdict.State == health.Unknown, d.InFlight
 	seen.Unavailable = d.InFlight || d.Verdict.State == health.Unhealthy || d.Verdict.State == health.Pending
-	seen.Due = d.Verdict.OverdueSince(state.facts.Now)
+	seen.Due, seen.Refused = d.Verdict.OverdueSince(state.facts.Now), state.facts.Memory.Refusals[n.Name].Last
 	seen.On(n.Object, cluster, "", nil)
 	if last != nil && !seen.Unavailable && reflect.DeepEqual(last, seen) {
 		return last // the same pointer shows the ledger that nothing has changed

@@ -107,6 +107,24 @@ func TestALimitHoldsOverChecksAndARestartAndUntilTheNodeIsHealthy(t *testing.T) 
 	must.Equal(t, []string{"Reboot/a", "Reboot/c"}, all())
 }
 
+func TestANodeWhoseRequestIsRefusedLetsAnotherOneGoFirst(t *testing.T) {
+	none := func(s *nhcv1.NodeHealthCheckSpec) { s.MinHealthy = ptr.To(intstr.FromInt32(0)) }
+	k := newFixture(t, zoned("xx", append(workers("a", "b"), template("Reboot", "reboot", false), check("nhc", none)))...)
+	k.lose("a", "b")
+	k.bound()
+	k.fails = func(verb string, obj client.Object) error {
+		if _, is := obj.(*unstructured.Unstructured); is && verb == "create" && obj.GetName() == "a" {
+			return apierrors.NewForbidden(schema.GroupResource{}, obj.GetName(), errors.New("by a webhook"))
+		}
+		return nil
+	}
+	for range 5 {
+		k.reconciles("nhc")
+		k.after(30 * time.Second)
+	}
+	must.Equal(t, []string{"Reboot/b"}, k.requests())
+}
+
 func TestAMemberWithoutAPlaceLetsAnotherOneGoFirst(t *testing.T) {
 	k := newFixture(t, zoned("xyyyyx", append(five(check("nhc")), node("w", nil)))...).bound()
 	k.lose("w", "m0", "m1") // w and m0 are in one zone
