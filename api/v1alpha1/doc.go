@@ -143,13 +143,13 @@ const (
 // Reasons of these conditions and of RemediationAllowed. docs/reference/conditions.md is generated from these comments.
 const (
 	ReachableReason         = "Reachable"                   // WorkloadClusterReachable=True: nodes are judged
-	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: nodes are judged again; the time of the outage does not count
+	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: judged again; the outage counts for no timeout
 	UnreachableReason       = "Unreachable"                 // WorkloadClusterReachable=False: nodes cannot be judged
 	KubeconfigRefusedReason = "KubeconfigRefused"           // WorkloadClusterReachable=False: the Secret has no usable kubeconfig
 	ChangedReason           = "WorkloadClusterChanged"      // WorkloadClusterReachable=False: another workload cluster answers
-	NotInitializedReason    = "NotInitialized"              // WorkloadClusterReachable=Unknown: the Cluster has no control plane yet, or it has not answered yet
+	NotInitializedReason    = "NotInitialized"              // WorkloadClusterReachable=Unknown: no control plane, or no answer yet
 	ExclusiveReason         = "Exclusive"                   // TargetsExclusive=True: kubemend acts on all checks that select these machines
-	OverlapReason           = "Overlap"                     // TargetsExclusive=False: another check that kubemend does not act on selects some machines
+	OverlapReason           = "Overlap"                     // TargetsExclusive=False: a check of others selects some of these machines
 	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
 	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
 	NoRulesReason           = "NoRules"                     // Effective=False: neither a rule about conditions nor a start-up timeout
@@ -171,7 +171,7 @@ const Remediation = "kubemend.io/Remediation"
 // Reasons of Remediation that are neither blockers nor reasons of an owner.
 const (
 	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to replace it
-	OwnerSilentReason = "OwnerSilent"          // Remediation=False: an owner that may not support remediation was asked an hour ago and has not answered
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: the owner has not answered for an hour, and may not be able to remediate
 	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
 	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
 	// PowerCycleFailedReason is set on a Machine that no MachineHealthCheck judges: its owner replaces it only if HealthCheckSucceeded is
