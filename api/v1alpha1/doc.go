@@ -24,8 +24,8 @@ const (
 	// MadeByUIDLabel on a remediation request is the UID of the MachineHealthCheck that created it.
 	MadeByUIDLabel = "kubemend.io/made-by-uid"
 
-	// MadeByNodeCheckAnnotation on a remediation request is the name of the NodeHealthCheck that created it. It differs from MadeByAnnotation,
-	// because a request with MadeByAnnotation is deleted when no MachineHealthCheck of that name judges its machine.
+	// MadeByNodeCheckAnnotation on a remediation request is the name of the NodeHealthCheck that created it. It differs from
+	// MadeByAnnotation, because a request with MadeByAnnotation is deleted when no MachineHealthCheck of that name judges its machine.
 	MadeByNodeCheckAnnotation = "kubemend.io/made-by-node-health-check"
 
 	// MadeByNodeCheckUIDLabel on a remediation request is the UID of the NodeHealthCheck that created it.
@@ -42,12 +42,12 @@ const (
 	// powered off. Meanwhile the remediation does not count under maxInFlight of a RemediationPolicy.
 	WaitsForAnnotation = "kubemend.io/waits-for"
 
-	// RebootedForAnnotation on a BareMetalHost is the remediation and the attempt that requested a reboot, as UID/attempt. kubemend writes it
-	// together with RebootAnnotation. It stays after BMO has removed that one, so the host is rebooted only once per attempt.
+	// RebootedForAnnotation on a BareMetalHost is the remediation and the attempt that requested a reboot, as UID/attempt. kubemend writes
+	// it together with RebootAnnotation. It stays after BMO has removed that one, so the host is rebooted only once per attempt.
 	RebootedForAnnotation = "kubemend.io/rebooted-for"
 
-	// ReceiptForAnnotation on a BareMetalHost is the remediation that asked BMO for a receipt, that is to show that BMO has read the power of
-	// the host, as UID/time; the time is when the host was asked to power off. kubemend writes it together with the annotation
+	// ReceiptForAnnotation on a BareMetalHost is the remediation that asked BMO for a receipt, that is to show that BMO has read the power
+	// of the host, as UID/time; the time is when the host was asked to power off. kubemend writes it together with the annotation
 	// reboot.metal3.io. BMO removes that one from a host that is kept off once it has read its power.
 	ReceiptForAnnotation = "kubemend.io/receipt-for"
 
@@ -55,13 +55,12 @@ const (
 	FencedByAnnotation = "kubemend.io/fenced-by"
 )
 
-// MarkedForAnnotation on a BareMetalHost is the UID of the machine because of which kubemend marked the host unhealthy. A mark without it
-// was set by a user.
+// MarkedForAnnotation on a BareMetalHost is the UID of the machine for which kubemend marked it unhealthy. A user's mark does not have it.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
 // PowerOffDisprovedAnnotation on a BareMetalHost is when its node was seen alive although the host had been proven off (RFC 3339). The
-// reported power of the host is then not reliable: kubemend does not power-cycle the host until a user removes the annotation, for example
-// with `kubectl mend reset`.
+// reported power of the host is then not reliable: kubemend does not power-cycle the host until `kubectl mend reset` removes the
+// annotation.
 const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 
 // WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as first
@@ -69,9 +68,8 @@ const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 const WorkloadClusterAnnotation = "kubemend.io/workload-cluster"
 
 const (
-	// ClaimedByAnnotation on a MachineHealthCheck has the value ClaimedByPolicy if a RemediationPolicy with mode Act claimed the check. A
-	// claim without it was set by somebody else, and kubemend does not remove it. An annotation, unlike metadata.managedFields, is kept by
-	// `clusterctl move` and by backups.
+	// ClaimedByAnnotation on a MachineHealthCheck has the value ClaimedByPolicy if a RemediationPolicy with mode Act claimed the check.
+	// kubemend does not remove a claim without it. Unlike metadata.managedFields it survives `clusterctl move` and backups.
 	ClaimedByAnnotation = "kubemend.io/claimed-by"
 	// ClaimedByPolicy is the value of ClaimedByAnnotation.
 	ClaimedByPolicy = "RemediationPolicy"
@@ -82,8 +80,7 @@ const (
 
 const (
 	// RequestedAnnotation on a Machine or a remediation says who requested its remediation with `kubectl mend remediate`, when and why, as
-	// JSON. No decision depends on it, because every client that may write the object can write anything here. The audit log of the API server
-	// is the proof.
+	// JSON. No decision depends on it, because any client may write it; the API server's audit log is the proof.
 	RequestedAnnotation = "kubemend.io/remediation-requested"
 
 	// ResetAnnotation on a BareMetalHost or a Machine says the same about the last `kubectl mend reset`.
@@ -101,14 +98,12 @@ const RecordTargetLabel = "kubemend.io/target-uid"
 const (
 	// RecordHostLabel is the name of the BareMetalHost, or a hash of the name if a label cannot have it as its value.
 	RecordHostLabel = "kubemend.io/host"
-	// RecordEndedAnnotation is when the record was closed (RFC 3339). The creation time does not help: `clusterctl move` creates the record
-	// anew.
+	// RecordEndedAnnotation is when the record was closed (RFC 3339). `clusterctl move` changes the creation time.
 	RecordEndedAnnotation = "kubemend.io/ended"
 )
 
 // RecordAnnotation on a remediation request, or on a Machine whose owner was asked to replace it, names the RemediationRecord: as name@uid,
-// or as namespace/name@uid for an escalation with templates in several namespaces. If no object carries the UID of a record, the record
-// counts for nothing, whatever target it names.
+// or as namespace/name@uid for an escalation with templates in several namespaces. A record whose UID no object carries counts for nothing.
 const RecordAnnotation = "kubemend.io/record"
 
 // ManagerAnnotation on the Lease manager.kubemend.io is the version, the settings and the served kinds of the manager that acts, as JSON.
@@ -126,30 +121,28 @@ const (
 	// Effective is False while the check, or one of its rules, can never act as written. Otherwise the check does not have this condition.
 	Effective = "Effective"
 
-	// RemediationTemplateAvailable is True if kubemend can read the template that the check names. A check without a template does not have
-	// it.
+	// RemediationTemplateAvailable is True if kubemend can read the check's template. A check without a template does not have it.
 	RemediationTemplateAvailable = "RemediationTemplateAvailable"
 
-	// SpareHostAvailable is False on a MachineHealthCheck and on a Machine while the Machine's remediation waits for a spare host. Otherwise
-	// neither has it.
+	// SpareHostAvailable is False on a Machine whose remediation waits for a spare host, and on its check. Otherwise it is absent.
 	SpareHostAvailable = "SpareHostAvailable"
 
-	// CapacityBack is False while the capacity of a remediation that the check requested is not back, and True once all capacity is back. Its
-	// reason is that of the oldest RemediationRecord, but one reason for all steps of a power cycle. A check whose capacity was never missing
-	// does not have it.
+	// CapacityBack is False while the capacity of a remediation that the check requested is not back, and True once all capacity is back.
+	// Its reason is that of the oldest RemediationRecord, but one reason for all steps of a power cycle. A check whose capacity was never
+	// missing does not have it.
 	CapacityBack = "CapacityBack"
 )
 
 // Reasons of these conditions and of RemediationAllowed. docs/reference/conditions.md is generated from these comments.
 const (
 	ReachableReason         = "Reachable"                   // WorkloadClusterReachable=True: nodes are judged
-	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: judged again; the outage counts for no timeout
+	ReachableAgainReason    = "ReachableAgain"              // WorkloadClusterReachable=True: judged again, without the time of the outage
 	UnreachableReason       = "Unreachable"                 // WorkloadClusterReachable=False: nodes cannot be judged
 	KubeconfigRefusedReason = "KubeconfigRefused"           // WorkloadClusterReachable=False: the Secret has no usable kubeconfig
 	ChangedReason           = "WorkloadClusterChanged"      // WorkloadClusterReachable=False: another workload cluster answers
 	NotInitializedReason    = "NotInitialized"              // WorkloadClusterReachable=Unknown: no control plane, or no answer yet
-	ExclusiveReason         = "Exclusive"                   // TargetsExclusive=True: kubemend acts on all checks that select these machines
-	OverlapReason           = "Overlap"                     // TargetsExclusive=False: a check of others selects some of these machines
+	ExclusiveReason         = "Exclusive"                   // TargetsExclusive=True: kubemend acts on all checks of these machines
+	OverlapReason           = "Overlap"                     // TargetsExclusive=False: kubemend does not act on all checks of these machines
 	FieldDroppedReason      = "FieldDropped"                // Effective=False: a field that was applied does not exist
 	NoSuchStatusReason      = "NoSuchStatus"                // Effective=False: a rule names a status that no condition has
 	NoRulesReason           = "NoRules"                     // Effective=False: neither a rule about conditions nor a start-up timeout
@@ -171,16 +164,14 @@ const Remediation = "kubemend.io/Remediation"
 // Reasons of Remediation that are neither blockers nor reasons of an owner.
 const (
 	OwnerAskedReason  = "OwnerAsked"           // Remediation=True: the owner of the Machine was asked to replace it
-	OwnerSilentReason = "OwnerSilent"          // Remediation=False: the owner has not answered for an hour, and may not be able to remediate
+	OwnerSilentReason = "OwnerSilent"          // Remediation=False: an owner that may be unable to remediate is silent for an hour
 	RequestedReason   = "RemediationRequested" // Remediation=True: there is a remediation request for the Machine
 	NoOwnerReason     = "NoOwner"              // Remediation=False: the Machine has no owner that could be asked
-	// PowerCycleFailedReason is set on a Machine that no MachineHealthCheck judges: its owner replaces it only if HealthCheckSucceeded is
-	// False.
+	// PowerCycleFailedReason is for a Machine without a check: its owner replaces it only if HealthCheckSucceeded is False.
 	PowerCycleFailedReason = "PowerCycleFailed" // HealthCheckSucceeded=False: a power cycle failed, and no check judges the Machine
 )
 
-// Reasons of events. MachineMarkedUnhealthy and RemediationRestricted are Cluster API's. docs/reference/events.md is generated from these
-// comments.
+// Reasons of events, two of which Cluster API's controller uses too. docs/reference/events.md is generated from these comments.
 const (
 	EventMachineMarkedUnhealthy = "MachineMarkedUnhealthy"     // Normal, Warning on Machine: it became unhealthy; with all findings
 	EventMachineHealthy         = "MachineHealthy"             // Normal on Machine: it is healthy again

@@ -28,8 +28,8 @@ type HostRemediationStrategy struct {
 	// +optional
 	Type infrav1.RemediationType `json:"type,omitempty"`
 
-	// retryLimit is how many further attempts may follow the first one if the machine stays unhealthy: from 0 to 100, by default 1. After the
-	// last attempt kubemend marks the host unhealthy and asks the owner of the machine to replace it.
+	// retryLimit is how many further attempts may follow the first one if the machine stays unhealthy: from 0 to 100, by default 1. After
+	// the last attempt kubemend marks the host unhealthy and asks the owner of the machine to replace it.
 	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=0
@@ -37,16 +37,16 @@ type HostRemediationStrategy struct {
 	RetryLimit *int32 `json:"retryLimit,omitempty"`
 
 	// timeoutSeconds is how long an attempt may take until kubemend asks the host to power on, then again until the host is on, in seconds:
-	// from 100 to 86400 (a day), by default 600. Whatever the value, a host that was off when asked has at least 185 seconds to be proven off,
-	// and a workload has at least 120 to move.
+	// from 100 to 86400 (a day), by default 600. Whatever the value, a host that was off when asked has at least 185 seconds to be proven
+	// off, and a workload has at least 120 to move.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400
 	TimeoutSeconds int32 `json:"timeoutSeconds,omitempty"`
 
-	// bootTimeoutSeconds is how long the machine may take to become healthy once its host is on, in seconds: from 100 to 86400. The default is
-	// twice the time that the last boot of the host took by its RemediationRecords, but at least 1200 and at most 3600.
+	// bootTimeoutSeconds is how long the machine may take to become healthy once its host is on, in seconds: from 100 to 86400. The default
+	// is twice the time that the last boot of the host took by its RemediationRecords, but at least 1200 and at most 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=86400
@@ -60,11 +60,10 @@ type HostRemediationSpec struct {
 	Strategy *HostRemediationStrategy `json:"strategy,omitempty"`
 }
 
-// HostRemediationStatus is the observed progress of a power cycle. It is for users only: no decision depends on it, because it is empty
-// after `clusterctl move`.
+// HostRemediationStatus is the observed progress of a power cycle. No decision depends on it, because `clusterctl move` drops it.
 type HostRemediationStatus struct {
-	// phase is Running (until the host is asked to power on), Waiting (until the machine is healthy), Deleting machine (the owner was asked to
-	// replace the machine) or Failed, as in a Metal3Remediation.
+	// phase is Running (until the host is asked to power on), Waiting (until the machine is healthy), Deleting machine (the owner was asked
+	// to replace the machine) or Failed, as in a Metal3Remediation.
 	// +optional
 	Phase infrav1.RemediationPhase `json:"phase,omitempty"`
 
@@ -87,8 +86,8 @@ type HostRemediationStatus struct {
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 
-	// deadline is when the current step times out: waiting in the queue, all steps until the host is asked to power on, powering on, or
-	// booting. It is empty during a pause.
+	// deadline is when the wait in the queue, all steps until power on is requested, powering on, or booting times out; empty during a
+	// pause.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 

@@ -58,8 +58,7 @@ type RemediationOverrideSpec struct {
 	// +required
 	// +kubebuilder:validation:Enum=Hold;Allow
 	Action OverrideAction `json:"action"`
-	// allow says how many unhealthy targets and remediations Allow allows. It is required for Allow of a Cluster or a MachineHealthCheck, and
-	// forbidden otherwise.
+	// allow says what Allow allows. It is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise.
 	// +optional
 	Allow *OverrideAllowance `json:"allow,omitempty"`
 	// until is when the override ends: at most seven days after its creation. The manager deletes it a day later.
@@ -103,8 +102,7 @@ type RemediationOverrideStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationOverride is a temporary exception: for some hours it keeps remediations from beginning, or allows more of them. A remediation
-// that has begun goes on.
+// RemediationOverride is a temporary exception: it keeps remediations from beginning, or allows more of them. Those that have begun go on.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -56,22 +56,22 @@ type PolicyLimit struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// groupBy is what all targets of a group have in common. Without it all selected targets are one group. A target without the value is in
-	// no group, and this limit does not apply to it.
+	// groupBy is what all targets of a group have in common. Without it all selected targets are one group. A target without the value is
+	// in no group, and this limit does not apply to it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
 	GroupBy []PolicyGroupKey `json:"groupBy,omitempty"`
-	// maxInFlight is how many remediations of a group may be in flight at the same time. A remediation is in flight from its beginning until
-	// the target or its replacement is healthy. It is a number, or a percentage of the targets of the group, rounded up. With 0 or 0% none
-	// begins.
+	// maxInFlight is how many remediations of a group may be in flight at the same time. A remediation is in flight from its beginning
+	// until the target or its replacement is healthy. It is a number, or a percentage of the targets of the group, rounded up. With 0 or 0%
+	// none begins.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self >= 0",message="must be 0 or more"
 	MaxInFlight *intstr.IntOrString `json:"maxInFlight,omitempty"`
-	// maxUnavailable is how many targets of a group may be unhealthy or pending for a remediation to begin: a number, or a percentage of the
-	// targets of the group, rounded up. If more are, they probably share a cause that no remediation of a single machine ends.
+	// maxUnavailable is how many targets of a group may be unhealthy or pending for a remediation to begin: a number, or a percentage of
+	// the targets of the group, rounded up. If more are, they probably share a cause that no remediation of a single machine ends.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
@@ -83,8 +83,8 @@ type PolicyLimit struct {
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
 	// slowStart, if Enabled, lets one remediation of a group be in flight at first. Each remediation whose capacity has been back for five
 	// minutes allows one more at the same time. After a failed remediation the number is one again, and none begins for 1 minute, after
-	// further failures for 2, 4, 8, then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight, and
-	// when the manager starts. The default is Disabled.
+	// further failures for 2, 4, 8, then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight,
+	// and when the manager starts. The default is Disabled.
 	// +optional
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	SlowStart SlowStart `json:"slowStart,omitempty"`
@@ -106,15 +106,13 @@ type WindowScope string
 const (
 	// WindowAll means all selected targets.
 	WindowAll WindowScope = "All"
-	// WindowLiveNodes means targets whose node reports, that is its condition Ready is True or False. Their remediation disrupts running
-	// workload.
+	// WindowLiveNodes means targets whose node reports (Ready is True or False). Their remediation disrupts running workload.
 	WindowLiveNodes WindowScope = "LiveNodes"
 )
 
 // PolicyWindow is a recurring period of time.
 type PolicyWindow struct {
-	// action is Deny, with which no remediation begins within the window, or Allow, with which none begins outside of all windows with Allow.
-	// Deny wins.
+	// action is Deny (no remediation begins within the window) or Allow (none begins outside of all windows with Allow). Deny wins.
 	// +required
 	// +kubebuilder:validation:Enum=Deny;Allow
 	Action WindowAction `json:"action"`
@@ -127,7 +125,7 @@ type PolicyWindow struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	TimeZone string `json:"timeZone,omitempty"`
-	// durationSeconds is how long the window stays open, in seconds of elapsed time, also when the clocks change: from 60 to 604800, a week.
+	// durationSeconds is how long the window stays open, in elapsed seconds, also when clocks change: from 60 to 604800 (a week).
 	// +required
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=604800
@@ -176,8 +174,7 @@ type PolicySelector struct {
 
 // PolicyWaitForSpare makes remediations wait for a spare host.
 type PolicyWaitForSpare struct {
-	// timeoutSeconds is how long a remediation waits at most after its machine became unhealthy, in seconds: from 60 to 86400, by default
-	// 3600.
+	// timeoutSeconds is how many seconds a remediation waits at most after its machine became unhealthy: 60 to 86400, by default 3600.
 	// +optional
 	// +kubebuilder:validation:Minimum=60
 	// +kubebuilder:validation:Maximum=86400
@@ -201,9 +198,9 @@ const (
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="a check is claimed whole: a policy with mode selects no targets",fieldPath=".selector.targets"
 // +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="would claim everything: with mode Act select namespaces, clusters or checks",fieldPath=".selector"
 type RemediationPolicySpec struct {
-	// selector selects the targets to which the policy applies: the machines and nodes of checks on which kubemend acts, and the machines of
-	// power cycles that Cluster API core requests. A policy in the manager's own namespace (--policy-namespace) reaches all namespaces and all
-	// nodes, another one only its own namespace. {} selects everything in reach.
+	// selector selects the targets to which the policy applies: the machines and nodes of checks on which kubemend acts, and the machines
+	// of power cycles that Cluster API core requests. A policy in the manager's own namespace (--policy-namespace) reaches all namespaces
+	// and all nodes, another one only its own namespace. {} selects everything in reach.
 	// +required
 	Selector PolicySelector `json:"selector"`
 	// limits say how many remediations may be in flight. All limits apply. At most 8.
@@ -225,13 +222,13 @@ type RemediationPolicySpec struct {
 	// +kubebuilder:validation:MaxItems=4
 	// +kubebuilder:validation:items:Enum=NodeMaintenance;NodeShutdown;AutoscalerScaleDown;ClusterRollout
 	BlockWhile []Signal `json:"blockWhile,omitzero"`
-	// waitForSpare delays the replacement of a bare-metal machine, where the check has no template, until a free host fits its replacement. If
-	// several policies have it, the longest timeout applies.
+	// waitForSpare delays the replacement of a bare-metal machine, where the check has no template, until a free host fits its replacement.
+	// If several policies have it, the longest timeout applies.
 	// +optional
 	WaitForSpare *PolicyWaitForSpare `json:"waitForSpare,omitempty"`
-	// mode says whether kubemend acts on the selected checks. Act claims every MachineHealthCheck with the annotation cluster.x-k8s.io/paused:
-	// kubemend, and releases it when no policy selects it any more. With Observe in any policy the checks begin no remediation; power cycles
-	// that Cluster API core requests go on. Without mode the policy changes nothing about this.
+	// mode says whether kubemend acts on the selected checks. Act claims every MachineHealthCheck with the annotation
+	// cluster.x-k8s.io/paused: kubemend, and releases it when no policy selects it any more. With Observe in any policy the checks begin no
+	// remediation; power cycles that Cluster API core requests go on. Without mode the policy changes nothing about this.
 	// +optional
 	// +kubebuilder:validation:Enum=Act;Observe
 	Mode PolicyMode `json:"mode,omitempty"`
@@ -299,7 +296,7 @@ type RemediationPolicyStatus struct {
 	// waiting is how many remediations wait because of this policy.
 	// +optional
 	Waiting int32 `json:"waiting,omitempty"`
-	// groups are the groups in which a target is unavailable, in flight or waiting, those with the most waiting first. At most 64 are listed.
+	// groups are at most 64 groups in which a target is unavailable, in flight or waiting, those with the most waiting first.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -312,8 +309,7 @@ type RemediationPolicyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// RemediationPolicy says whether and when the remediations of many checks and clusters may begin. If several policies select a target, all
-// of them apply, and the strictest wins.
+// RemediationPolicy says whether and when remediations of many checks and clusters may begin. Of several policies the strictest wins.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status

@@ -82,8 +82,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	ClusterName string `json:"clusterName,omitempty"`
-	// clusterUID is the UID of the Cluster when the remediation was decided. If the owner reference of the record has another UID, `clusterctl
-	// move` has moved the record, and all UIDs in the record are those from before the move.
+	// clusterUID is the UID of the Cluster when the remediation was decided. If the owner reference of the record has another UID,
+	// `clusterctl move` has moved the record, and all UIDs in the record are those from before the move.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ClusterUID string `json:"clusterUID,omitempty"`
@@ -103,8 +103,8 @@ type RecordTarget struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	HostModel string `json:"hostModel,omitempty"`
-	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the Machine,
-	// else the zone of the Node (label topology.kubernetes.io/zone).
+	// failureDomain is the label infrastructure.cluster.x-k8s.io/failure-domain of the BareMetalHost, else the failure domain of the
+	// Machine, else the zone of the Node (label topology.kubernetes.io/zone).
 	// +optional
 	// +kubebuilder:validation:MaxLength=256
 	FailureDomain string `json:"failureDomain,omitempty"`
@@ -253,7 +253,7 @@ type RecordReplacement struct {
 	// host is the BareMetalHost of the new Machine.
 	// +optional
 	Host *RecordRef `json:"host,omitempty"`
-	// guessed is true if no controller has recorded which Machine is the replacement, so that kubemend had to find it by owner, host and time.
+	// guessed is true if no controller has recorded the replacement, so that kubemend had to find it by owner, host and time.
 	// +optional
 	Guessed bool `json:"guessed,omitempty"`
 }
@@ -319,8 +319,7 @@ type RemediationRecordStatus struct {
 // the Machine. It is deleted with the Cluster, when it is older than --record-retention, or when the Cluster has more than
 // --records-per-cluster. kubemend reads records to delay remediations that fail again and again.
 //
-// It has no status subresource: `clusterctl move` creates objects anew, and the API server would then drop the status. (Cluster API,
-// clusterctl's object mover, createTargetObject.)
+// It has no status subresource, which `clusterctl move` would lose. (Cluster API, clusterctl's object mover, createTargetObject.)
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="status is that of a remediation that has ended, and never changes",fieldPath=".status"

@@ -19,8 +19,8 @@ const (
 	module           = "github.com/kubemend/kubemend"
 	clusterAPIModule = "sigs.k8s.io/cluster-api"
 
-	// BuilderEnv is the environment variable with the process ID of a build in progress. While that process runs, a missing program is waited
-	// for.
+	// BuilderEnv is the environment variable with the process ID of a build in progress. While that process runs, a missing program is
+	// waited for.
 	BuilderEnv = "KUBEMEND_RIG_BUILDER"
 )
 

@@ -22,8 +22,8 @@ type ManagementOptions struct {
 	Core bool
 	// CoreArgs are flags for core, for example --leave-out=MachineHealthCheck; see test/rig/capi.
 	CoreArgs []string
-	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure, and lets core create clusters from ClusterClasses. It
-	// implies Core.
+	// Providers runs Cluster API's kubeadm providers and its in-memory infrastructure, and lets core create clusters from ClusterClasses.
+	// It implies Core.
 	Providers bool
 	// Controllers are controllers of kube-controller-manager in addition to OwnerControllers, such as NodeControllers if the cluster's own
 	// nodes are watched. Without any, kube-controller-manager does not run.

@@ -59,8 +59,8 @@ func Beside(start func(context.Context) error) {
 // Timeouts of suites on a rig. Only a failing spec takes this long, so a busy machine is no reason for more. Tests that depend on time run
 // in memory.
 const (
-	// Wait is the timeout of one expectation. It is shorter than the manager's --sync-period, so a resync cannot hide that a watch missed an
-	// event.
+	// Wait is the timeout of one expectation. It is shorter than the manager's --sync-period, so a resync cannot hide that a watch missed
+	// an event.
 	Wait = 3 * time.Minute
 	// SpecPatience is the timeout of a spec in which several things happen one after the other.
 	SpecPatience = 4 * Wait

@@ -71,8 +71,8 @@ type MachineOwner struct {
 	RollingOut bool `json:"rollingOut"`
 }
 
-// MissingCapacity counts, from open RemediationRecords, the remediations that have begun and whose capacity is not back. They may have been
-// begun by kubemend or by others.
+// MissingCapacity counts, from open RemediationRecords, the remediations that have begun and whose capacity is not back. kubemend or others
+// may have begun them.
 type MissingCapacity struct {
 	// Remediations is their number.
 	Remediations int `json:"remediations"`

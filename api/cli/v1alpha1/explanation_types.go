@@ -30,8 +30,7 @@ type Explanation struct {
 	Remediations []HostRemediation `json:"remediations,omitempty"`
 	// Owners are the controllers that create the machines of a Cluster, or the subject if it is such a controller.
 	Owners []MachineOwner `json:"owners,omitempty"`
-	// Capacity says what the capacity of the machine waits for. For an owner or a Cluster it has an entry for each machine without a Ready
-	// node.
+	// Capacity says what the capacity of the machine waits for. An owner or a Cluster has an entry for each machine without a Ready node.
 	Capacity []Capacity `json:"capacity,omitempty"`
 	// Notes say what could not be read, and have other remarks, for people.
 	Notes []string `json:"notes,omitempty"`

@@ -19,7 +19,7 @@ type Report struct {
 	Total ReportGroup `json:"total"`
 	// Items are the groups.
 	Items []ReportGroup `json:"items"`
-	// Repeated are the hosts, machines and nodes with at least RepeatedAtLeast remediations within RepeatedWithin, those with the most first.
+	// Repeated are the hosts, machines and nodes with RepeatedAtLeast or more remediations within RepeatedWithin, most first.
 	Repeated        []RepeatedlyRemediated `json:"repeated"`
 	RepeatedAtLeast int                    `json:"repeatedAtLeast"`
 	RepeatedWithin  metav1.Duration        `json:"repeatedWithin"`
@@ -35,7 +35,7 @@ type ReportGroup struct {
 	Remediations int `json:"remediations"`
 	// Open is how many of them have not ended.
 	Open int `json:"open"`
-	// Healed, Replaced, Gone and GivenUp count the others by their outcome. Withdrawn counts those that were cancelled after they had begun.
+	// Healed, Replaced, Gone and GivenUp count the others by their outcome. Withdrawn ones were cancelled after they had begun.
 	Healed    int `json:"healed"`
 	Replaced  int `json:"replaced"`
 	Gone      int `json:"gone"`

@@ -153,8 +153,7 @@ type Blocker struct {
 	Until time.Time `json:"until,omitzero"`
 	// Fix is what a user has to do to end the blocker, for people; absent if it ends by itself.
 	Fix string `json:"fix,omitempty"`
-	// The blocker for people: one sentence or more, without a full stop at the end. It contains no age, so it changes only with the
-	// facts.
+	// The blocker for people, without a full stop at the end. It contains no age, so it changes only with the facts.
 	Text string `json:"message"`
 
 	// Brief is Text without the parts that change with other machines or hosts, for a condition of the machine; empty if there are none.
@@ -251,8 +250,8 @@ type Limits struct {
 
 // NodesUnknown says why the nodes of a workload cluster cannot be judged.
 type NodesUnknown struct {
-	// Reason is the reason of the condition WorkloadClusterReachable, or MissingPermission if the user of kubectl mend may not read the nodes,
-	// or NoAnswer if the cluster did not answer kubectl mend in time.
+	// Reason is the reason of the condition WorkloadClusterReachable, or MissingPermission if the user of kubectl mend may not read the
+	// nodes, or NoAnswer if the cluster did not answer kubectl mend in time.
 	Reason string `json:"reason"`
 	// Since is when the manager lost the connection.
 	Since   *metav1.Time `json:"since,omitempty"`

@@ -47,8 +47,7 @@ type Manager struct {
 	Renewed *metav1.Time `json:"renewed,omitempty"`
 	// Ended is when its lease ended, if it does not act.
 	Ended *metav1.Time `json:"ended,omitempty"`
-	// Trusted is true if a ServiceAccount of the manager is bound in the namespace of the lease, and the announcement in the lease can be
-	// parsed.
+	// Trusted is true if a ServiceAccount of the manager is bound in the namespace of the lease, and its announcement can be parsed.
 	Trusted bool `json:"trusted"`
 	// Namespaces are those in which the manager has its rights; absent if it has them in all.
 	Namespaces []string `json:"namespaces,omitempty"`
@@ -65,7 +64,7 @@ type Manager struct {
 	Outside bool `json:"outside"`
 	// Teardown is true if the manager removes everything that kubemend made, and begins nothing.
 	Teardown bool `json:"teardown"`
-	// ClockAheadSeconds is how far its clock is ahead of the API server's, in seconds; negative if it is behind, absent up to 30 either way.
+	// ClockAheadSeconds is how far its clock is ahead of the API server's, in seconds; negative if behind, absent up to 30.
 	ClockAheadSeconds int64 `json:"clockAheadSeconds,omitempty"`
 	// Kinds are the kinds that it serves or could serve.
 	Kinds []ServedKind `json:"kinds,omitempty"`

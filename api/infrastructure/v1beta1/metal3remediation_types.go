@@ -13,14 +13,12 @@ type RemediationStrategy struct {
 	// +optional
 	Type RemediationType `json:"type,omitempty"`
 
-	// retryLimit is how many further attempts may follow the first one if the machine stays unhealthy: at least 1. Values above 2147483647
-	// count as 2147483647.
+	// retryLimit is how many further attempts may follow the first one if the machine stays unhealthy: at least 1, at most 2147483647.
 	// +optional
 	RetryLimit int `json:"retryLimit,omitempty"`
 
-	// timeout is how long each part of an attempt may take, for example 300s or 10m: at least 100s, by default 10m. The parts are: until the
-	// host is asked to power on, then until it is on, then until the machine is healthy. kubemend drops fractions of a second; less than a
-	// second means the default.
+	// timeout is how long each part of an attempt may take, for example 300s or 10m: at least 100s, by default 10m. The parts are: until
+	// the host is asked to power on, then until it is on, then until the machine is healthy. Fractions of a second are dropped.
 	// +optional
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
@@ -34,8 +32,8 @@ type Metal3RemediationSpec struct {
 
 // Metal3RemediationStatus is the observed progress of a Metal3Remediation.
 type Metal3RemediationStatus struct {
-	// phase is Running (until the host is asked to power on), Waiting (until the machine is healthy), Deleting machine (the owner was asked to
-	// replace the machine) or Failed.
+	// phase is Running (until the host is asked to power on), Waiting (for a healthy machine), Deleting machine (the owner replaces it) or
+	// Failed.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 

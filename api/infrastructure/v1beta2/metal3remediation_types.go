@@ -28,13 +28,11 @@ type RemediationPhase string
 const (
 	// PhaseRunning lasts until kubemend asks the host to power on.
 	PhaseRunning RemediationPhase = "Running"
-	// PhaseWaiting means that the host powers on or the node boots. It ends when the remediation is deleted, the next attempt begins, or the
-	// phase becomes PhaseDeleting.
+	// PhaseWaiting means that the host powers on or the node boots. It ends with the remediation, the next attempt or PhaseDeleting.
 	PhaseWaiting RemediationPhase = "Waiting"
 	// PhaseDeleting means that the last attempt has failed and kubemend has asked the owner of the machine to replace it.
 	PhaseDeleting RemediationPhase = "Deleting machine"
-	// PhaseFailed means that kubemend cannot remediate the host, for example because its owner has powered it off, or that the remediation was
-	// stopped.
+	// PhaseFailed means that kubemend cannot remediate the host, such as one that its owner has powered off, or that it was stopped.
 	PhaseFailed RemediationPhase = "Failed"
 )
 
@@ -51,8 +49,8 @@ type RemediationStrategy struct {
 	// +kubebuilder:validation:Minimum=1
 	RetryLimit int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how long each part of an attempt may take, in seconds: at least 100, by default 600. The parts are: until the host is
-	// asked to power on, then until it is on, then until the machine is healthy.
+	// timeoutSeconds is how long each part of an attempt may take, in seconds: at least 100, by default 600. The parts are: until the host
+	// is asked to power on, then until it is on, then until the machine is healthy.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
@@ -68,8 +66,8 @@ type Metal3RemediationSpec struct {
 
 // Metal3RemediationStatus is the observed progress of a Metal3Remediation.
 type Metal3RemediationStatus struct {
-	// phase is Running (until the host is asked to power on), Waiting (until the machine is healthy), Deleting machine (the owner was asked to
-	// replace the machine) or Failed.
+	// phase is Running (until the host is asked to power on), Waiting (for a healthy machine), Deleting machine (the owner replaces it) or
+	// Failed.
 	// +optional
 	Phase RemediationPhase `json:"phase,omitempty"`
 

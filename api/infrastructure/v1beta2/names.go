@@ -1,18 +1,17 @@
 package v1beta2
 
-// These names are the same as in CAPM3 and in the Bare Metal Operator (BMO): CAPM3 uses them to clean up and to choose hosts, BMO to switch
-// the power of hosts.
+// These names are those of CAPM3 and the Bare Metal Operator (BMO). CAPM3 uses them to clean up and to choose hosts, BMO to switch power.
 
 // RemediationFinalizer keeps a Metal3Remediation until kubemend has released its host and removed the taint from its node.
 const RemediationFinalizer = "metal3remediation.infrastructure.cluster.x-k8s.io"
 
 // Annotations of a BareMetalHost.
 const (
-	// PowerOffAnnotationPrefix, followed by the UID of a remediation, is an annotation: BMO keeps the host powered off as long as it is there.
-	// The UID tells remediations apart. BMO never removes the annotation from a provisioned host.
+	// PowerOffAnnotationPrefix, followed by the UID of a remediation, is an annotation: BMO keeps the host powered off as long as it is
+	// there. The UID tells remediations apart. BMO never removes the annotation from a provisioned host.
 	PowerOffAnnotationPrefix = "reboot.metal3.io/metal3-remediation-"
 
-	// PowerOffAnnotationValue makes BMO power the host off at once, without asking the operating system, and only if the host is provisioned.
+	// PowerOffAnnotationValue makes BMO power the host off without asking the operating system, and only if the host is provisioned.
 	PowerOffAnnotationValue = `{"mode":"hard","force":false}`
 
 	// RebootAnnotation makes BMO power the host off once; BMO then removes the annotation. A host with spec.disablePowerOff gets only this
@@ -45,8 +44,8 @@ const (
 	// PowerOffRequestedCondition is True once kubemend has set its power-off annotation on the host.
 	PowerOffRequestedCondition = "PowerOffRequested"
 
-	// PoweredOffCondition is True once BMO has reported the host as off after kubemend had asked for it. For a host that cannot be powered off
-	// it stays False, with the reason.
+	// PoweredOffCondition is True once BMO reports the host as off after kubemend's request. It stays False if the host cannot be powered
+	// off.
 	PoweredOffCondition = "PoweredOff"
 
 	// WorkloadMovedCondition is True once the node has no pod and no volume left that has to move.

@@ -1,5 +1,4 @@
-// Package v1alpha1 has NodeHealthCheck, and the names of all annotations, labels, conditions and leases that checks and remediators share.
-// It has no behaviour.
+// Package v1alpha1 has NodeHealthCheck, and the names of the annotations, labels, conditions and leases that checks and remediators share.
 //
 // The kind is that of medik8s (node-healthcheck-operator v0.12), field by field, so that users can exchange manifests, clients and
 // remediators. kubemend adds validation, columns, and the condition RemediationAllowed.

@@ -6,8 +6,7 @@ const (
 	NodeNameAnnotation = "remediation.medik8s.io/node-name"
 	// TemplateNameAnnotation is the name of the template that the request was created from.
 	TemplateNameAnnotation = "remediation.medik8s.io/template-name"
-	// TimedOutAnnotation asks the remediator to stop, because its timeout has expired or it has reported a failure. The value is the time (RFC
-	// 3339).
+	// TimedOutAnnotation asks the remediator to stop, after a timeout or a reported failure. The value is the time (RFC 3339).
 	TimedOutAnnotation = "remediation.medik8s.io/nhc-timed-out"
 	// HealthyDelayAnnotation is the time since when the node has been healthy, while spec.healthyDelay keeps the request. RFC 3339, UTC.
 	HealthyDelayAnnotation = "remediation.medik8s.io/healthy-delay"
@@ -40,8 +39,7 @@ const (
 const (
 	// ProcessingCondition is True while the remediation is in progress.
 	ProcessingCondition = "Processing"
-	// SucceededCondition is Unknown while ProcessingCondition is True, then True or False. False means that the remediation failed or was
-	// stopped.
+	// SucceededCondition is Unknown while ProcessingCondition is True, then True or False. False means failed or stopped.
 	SucceededCondition = "Succeeded"
 	// NodeDeletionExpectedCondition is True if the node will not come back under its name.
 	NodeDeletionExpectedCondition = "PermanentNodeDeletionExpected"
@@ -59,8 +57,7 @@ const (
 
 // Conditions of a NodeHealthCheck.
 const (
-	// DisabledCondition is True while the check does nothing, for example because its template is missing or OpenShift's MachineHealthChecks
-	// act.
+	// DisabledCondition is True while the check does nothing, for example because its template is missing.
 	DisabledCondition = "Disabled"
 	// StormActiveCondition is True from when too many nodes are unhealthy until enough are healthy and the cooldown has passed.
 	StormActiveCondition = "StormActive"
@@ -70,8 +67,7 @@ const (
 	RemediationAllowedCondition = "RemediationAllowed"
 )
 
-// Reasons of the conditions above. The reasons of blockers are with the rules. docs/reference/conditions.md is generated from these
-// comments.
+// Reasons of the conditions above, except those of blockers. docs/reference/conditions.md is generated from these comments.
 const (
 	ConflictReason          = "ConflictingMachineHealthCheckDetected" // Disabled=True: OpenShift: a MachineHealthCheck of your own exists
 	TemplateNotFoundReason  = "RemediationTemplateNotFound"           // Disabled=True: template or kind does not exist; read every 15 s
@@ -87,8 +83,7 @@ const (
 	KubeletsAwaitedReason   = "KubeletsAwaited"                       // RemediationAllowed=False: kubelets had no time to report
 )
 
-// Reasons of events on a NodeHealthCheck (medik8s). Their texts begin with EventPrefix. docs/reference/events.md is generated from these
-// comments.
+// Reasons of events (medik8s), whose texts begin with EventPrefix. docs/reference/events.md is generated from these comments.
 const (
 	EventPrefix              = "[remediation] "
 	EventDisabled            = "Disabled"                     // Warning: `Disabling NHC. Reason: <reason>, Message: <message>`

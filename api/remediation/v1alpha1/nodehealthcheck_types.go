@@ -74,8 +74,7 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	Selector metav1.LabelSelector `json:"selector,omitempty"`
 
-	// unhealthyConditions say when a node is unhealthy: one match is enough. By default a node is unhealthy when Ready has been "False" or
-	// Unknown for 300s.
+	// unhealthyConditions say when a node is unhealthy: one match is enough. By default Ready must have been "False" or Unknown for 300s.
 	// +optional
 	// +listType=map
 	// +listMapKey=type
@@ -93,8 +92,8 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="type(self) != int || self <= 2147483647",message="minHealthy must be at most 2147483647"
 	MinHealthy *intstr.IntOrString `json:"minHealthy,omitempty"`
 
-	// maxUnhealthy is how many of the watched nodes may be unhealthy or pending for a remediation to start: a number, or a percentage that is
-	// rounded down. Set only one of minHealthy and maxUnhealthy.
+	// maxUnhealthy is how many of the watched nodes may be unhealthy or pending for a remediation to start: a number, or a percentage that
+	// is rounded down. Set only one of minHealthy and maxUnhealthy.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^((100|[0-9]{1,2})%|[0-9]+)$`
@@ -118,8 +117,8 @@ type NodeHealthCheckSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!has(self.kind) || self.kind == '' || (self.kind.endsWith('Template') && self.kind != 'Template')",message="kind of the remediation template must be the kind of the remediation followed by Template",messageExpression="'kind of the remediation template must be the kind of the remediation followed by Template: found kind %s'.format([self.kind])",fieldPath=".kind"
 	RemediationTemplate *corev1.ObjectReference `json:"remediationTemplate,omitempty"`
 
-	// escalatingRemediations are steps that run one after the other until the node is healthy; at most 20. Each step needs its own template,
-	// because otherwise kubemend could not tell their requests apart.
+	// escalatingRemediations are steps that run one after the other until the node is healthy; at most 20. Each step needs its own
+	// template, because otherwise kubemend could not tell their requests apart.
 	// +optional
 	// +kubebuilder:validation:MaxItems=20
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.exists_one(b, b.order == a.order))",message="EscalatingRemediation Order must be unique",messageExpression="'EscalatingRemediation Order must be unique: found duplicate order %d'.format([self.filter(a, !self.exists_one(b, b.order == a.order))[0].order])"
@@ -130,8 +129,8 @@ type NodeHealthCheckSpec struct {
 	// +optional
 	PauseRequests []string `json:"pauseRequests,omitempty"`
 
-	// healthyDelay is how long a remediated node must have been healthy before kubemend deletes its requests; by default they are deleted at
-	// once. A negative value waits until a user sets the annotation remediation.medik8s.io/manually-confirmed-healthy on the node.
+	// healthyDelay is how long a remediated node must have been healthy before kubemend deletes its requests; by default they are deleted
+	// at once. A negative value waits until a user sets the annotation remediation.medik8s.io/manually-confirmed-healthy on the node.
 	// +optional
 	// +kubebuilder:validation:Pattern=`^-?([0-9]+(\.[0-9]+)?(ns|us|µs|ms|s|m|h))+$`
 	// +kubebuilder:validation:Type=string
@@ -169,8 +168,8 @@ type UnhealthyNode struct {
 	// +optional
 	ConditionsHealthyTimestamp *metav1.Time `json:"conditionsHealthyTimestamp,omitempty"`
 
-	// healthyDelayed is true while spec.healthyDelay keeps the requests of the node: it is healthy, or became unhealthy again during the delay
-	// after a remediation that had succeeded.
+	// healthyDelayed is true while spec.healthyDelay keeps the requests of the node: it is healthy, or became unhealthy again during the
+	// delay after a remediation that had succeeded.
 	// +optional
 	HealthyDelayed *bool `json:"healthyDelayed,omitempty"`
 }
@@ -181,8 +180,7 @@ type NodeHealthCheckStatus struct {
 	// +optional
 	ObservedNodes *int `json:"observedNodes,omitempty"`
 
-	// healthyNodes is how many of these nodes match no entry of unhealthyConditions, not even within its duration, and have no remediation
-	// request.
+	// healthyNodes is how many of these nodes match no unhealthyConditions, not even within a duration, and have no remediation request.
 	// +optional
 	HealthyNodes *int `json:"healthyNodes,omitempty"`
 

@@ -51,8 +51,8 @@ type Times struct {
 type Waits struct {
 	// Poll is the wait after a reconcile with nothing to do. (bmh manageHostPower, steadyStateResult)
 	Poll time.Duration
-	// Error is the wait after the first recorded error; it doubles with each further error, up to the ninth. BMO waits at random for half to
-	// all of it, the model always for all of it. (result calculateBackoff)
+	// Error is the wait after the first recorded error; it doubles with each further error, up to the ninth. BMO waits at random for half
+	// to all of it, the model always for all of it. (result calculateBackoff)
 	Error time.Duration
 	// Short is the wait while Ironic is busy, Long the wait while a ramdisk works. (ironic shortRetryDelay, longRetryDelay)
 	Short, Long time.Duration
@@ -72,8 +72,8 @@ type Waits struct {
 	Change time.Duration
 	// Errors is the number of errors up to which the wait after an error doubles. (result maxBackOffCount)
 	Errors int
-	// Reset is the minimal time of a reset. Meanwhile Ironic has the node locked and refuses another reset, which BMO would otherwise order if
-	// its cache still had the annotation that BMO has removed. (ironic changePower, 409)
+	// Reset is the minimal time of a reset. Meanwhile Ironic has the node locked and refuses another reset, which BMO would otherwise order
+	// if its cache still had the annotation that BMO has removed. (ironic changePower, 409)
 	Reset time.Duration
 }
 
@@ -127,8 +127,8 @@ type Faults struct {
 
 	// Unreachable means that the BMC does not answer.
 	Unreachable bool
-	// IgnoresOff and IgnoresOn mean that the BMC accepts such orders and does not follow them. If the fault ends while Ironic still waits, the
-	// BMC follows late. A reset counts as both.
+	// IgnoresOff and IgnoresOn mean that the BMC accepts such orders and does not follow them. If the fault ends while Ironic still waits,
+	// the BMC follows late. A reset counts as both.
 	IgnoresOff, IgnoresOn bool
 	// Refuses is the error with which the BMC answers every order; empty if it follows orders.
 	Refuses string

@@ -14,8 +14,8 @@ import (
 
 // Pass is the result of one reconcile of BMO.
 type Pass struct {
-	// Object means that the metadata of the BareMetalHost has changed, Status that its status has. BMO writes them with two whole updates, the
-	// metadata first. If neither is set, nothing is written, whatever has changed in memory.
+	// Object means that the metadata of the BareMetalHost has changed, Status that its status has. BMO writes them with two whole updates,
+	// the metadata first. If neither is set, nothing is written, whatever has changed in memory.
 	Object, Status bool
 	// Again means that BMO reconciles again at once. Otherwise it does after After, or not by itself if After is zero.
 	Again bool

@@ -45,8 +45,8 @@ type program struct {
 	sources []string
 	// usually is how long the build takes on two cores if only kubemend's own dependencies are cached.
 	usually time.Duration
-	// asset is a dependency: the program may come from KUBEBUILDER_ASSETS if it has the same minor version as this dependency. It is empty if
-	// the program must be built.
+	// asset is a dependency: the program may come from KUBEBUILDER_ASSETS if it has the same minor version as this dependency. It is empty
+	// if the program must be built.
 	asset string
 	// older is how many minor versions older it may be.
 	older int

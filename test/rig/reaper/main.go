@@ -53,8 +53,8 @@ func hold(program []string) (int, error) {
 	}()
 	told := make(chan os.Signal, 1)
 	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
-	// These signals are caught and dropped, not ignored, because a program inherits ignored signals. SIGPIPE occurs when the parent read our
-	// standard error and is gone.
+	// These signals are caught and dropped, not ignored, because a program inherits ignored signals. SIGPIPE occurs when the parent read
+	// our standard error and is gone.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGPIPE)
 
 	if len(program) == 0 {
