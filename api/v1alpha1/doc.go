@@ -1,6 +1,5 @@
 // Package v1alpha1 has kubemend's own kinds, group kubemend.io: HostRemediation and its template, RemediationRecord, RemediationPolicy and
-// RemediationOverride. It also has the names of the annotations, labels, conditions and events that kubemend adds to objects of other
-// projects. Its only methods give access to conditions.
+// RemediationOverride. It also has the names of annotations, labels, conditions and events on other objects.
 //
 // +kubebuilder:object:generate=true
 // +groupName=kubemend.io
@@ -58,9 +57,8 @@ const (
 // MarkedForAnnotation on a BareMetalHost is the UID of the machine for which kubemend marked it unhealthy. A user's mark does not have it.
 const MarkedForAnnotation = "kubemend.io/marked-unhealthy-for"
 
-// PowerOffDisprovedAnnotation on a BareMetalHost is when its node was seen alive although the host had been proven off (RFC 3339). The
-// reported power of the host is then not reliable: kubemend does not power-cycle the host until `kubectl mend reset` removes the
-// annotation.
+// PowerOffDisprovedAnnotation on a BareMetalHost is when its node was seen alive although the host had been proven off (RFC 3339). Its
+// reported power is then not reliable: kubemend does not power-cycle it until `kubectl mend reset` removes the annotation.
 const PowerOffDisprovedAnnotation = "kubemend.io/power-off-disproved"
 
 // WorkloadClusterAnnotation on a Cluster is its UID, a slash, and the UID of the namespace kube-system of its workload cluster, as first
@@ -128,8 +126,7 @@ const (
 	SpareHostAvailable = "SpareHostAvailable"
 
 	// CapacityBack is False while the capacity of a remediation that the check requested is not back, and True once all capacity is back.
-	// Its reason is that of the oldest RemediationRecord, but one reason for all steps of a power cycle. A check whose capacity was never
-	// missing does not have it.
+	// Its reason is that of the oldest record, with one reason for all steps of a power cycle. Without any missing capacity it is absent.
 	CapacityBack = "CapacityBack"
 )
 
@@ -157,8 +154,8 @@ const (
 )
 
 // Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts. It is True while its
-// remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all. A healthy Machine
-// does not have it.
+// remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all. Healthy Machines
+// lack it.
 const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation that are neither blockers nor reasons of an owner.

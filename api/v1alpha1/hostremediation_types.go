@@ -36,9 +36,8 @@ type HostRemediationStrategy struct {
 	// +kubebuilder:validation:Maximum=100
 	RetryLimit *int32 `json:"retryLimit,omitempty"`
 
-	// timeoutSeconds is how long an attempt may take until kubemend asks the host to power on, then again until the host is on, in seconds:
-	// from 100 to 86400 (a day), by default 600. Whatever the value, a host that was off when asked has at least 185 seconds to be proven
-	// off, and a workload has at least 120 to move.
+	// timeoutSeconds is how many seconds an attempt may take until power on is requested, then again until the host is on: 100 to 86400, by
+	// default 600. A host that was off when asked always has at least 185 to be proven off, and a workload 120 to move.
 	// +optional
 	// +kubebuilder:default=600
 	// +kubebuilder:validation:Minimum=100
@@ -86,8 +85,7 @@ type HostRemediationStatus struct {
 	// +optional
 	Started *metav1.Time `json:"started,omitempty"`
 
-	// deadline is when the wait in the queue, all steps until power on is requested, powering on, or booting times out; empty during a
-	// pause.
+	// deadline is when the wait in the queue, the steps until power on is requested, power on, or booting times out; empty during a pause.
 	// +optional
 	Deadline *metav1.Time `json:"deadline,omitempty"`
 

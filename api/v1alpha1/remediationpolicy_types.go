@@ -63,8 +63,7 @@ type PolicyLimit struct {
 	// +kubebuilder:validation:MaxItems=2
 	GroupBy []PolicyGroupKey `json:"groupBy,omitempty"`
 	// maxInFlight is how many remediations of a group may be in flight at the same time. A remediation is in flight from its beginning
-	// until the target or its replacement is healthy. It is a number, or a percentage of the targets of the group, rounded up. With 0 or 0%
-	// none begins.
+	// until the target or its replacement is healthy. It is a number, or a percentage of the group's targets, rounded up; 0 allows none.
 	// +optional
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:Pattern=`^(100|[1-9]?[0-9])%$`
@@ -81,10 +80,10 @@ type PolicyLimit struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
-	// slowStart, if Enabled, lets one remediation of a group be in flight at first. Each remediation whose capacity has been back for five
-	// minutes allows one more at the same time. After a failed remediation the number is one again, and none begins for 1 minute, after
-	// further failures for 2, 4, 8, then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight,
-	// and when the manager starts. The default is Disabled.
+	// slowStart, if Enabled, lets one remediation of a group be in flight at first, and one more for each whose capacity has been back for
+	// five minutes. After a failed remediation the number is one again, and none begins for 1 minute, after further failures for 2, 4, 8,
+	// then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight, and when the manager starts.
+	// The default is Disabled.
 	// +optional
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	SlowStart SlowStart `json:"slowStart,omitempty"`

@@ -2,8 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Capacity says what the capacity of one machine waits for, from the beginning of its deletion or remediation until a machine in its place
-// has a Ready node.
+// Capacity says what the capacity of one machine waits for, from its deletion or remediation until its replacement has a Ready node.
 type Capacity struct {
 	// Machine is the machine whose capacity is, or was, missing; absent if its name is not known.
 	Machine string `json:"machine,omitempty"`
@@ -71,8 +70,7 @@ type MachineOwner struct {
 	RollingOut bool `json:"rollingOut"`
 }
 
-// MissingCapacity counts, from open RemediationRecords, the remediations that have begun and whose capacity is not back. kubemend or others
-// may have begun them.
+// MissingCapacity counts, from open RemediationRecords, the remediations of all controllers whose capacity is not back.
 type MissingCapacity struct {
 	// Remediations is their number.
 	Remediations int `json:"remediations"`

@@ -215,8 +215,7 @@ type IgnoredFinding struct {
 	Why string `json:"why"`
 }
 
-// Population counts the targets of a check. Each target is in exactly one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting,
-// Unknown and Unread.
+// Population counts the targets of a check, each in one of Healthy, Unhealthy, Pending, Starting, Recovering, Deleting, Unknown, Unread.
 type Population struct {
 	Total int `json:"total"`
 	// NotHealthy is what the limits count: all targets that are not Healthy.

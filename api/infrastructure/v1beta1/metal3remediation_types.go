@@ -32,8 +32,7 @@ type Metal3RemediationSpec struct {
 
 // Metal3RemediationStatus is the observed progress of a Metal3Remediation.
 type Metal3RemediationStatus struct {
-	// phase is Running (until the host is asked to power on), Waiting (for a healthy machine), Deleting machine (the owner replaces it) or
-	// Failed.
+	// phase is Running (until power on is requested), Waiting (for a healthy node), Deleting machine (its owner replaces it) or Failed.
 	// +optional
 	Phase string `json:"phase,omitempty"`
 

@@ -44,8 +44,7 @@ const (
 	// PowerOffRequestedCondition is True once kubemend has set its power-off annotation on the host.
 	PowerOffRequestedCondition = "PowerOffRequested"
 
-	// PoweredOffCondition is True once BMO reports the host as off after kubemend's request. It stays False if the host cannot be powered
-	// off.
+	// PoweredOffCondition is True once BMO reports the host as off after the request. It stays False if BMO cannot power off the host.
 	PoweredOffCondition = "PoweredOff"
 
 	// WorkloadMovedCondition is True once the node has no pod and no volume left that has to move.
