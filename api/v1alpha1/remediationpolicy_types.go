@@ -115,7 +115,7 @@ type PolicyWindow struct {
 	// +required
 	// +kubebuilder:validation:Enum=Deny;Allow
 	Action WindowAction `json:"action"`
-	// schedule is when the window opens, in the five fields of cron: minute, hour, day of the month, month, and day of the week.
+	// schedule is when the window opens, in the five fields of cron: minute, hour, day, month, and day of the week.
 	// +required
 	// +kubebuilder:validation:MinLength=9
 	// +kubebuilder:validation:MaxLength=128
@@ -139,13 +139,15 @@ type PolicyWindow struct {
 type Signal string
 
 const (
-	// SignalNodeMaintenance: the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
+	// SignalNodeMaintenance means that the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
 	SignalNodeMaintenance Signal = "NodeMaintenance"
-	// SignalNodeShutdown: the node has the condition GracefulNodeShutdownInProgress, for at most ten minutes after it became True.
+	// SignalNodeShutdown means that the node has the condition GracefulNodeShutdownInProgress, for at most ten minutes after it became
+	// True.
 	SignalNodeShutdown Signal = "NodeShutdown"
-	// SignalAutoscalerScaleDown: the node has the taint ToBeDeletedByClusterAutoscaler, for at most 30 minutes after the time in its value.
+	// SignalAutoscalerScaleDown means that the node has the taint ToBeDeletedByClusterAutoscaler, for 30 minutes after the time in its
+	// value.
 	SignalAutoscalerScaleDown Signal = "AutoscalerScaleDown"
-	// SignalClusterRollout: the Cluster has the condition RollingOut.
+	// SignalClusterRollout means that the Cluster has the condition RollingOut.
 	SignalClusterRollout Signal = "ClusterRollout"
 )
 

@@ -188,6 +188,7 @@ func edited[T any](object T, edits []func(T)) T {
 // ClaimedBy is the value of the paused annotation that makes Cluster API's own controller skip a MachineHealthCheck and kubemend act on it.
 const ClaimedBy = "kubemend"
 
+// Claimed gives a MachineHealthCheck to kubemend.
 func Claimed(check *clusterv1.MachineHealthCheck) {
 	if check.Annotations == nil {
 		check.Annotations = map[string]string{}

@@ -60,7 +60,7 @@ type Server struct {
 	changes       []Change
 }
 
-// Change is a change of an object. Was is nil for a creation, Is is nil for a deletion.
+// Change is a change of an object from Was, nil for a creation, to Is, nil for a deletion.
 type Change struct {
 	Kind    schema.GroupVersionKind
 	Was, Is client.Object

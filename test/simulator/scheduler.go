@@ -175,7 +175,7 @@ func NewAttacher(workload *rest.Config) (*Attacher, error) {
 	return a, nil
 }
 
-// Stick(true) makes it detach nothing more, Stick(false) ends that.
+// Stick makes it detach nothing more; false ends that.
 func (a *Attacher) Stick(stuck bool) { a.stuck.Store(stuck) }
 
 // Reconcile attaches or detaches one volume.

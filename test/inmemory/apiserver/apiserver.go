@@ -138,7 +138,7 @@ func (s *Server) Calls(wanted func(Call) bool) []Call {
 	return slices.DeleteFunc(slices.Clone(s.calls), func(call Call) bool { return !wanted(call) })
 }
 
-// Lag(true) keeps watches from sending new events, so that caches become stale. Lag(false) ends that.
+// Lag keeps watches from sending new events, so that caches become stale; false ends that.
 func (s *Server) Lag(lag bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -157,8 +157,8 @@ func Still(still bool) {
 	}
 }
 
-// Silence(true) leaves all requests except the tester's without an answer, and ends all watches. Silence(false) breaks the connections of
-// the waiting requests, and answers again.
+// Silence leaves all requests except the tester's without an answer, and ends all watches. With false it breaks the connections of the
+// waiting requests, and answers again.
 func (s *Server) Silence(silent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -21,7 +21,7 @@ import (
 
 var namespaceKind = Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, ClusterScoped: true}
 
-// event is a change of an object. was is nil for a creation, is is nil for a deletion.
+// event is a change of an object from was, nil for a creation, to is, nil for a deletion.
 type event struct {
 	version  int
 	resource schema.GroupResource

@@ -25,8 +25,8 @@ var loopback = patch{
 	old: `net.Listen("tcp", fmt.Sprintf(":%d"`, new: `net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d"`, times: 3,
 }
 
-// apply changes the content of the file. It fails if old does not occur times times or its function is called elsewhere: a new version of
-// the dependency must not listen on other addresses unnoticed.
+// apply changes the content of the file. It fails if old is not there as often as times says, or its function is called elsewhere: a new
+// version of the dependency must not listen on other addresses unnoticed.
 func (p patch) apply(content string) (string, error) {
 	call, _, _ := strings.Cut(p.old, "(")
 	if found := strings.Count(content, p.old); found != p.times || strings.Count(content, call+"(") != p.times {
