@@ -85,8 +85,8 @@ const (
 	ResetAnnotation = "kubemend.io/reset"
 )
 
-// RecordOpenLabel on a RemediationRecord is "true" until the record is closed. It is then "false" for an hour after the remediation began,
-// or, if the record counts for a loop of remediations, for twelve hours after its end. The manager watches only records with this label.
+// RecordOpenLabel on a RemediationRecord is "true" until the record is closed. It is then "false" until an hour after the remediation
+// began, or, if the record counts for a loop, until twelve hours after its end. The manager watches only records with this label.
 const RecordOpenLabel = "kubemend.io/open"
 
 // RecordTargetLabel on a RemediationRecord is the UID of its Machine, else of its Node, else of its BareMetalHost.
@@ -154,8 +154,7 @@ const (
 )
 
 // Remediation is a condition of a Machine that is pending or unhealthy by a MachineHealthCheck on which kubemend acts. It is True while its
-// remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all. Healthy Machines
-// lack it.
+// remediation is in progress, and False while something blocks it: the reason is the first blocker, the message has all.
 const Remediation = "kubemend.io/Remediation"
 
 // Reasons of Remediation that are neither blockers nor reasons of an owner.

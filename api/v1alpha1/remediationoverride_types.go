@@ -58,7 +58,7 @@ type RemediationOverrideSpec struct {
 	// +required
 	// +kubebuilder:validation:Enum=Hold;Allow
 	Action OverrideAction `json:"action"`
-	// allow says what Allow allows. It is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise.
+	// allow says how far Allow goes. It is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise.
 	// +optional
 	Allow *OverrideAllowance `json:"allow,omitempty"`
 	// until is when the override ends: at most seven days after its creation. The manager deletes it a day later.
@@ -94,7 +94,7 @@ type RemediationOverrideStatus struct {
 	// blocked is how many remediations wait because of this override.
 	// +optional
 	Blocked int32 `json:"blocked,omitempty"`
-	// conditions are Active.
+	// conditions has the condition Active.
 	// +optional
 	// +listType=map
 	// +listMapKey=type

@@ -56,8 +56,8 @@ type PolicyLimit struct {
 	// +kubebuilder:validation:Pattern=`^[a-z0-9]([-a-z0-9]*[a-z0-9])?$`
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// groupBy is what all targets of a group have in common. Without it all selected targets are one group. A target without the value is
-	// in no group, and this limit does not apply to it.
+	// groupBy is what all targets of a group have in common: at most two properties. Without it all selected targets are one group. A
+	// target without the value is in no group, and this limit does not apply to it.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=2
@@ -82,8 +82,8 @@ type PolicyLimit struct {
 	MaxPerHour *int32 `json:"maxPerHour,omitempty"`
 	// slowStart, if Enabled, lets one remediation of a group be in flight at first, and one more for each whose capacity has been back for
 	// five minutes. After a failed remediation the number is one again, and none begins for 1 minute, after further failures for 2, 4, 8,
-	// then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight, and when the manager starts.
-	// The default is Disabled.
+	// then 10 minutes. It also starts again at one when no target of the group is unavailable or in flight, and when the manager starts. By
+	// default Disabled.
 	// +optional
 	// +kubebuilder:validation:Enum=Enabled;Disabled
 	SlowStart SlowStart `json:"slowStart,omitempty"`
@@ -141,11 +141,9 @@ type Signal string
 const (
 	// SignalNodeMaintenance means that the node has the condition MaintenanceInProgress or DrainInProgress, or the taint medik8s.io/drain.
 	SignalNodeMaintenance Signal = "NodeMaintenance"
-	// SignalNodeShutdown means that the node has the condition GracefulNodeShutdownInProgress, for at most ten minutes after it became
-	// True.
+	// SignalNodeShutdown means that the node has the condition GracefulNodeShutdownInProgress, for ten minutes after it became True.
 	SignalNodeShutdown Signal = "NodeShutdown"
-	// SignalAutoscalerScaleDown means that the node has the taint ToBeDeletedByClusterAutoscaler, for 30 minutes after the time in its
-	// value.
+	// SignalAutoscalerScaleDown means that the node has the taint ToBeDeletedByClusterAutoscaler, for 30 minutes after its value.
 	SignalAutoscalerScaleDown Signal = "AutoscalerScaleDown"
 	// SignalClusterRollout means that the Cluster has the condition RollingOut.
 	SignalClusterRollout Signal = "ClusterRollout"
@@ -255,7 +253,7 @@ type PolicySelected struct {
 	Checks int32 `json:"checks"`
 	// targets is how many machines and nodes it selects.
 	Targets int32 `json:"targets"`
-	// ungrouped is how many of the targets are in no group of at least one limit.
+	// ungrouped is how many of the targets are in no group of some limit.
 	// +optional
 	Ungrouped int32 `json:"ungrouped,omitempty"`
 }
@@ -265,7 +263,7 @@ type PolicyGroup struct {
 	// limit is the name of the limit.
 	// +kubebuilder:validation:MaxLength=63
 	Limit string `json:"limit"`
-	// group is the value that all targets of the group have in common. It is empty for all selected targets.
+	// group is the values that all targets of the group have in common. It is empty for the group of all selected targets.
 	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	Group string `json:"group,omitempty"`
