@@ -15,9 +15,9 @@ const (
 	MaxRetryLimit = 100
 	// MaxTimeoutSeconds is one day.
 	MaxTimeoutSeconds = 86400
-	// DefaultBootTimeoutSeconds is the least that a boot may take if bootTimeoutSeconds is not set.
+	// DefaultBootTimeoutSeconds is the shortest boot timeout if bootTimeoutSeconds is not set.
 	DefaultBootTimeoutSeconds = 1200
-	// MaxDefaultBootTimeoutSeconds is the most that it may take if bootTimeoutSeconds is not set.
+	// MaxDefaultBootTimeoutSeconds is the longest boot timeout if bootTimeoutSeconds is not set.
 	MaxDefaultBootTimeoutSeconds = 3600
 )
 
