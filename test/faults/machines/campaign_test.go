@@ -24,8 +24,8 @@ import (
 	"github.com/kubemend/kubemend/test/faults"
 )
 
-// told plays a tale and returns its environment.
-func (t tale) told(on *testing.T, disturb func(*environment)) *environment {
+// play plays a tale and returns its environment.
+func (t tale) play(on *testing.T, disturb func(*environment)) *environment {
 	on.Helper()
 	e := newEnvironment(on)
 	t.begin(e)
@@ -96,7 +96,7 @@ func TestEveryTaleEndsTheSameWhicheverWriteFails(t *testing.T) {
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {
 			t.Parallel()
-			before := tale.told(t, undisturbed)
+			before := tale.play(t, undisturbed)
 			want := before.outcome()
 			all := writesOf(before)
 			tried := 0
@@ -106,7 +106,7 @@ func TestEveryTaleEndsTheSameWhicheverWriteFails(t *testing.T) {
 						continue
 					}
 					t.Run(fmt.Sprintf("%s is %s", w, fate), func(t *testing.T) {
-						e := tale.told(t, func(e *environment) { e.writes.ChooseOf(w.Write, w.nth, fate) })
+						e := tale.play(t, func(e *environment) { e.writes.ChooseOf(w.Write, w.nth, fate) })
 						if _, struck := e.writes.Done(); !struck {
 							t.Fatal("the write was not made")
 						}
@@ -125,14 +125,14 @@ func TestEveryTaleEndsTheSameAfterAKillBetweenTwoReconciles(t *testing.T) {
 	for _, tale := range tales {
 		t.Run(tale.name, func(t *testing.T) {
 			t.Parallel()
-			before := tale.told(t, undisturbed)
+			before := tale.play(t, undisturbed)
 			want, kills := before.outcome(), 0
 			for n := 1; n <= before.reconciles; n++ {
 				if !faults.Tries(tale.name, "kill", n) {
 					continue
 				}
 				t.Run(fmt.Sprintf("before reconcile %d", n), func(t *testing.T) {
-					e := tale.told(t, func(e *environment) { e.killBefore = n })
+					e := tale.play(t, func(e *environment) { e.killBefore = n })
 					if !e.killed {
 						t.Fatal("it was not killed")
 					}
@@ -200,7 +200,7 @@ func TestTheFiguresOfMachineHealthChecks(t *testing.T) {
 	}
 	writes, kills, tried := 0, 0, 0
 	for _, tale := range tales {
-		e := tale.told(t, undisturbed)
+		e := tale.play(t, undisturbed)
 		writes, kills = writes+len(writesOf(e)), kills+e.reconciles
 	}
 	for _, set := range orders {

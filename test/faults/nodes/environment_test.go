@@ -77,7 +77,7 @@ func newEnvironment(t *testing.T) *environment {
 		Policies: func() []*policy.Policy { return e.policies },
 	})
 	e.program.Restarts = true
-	e.safety = &safety{environment: e, seen: map[string]bool{}, told: map[string]string{}, steps: map[string]int{}}
+	e.safety = &safety{environment: e, seen: map[string]bool{}, stopped: map[string]string{}, steps: map[string]int{}}
 	e.program.AfterReconcile = e.safety.check
 	for _, name := range []string{namespace, elsewhere} {
 		e.makes(builders.Namespace(name))

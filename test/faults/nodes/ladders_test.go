@@ -242,8 +242,8 @@ func (e *environment) deleteCheck(name string) {
 // safety checks the rules that must hold after each reconcile.
 type safety struct {
 	*environment
-	seen map[string]bool   // UIDs of requests
-	told map[string]string // when the remediator of a request was asked to stop, by UID
+	seen    map[string]bool   // UIDs of requests
+	stopped map[string]string // when the remediator of a request was asked to stop, by UID
 	// steps is, for each node, the number of the next step of ladder.
 	steps  map[string]int
 	ladder []string
@@ -269,10 +269,10 @@ func (s *safety) check() error {
 			}
 		}
 		at := req.GetAnnotations()[nhcv1.TimedOutAnnotation]
-		if was := s.told[string(req.GetUID())]; was != "" && at != was {
+		if was := s.stopped[string(req.GetUID())]; was != "" && at != was {
 			return fmt.Errorf("%s was timed out at %s, and again at %q\n%s", named(req), was, at, s.state())
 		}
-		s.told[string(req.GetUID())] = at
+		s.stopped[string(req.GetUID())] = at
 		if _, member := req.GetLabels()[nhcv1.ControlPlaneLabel]; member || s.policies != nil {
 			alone[node] = true
 		}

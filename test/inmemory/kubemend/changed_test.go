@@ -99,8 +99,8 @@ func TestAnotherWorkloadClusterBehindTheSameEndpointIsNoEvidenceAgainstAMachine(
 		for _, name := range []string{"a", "b", "c"} {
 			Expect(e.health(ctx, name)()).To(Equal(metav1.ConditionTrue))
 		}
-		Expect(e.told(ctx, "WorkloadClusterChanged")).To(HaveLen(1))
-		Expect(e.told(ctx, "WorkloadClusterUnreachable")).To(BeEmpty())
+		Expect(e.events(ctx, "WorkloadClusterChanged")).To(HaveLen(1))
+		Expect(e.events(ctx, "WorkloadClusterUnreachable")).To(BeEmpty())
 		e.worker(ctx, "marked")
 		mark := []byte(`{"metadata":{"annotations":{"cluster.x-k8s.io/remediate-machine":""}}}`)
 		Expect(e.here.Patch(ctx, e.machine(ctx, "marked"), client.RawPatch(client.Merge.Type(), mark))).To(Succeed())
@@ -187,7 +187,7 @@ func TestAManagerThatObservesWritesNothingUntilACheckIsClaimed(t *testing.T) {
 	})
 }
 
-func (e *environment) told(ctx context.Context, reason string) []eventsv1.Event {
+func (e *environment) events(ctx context.Context, reason string) []eventsv1.Event {
 	list, all := &eventsv1.EventList{}, []eventsv1.Event(nil)
 	Expect(e.here.List(ctx, list)).To(Succeed())
 	for i := range list.Items {

@@ -102,7 +102,7 @@ func (h *Host) synchronized() time.Time {
 		return time.Time{}
 	case n.fault:
 		return n.synced.Add(h.Waits.Recovery)
-	case h.Faults.Unreachable || n.missed > 0 || n.power != h.told():
+	case h.Faults.Unreachable || n.missed > 0 || n.power != h.reported():
 		return n.synced.Add(h.Waits.Sync)
 	}
 	return time.Time{}
@@ -138,8 +138,8 @@ func (h *Host) Advance(now time.Time) {
 	}
 }
 
-// told returns the power that the BMC reports.
-func (h *Host) told() Power {
+// reported returns the power that the BMC reports.
+func (h *Host) reported() Power {
 	if h.Faults.Stale && h.node.power != "" {
 		return h.node.power
 	}
@@ -160,10 +160,10 @@ func (h *Host) synchronize(now time.Time) {
 	}
 	n.missed = 0
 	if n.fault || n.power == "" {
-		n.fault, n.power = false, h.told()
+		n.fault, n.power = false, h.reported()
 		return
 	}
-	if n.power != h.told() {
+	if n.power != h.reported() {
 		h.force(n.power, now)
 	}
 }

@@ -290,11 +290,11 @@ type Looks struct {
 // Due reports whether BMO reconciles bmh now, and records that it does.
 func (l *Looks) Due(bmh *bmov1alpha1.BareMetalHost, now time.Time) bool {
 	spec, err := json.Marshal(bmh.Spec) // it has pointers, which differ between copies
-	told := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
-	if told == l.heard && (l.again.IsZero() || now.Before(l.again)) {
+	heard := fmt.Sprint(bmh.UID, bmh.Annotations, bmh.Finalizers, bmh.DeletionTimestamp, string(spec), err)
+	if heard == l.heard && (l.again.IsZero() || now.Before(l.again)) {
 		return false
 	}
-	l.heard, l.again = told, time.Time{}
+	l.heard, l.again = heard, time.Time{}
 	return true
 }
 

@@ -51,8 +51,8 @@ func hold(program []string) (int, error) {
 		_, _ = io.Copy(io.Discard, os.Stdin) // any end of it is the end
 		close(parentGone)
 	}()
-	told := make(chan os.Signal, 1)
-	signal.Notify(told, syscall.SIGTERM, syscall.SIGHUP)
+	stopped := make(chan os.Signal, 1)
+	signal.Notify(stopped, syscall.SIGTERM, syscall.SIGHUP)
 	// These signals are caught and dropped, not ignored, because a program inherits ignored signals. SIGPIPE occurs when the parent read
 	// our standard error and is gone.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGINT, syscall.SIGPIPE)
@@ -60,7 +60,7 @@ func hold(program []string) (int, error) {
 	if len(program) == 0 {
 		select {
 		case <-parentGone:
-		case <-told:
+		case <-stopped:
 		}
 		return 0, nil
 	}
@@ -78,7 +78,7 @@ func hold(program []string) (int, error) {
 	case <-ended:
 		return exitCode(child.ProcessState), nil
 	case <-parentGone:
-	case <-told:
+	case <-stopped:
 	}
 	// The program has its own process group, so this kills everything that it started too.
 	_ = syscall.Kill(-child.Process.Pid, syscall.SIGKILL) // it fails only if the group is gone already
