@@ -48,8 +48,8 @@ type OverrideAllowance struct {
 
 // RemediationOverrideSpec is a temporary exception.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.allow) == (self.action == 'Allow' && self.targetRef.kind != 'RemediationPolicy')",message="is needed for Allow of a Cluster or a MachineHealthCheck, and for nothing else",fieldPath=".allow"
-// +kubebuilder:validation:XValidation:rule="self.action == 'Hold' ? self.targetRef.kind != 'RemediationPolicy' : self.targetRef.kind in ['Cluster', 'MachineHealthCheck', 'RemediationPolicy']",message="Allow is for a Cluster, a MachineHealthCheck or a RemediationPolicy, and Hold for all others and the first two",fieldPath=".targetRef"
+// +kubebuilder:validation:XValidation:rule="has(self.allow) == (self.action == 'Allow' && self.targetRef.kind != 'RemediationPolicy')",message="is required for Allow of a Cluster or a MachineHealthCheck, and forbidden otherwise",fieldPath=".allow"
+// +kubebuilder:validation:XValidation:rule="self.action == 'Hold' ? self.targetRef.kind != 'RemediationPolicy' : self.targetRef.kind in ['Cluster', 'MachineHealthCheck', 'RemediationPolicy']",message="Allow supports Cluster, MachineHealthCheck and RemediationPolicy; Hold supports all kinds but RemediationPolicy",fieldPath=".targetRef"
 type RemediationOverrideSpec struct {
 	// targetRef names the object to which the override applies.
 	// +required

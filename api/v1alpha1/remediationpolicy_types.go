@@ -49,7 +49,7 @@ const (
 
 // PolicyLimit limits the remediations in each group of targets. A field that is not set does not limit.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable) || has(self.maxPerHour) || has(self.slowStart)",message="limits nothing"
+// +kubebuilder:validation:XValidation:rule="has(self.maxInFlight) || has(self.maxUnavailable) || has(self.maxPerHour) || has(self.slowStart)",message="needs maxInFlight, maxUnavailable, maxPerHour or slowStart"
 type PolicyLimit struct {
 	// name is the name of the limit in messages, metrics and status.
 	// +required
@@ -194,8 +194,8 @@ const (
 // RemediationPolicySpec says whether and when remediations may begin.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.blockWhile) || has(self.waitForSpare) || has(self.mode)",message="set limits, windows, blockWhile, waitForSpare or mode"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="a check is claimed whole: a policy with mode selects no targets",fieldPath=".selector.targets"
-// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="would claim everything: with mode Act select namespaces, clusters or checks",fieldPath=".selector"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || !has(self.selector.targets)",message="selector.targets cannot be combined with mode: a check is claimed with all of its machines",fieldPath=".selector.targets"
+// +kubebuilder:validation:XValidation:rule="!has(self.mode) || self.mode != 'Act' || has(self.selector.namespaces) || has(self.selector.clusters) || has(self.selector.checks)",message="mode Act needs a selector with namespaces, clusters or checks: without one the policy would claim every check",fieldPath=".selector"
 type RemediationPolicySpec struct {
 	// selector selects the targets to which the policy applies: the machines and nodes of checks on which kubemend acts, and the machines
 	// of power cycles that Cluster API core requests. A policy in the manager's own namespace (--policy-namespace) reaches all namespaces

@@ -322,7 +322,7 @@ type RemediationRecordStatus struct {
 // It has no status subresource, which `clusterctl move` would lose. (Cluster API, clusterctl's object mover, createTargetObject.)
 //
 // +kubebuilder:object:root=true
-// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="status is that of a remediation that has ended, and never changes",fieldPath=".status"
+// +kubebuilder:validation:XValidation:rule="!has(oldSelf.status) || !has(oldSelf.status.ended) || has(self.status) && self.status == oldSelf.status",message="the status of a closed record cannot be changed",fieldPath=".status"
 // +kubebuilder:resource:path=remediationrecords,scope=Namespaced,categories=kubemend,shortName=rrec
 // +kubebuilder:storageversion
 // +kubebuilder:metadata:labels={"cluster.x-k8s.io/v1beta2=v1alpha1","clusterctl.cluster.x-k8s.io="}
@@ -341,7 +341,7 @@ type RemediationRecord struct {
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	// spec is what was known when the remediation was decided.
-	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="is the record of a decision, and never changes"
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed"
 	Spec RemediationRecordSpec `json:"spec"`
 
 	// status is the observed progress of the remediation.
