@@ -28,15 +28,15 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// Specs of NodeHealthChecks.
+// Specs of NodeHealthChecks, as JSON.
 const (
 	withTemplate    = `{"remediationTemplate":{"apiVersion":"test.io/v1","kind":"RebootTemplate","namespace":"default","name":"a"}}`
 	withOwnTemplate = `{"remediationTemplate":{"apiVersion":"kubemend.io/v1alpha1","kind":"HostRemediationTemplate",
 		"namespace":"default","name":"a"}}`
 )
 
-// answersRequests are the specs of the kinds of kubemend, as config/standalone installs them. The manager that answers does
-// not lead, and changes nothing.
+// answersRequests has the specs of kubemend's kinds as config/standalone installs them. The manager serves webhooks but is not the leader,
+// so it changes nothing.
 func answersRequests(management *cluster) {
 	const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
 	var (
@@ -205,16 +205,16 @@ func answersRequests(management *cluster) {
 // The validating webhooks.
 const onWrite, onDelete = "vnodehealthcheck.kb.io", "delete.nodehealthcheck.remediation.medik8s.io"
 
-// catalog is a cluster seen by a user who reads the warnings of the API server.
+// catalog is a client that collects the warnings of the API server.
 type catalog struct {
 	client.Client
 	plane *rig.ControlPlane
 
-	// warnings are those since they were last emptied.
+	// warnings are the warnings since the field was last emptied.
 	warnings []string
 }
 
-// answer sends requests that create objects, without consequences.
+// answer sends dry-run requests that create the objects of rows, and checks the answers.
 func (c *catalog) answer(ctx context.Context, rows []schemas.Row) {
 	GinkgoHelper()
 	for _, row := range rows {
@@ -244,7 +244,7 @@ func check(name, spec string) *unstructured.Unstructured {
 	return schemas.NodeHealthCheck.Object(name, spec)
 }
 
-// requestOf is a request of some kind for node-1, which need not be there.
+// requestOf returns a remediation request of some kind for node-1, which need not exist.
 func requestOf(apiVersion, kind string) *unstructured.Unstructured {
 	o := &unstructured.Unstructured{}
 	o.SetAPIVersion(apiVersion)
@@ -254,7 +254,7 @@ func requestOf(apiVersion, kind string) *unstructured.Unstructured {
 	return o
 }
 
-// as returns a stored object in the version of k.
+// as reads a stored object in the version of k.
 func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.Unstructured) *unstructured.Unstructured {
 	GinkgoHelper()
 	o := schemas.Kind{APIVersion: k.APIVersion, Kind: stored.GetKind()}.Object(stored.GetName(), "")
@@ -262,7 +262,7 @@ func (c *catalog) as(ctx context.Context, k schemas.Kind, stored *unstructured.U
 	return o
 }
 
-// tried is what would become of the spec of an object, or why it is refused.
+// tried returns the spec that a dry-run creation of an object returns, or the error.
 func (c *catalog) tried(ctx context.Context, o *unstructured.Unstructured) string {
 	o = o.DeepCopy()
 	if err := c.Create(ctx, o, client.DryRunAll); err != nil {
@@ -309,7 +309,7 @@ func (c *catalog) columns(ctx context.Context, name string) map[string]any {
 	return cells
 }
 
-// unruled does something while the CRD has no rules, as if it were an older one, and returns when it has them again.
+// unruled calls do while the CRD has no validation rules, as in an older release. It returns when the rules are enforced again.
 func (c *catalog) unruled(ctx context.Context, do func()) {
 	GinkgoHelper()
 	crd := &apiextensionsv1.CustomResourceDefinition{}
@@ -336,12 +336,12 @@ func withoutRules(schema *apiextensionsv1.JSONSchemaProps) {
 	}
 }
 
-// set changes a stored check by a merge patch.
+// set changes a stored check with a merge patch.
 func (c *catalog) set(ctx context.Context, name, patch string) error {
 	return c.Patch(ctx, check(name, ""), client.RawPatch(client.Merge.Type(), []byte(patch)))
 }
 
-// remediate writes into the status of a check that node-1 is remediated by this object.
+// remediate writes into the status of a check that the object remediates node-1.
 func (c *catalog) remediate(ctx context.Context, name string, by *unstructured.Unstructured) {
 	GinkgoHelper()
 	patch := fmt.Sprintf(`{"status":{"unhealthyNodes":[{"name":"node-1","remediations":[{"started":"2026-01-01T12:00:00Z",

@@ -31,9 +31,8 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// The manager runs as it is installed: as its ServiceAccount, with a kubeconfig of its own for the workload cluster. The
-// specs run, in order and as briefly as possible, the cases that together need every right. One compares what was granted
-// with what the API server has noted.
+// The manager runs with the rights of the shipped ServiceAccount, and with a kubeconfig of its own for the workload cluster. The specs run,
+// in order and as briefly as possible, all cases that need a right. The last specs compare the granted rights with the audit log.
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { installEverything(ctx) }, NodeTimeout(specPatience))
 
@@ -90,7 +89,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("has a host power-cycled for a Metal3Remediation, where what is watched has to be listed before", func(ctx SpecContext) {
 		manager.Kill()
-		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as where the API server is older than v1.34
+		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as with API servers older than v1.34
 		startManager(ctx)
 		checked(ctx, "theirs", builders.RemediatedBy(infrav1.GroupVersion.String(), "Metal3RemediationTemplate", template))
 		name := metal.WorkerNames(ctx)[1]
@@ -232,8 +231,8 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 
 	It("tears down, returns the check that it has claimed, and deletes its leases", func(ctx SpecContext) {
 		manager.Kill()
-		// A pod that is known by name alone: if it were there, ClusterCache would take this control plane for its own cluster, whose
-		// address and CA every pod has in its files.
+		// The pod exists by name only. If it existed, ClusterCache would take this control plane for the cluster in which the manager runs,
+		// and read the address and CA from files that every pod has.
 		GinkgoT().Setenv("POD_NAMESPACE", rig.Namespace)
 		GinkgoT().Setenv("POD_NAME", "kubemend")
 		GinkgoT().Setenv("POD_UID", "kubemend")
@@ -257,7 +256,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	}, SpecTimeout(specPatience))
 
 	It("has used every right that it has, and no other", func(ctx SpecContext) {
-		manager.Kill() // or it might be asking
+		manager.Kill() // so that it sends no further requests
 		events := audited()
 		shipped := suite.Must(control.Shipped(ctx, "standalone"))
 		here := rights.Of(granted(shipped), "kubemend-manager-role", "kubemend-hosts", "kubemend-nodes", "kubemend-node-leases",
@@ -267,25 +266,27 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		there := granted(roles)
 		Expect(there).NotTo(BeEmpty())
 
-		inOne := suite.LookedFor[0] + " in " + namespace // by the manager of one namespace
+		inOne := suite.LookedFor[0] + " in " + namespace // by the manager that works in one namespace
 		Expect(texts(rights.Refused(events, rig.Account))).To(ConsistOf(append(slices.Clone(suite.LookedFor), inOne)))
 		Expect(texts(rights.Refused(events, rig.WorkloadUser))).To(BeEmpty())
-		// The manager reads a MachineDeployment live before a record ends without a replacement. Whether one does here is left open.
+		// The manager reads a MachineDeployment live before it ends a record without a replacement. That may or may not happen here.
 		either := func(text string) bool { return strings.HasPrefix(text, "get cluster.x-k8s.io/machinedeployments ") }
 		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
-			// A simulated kubelet has not booted this machine: the manager is on none of their hosts, and makes way for no other replica.
+			// The simulated kubelet never booted this machine, so the manager runs on none of the hosts and need not yield to another
+			// replica.
 			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
-				// Since the Bare Metal Operator 0.14 a HostClaim may stand between a host and its Metal3Machine: baremetal/host.
+				// Since BMO 0.14 a HostClaim may link a host and its Metal3Machine: see baremetal/host.
 				"get metal3.io/hostclaims (kubemend-hosts)",
-				// No machine of this suite has an owner that replaces it, and no record is old: test/e2e/capi and test/e2e use these.
+				// No machine of this suite has an owner that replaces it, and no record is old. test/e2e/capi and test/e2e use these
+				// rights.
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",
-				// There is no override in this suite: test/inmemory/kubemend.
+				// No override exists in this suite. test/inmemory/kubemend uses these rights.
 				"delete kubemend.io/remediationoverrides (kubemend-manager-role)",
 				"patch kubemend.io/remediationoverrides/status (kubemend-manager-role)"),
 				"granted in the management cluster, and never used")
-		// No volume of this suite stays attached to a fenced node whose pods have gone: test/faults/hosts and baremetal/fence.
+		// No volume stays attached to a fenced node whose pods are gone. test/faults/hosts and baremetal/fence use this right.
 		Expect(texts(rights.Unused(there, rights.Used(events, rig.WorkloadUser)))).To(ConsistOf(
 			"get persistentvolumes (kubemend-workload-fencer)"), "granted in the workload cluster, and never used")
 	}, SpecTimeout(specPatience))
@@ -300,7 +301,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		grant(ctx, filepath.Join("..", "docs", "examples", "one-namespace"))
 		Eventually(mayListSecrets(ctx, metav1.NamespaceDefault)).Should(BeFalse())
 		Eventually(mayListSecrets(ctx, namespace)).Should(BeTrue())
-		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them before
+		for _, crd := range kindsOfOurs(ctx) { // as if no manager had migrated them yet
 			Expect(here.Patch(ctx, &crd, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":null}}`)))).To(Succeed())
 		}
 		startManager(ctx, "--namespace="+namespace, "--node-health-checks=off",
@@ -347,7 +348,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("has, as a shard, the rights of its part, and no others", hasTheRightsOfItsPart, SpecTimeout(specPatience))
 })
 
-// requestWithoutOwner is a remediation that no machine owns, so that nothing is done for it.
+// requestWithoutOwner returns a remediation without an owner Machine, which no controller carries out.
 func requestWithoutOwner[T client.Object](request T) T {
 	request.SetNamespace(namespace)
 	request.SetName("without-owner")
