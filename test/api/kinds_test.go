@@ -168,7 +168,7 @@ func answersRequests(management *cluster) {
 
 		It("cannot be changed while the webhook cannot find out whether a request exists", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("unknown", withOwnTemplate))).To(Succeed())
-			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // of which the manager may see none
+			kinds.remediate(ctx, "unknown", requestOf("v1", "ConfigMap")) // a kind that the manager may not read
 			cannot := func(webhook string) types.GomegaMatcher {
 				return MatchError(SatisfyAll(
 					HavePrefix(`admission webhook "`+webhook+`" denied the request: cannot find out whether a remediation is running: `+

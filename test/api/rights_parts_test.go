@@ -71,8 +71,8 @@ func hasTheRightsOfItsPart(ctx SpecContext) {
 	}
 }
 
-// hasNoLeasesOfOthers asks for leases by no name. Leases say which nodes are alive, and who leads of every controller in the
-// cluster; a right to make a namespace is one to make any.
+// hasNoLeasesOfOthers asks for rights without naming an object. Leases show which nodes are alive and which controllers lead, and a right
+// to create a Namespace is a right to create any.
 func hasNoLeasesOfOthers(ctx SpecContext) {
 	for _, verb := range []string{"create", "update", "patch", "delete"} {
 		for _, where := range []string{"", "kube-node-lease", "kube-system", namespace} {

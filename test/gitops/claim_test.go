@@ -21,7 +21,7 @@ var (
 	beUnclaimed = Not(HaveKey(clusterv1.PausedAnnotation))
 )
 
-// applyAgain applies what was applied already, and then something new, as a tool does from reconcile to reconcile.
+// applyAgain applies the manifest twice, unchanged and with a change, like a tool that reconciles it repeatedly.
 func (t tool) applyAgain(ctx context.Context, m manifest) manifest {
 	GinkgoHelper()
 	t.apply(ctx, m)
@@ -76,7 +76,7 @@ var _ = Describe("A claim by kubectl mend", func() {
 	})
 })
 
-// A policy and an override are objects of their own, of which nothing stands in the check.
+// Policies and overrides are separate objects and change nothing in the check, so no tool can revert them there.
 var _ = Describe("A policy that claims checks, a hold and an allowance", func() {
 	BeforeEach(func(ctx SpecContext) {
 		Expect(client.IgnoreAlreadyExists(here.Create(ctx, builders.Cluster(namespace, "prod")))).To(Succeed())
@@ -111,7 +111,7 @@ var _ = Describe("A policy that claims checks, a hold and an allowance", func() 
 })
 
 var _ = Describe("A claim under a name that begins with kubectl", func() {
-	// This is what kubectl mend did. Without it the specs above would prove nothing of Flux.
+	// This is what kubectl mend used to do. These specs show that the specs above can detect what Flux removes.
 	as := func(owner string) func(context.Context, manifest) {
 		return func(ctx context.Context, m manifest) {
 			GinkgoHelper()

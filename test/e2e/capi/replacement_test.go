@@ -79,7 +79,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 	}, SpecTimeout(specPatience))
 })
 
-// toldOnce expects of a check one event of the verdict and one of the remediation, each under the name of the machine.
+// toldOnce expects one event about the unhealthy machine and one about the start of its remediation.
 func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHealthCheck, machine string) {
 	GinkgoHelper()
 	for _, reason := range []string{mendv1.EventMachineMarkedUnhealthy, mendv1.EventRemediationStarted} {
@@ -87,7 +87,7 @@ func (env *environment) toldOnce(ctx context.Context, check *clusterv1.MachineHe
 	}
 }
 
-// deleting is how many machines of the control plane are being deleted.
+// deleting returns how many control-plane machines are being deleted.
 func (env *environment) deleting(ctx context.Context) int {
 	GinkgoHelper()
 	number := 0
@@ -101,7 +101,7 @@ func (env *environment) deleting(ctx context.Context) int {
 
 const refused = "False/" + controlplanev1.KubeadmControlPlaneMachineCannotBeRemediatedReason
 
-// What the documentation of Cluster API says of the rules of control planes (seed 004), with what kubemend says meanwhile.
+// These are the rules for control planes in Cluster API's documentation (seed 004), and what kubemend reports while a rule holds.
 var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
@@ -132,7 +132,7 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 	}, SpecTimeout(specPatience))
 })
 
-// seenByOwner waits until the condition that the owner of a control-plane machine keeps of its API server has this prefix.
+// seenByOwner waits until the KubeadmControlPlane's condition about the API server of a machine, as "Status/Reason", has this prefix.
 func (env *environment) seenByOwner(ctx context.Context, machine, prefix string) {
 	GinkgoHelper()
 	Eventually(func() string {
@@ -141,20 +141,20 @@ func (env *environment) seenByOwner(ctx context.Context, machine, prefix string)
 	}).WithPolling(2 * time.Second).Should(HavePrefix(prefix))
 }
 
-// nudge has the controller of the KubeadmControlPlane reconcile it: it watches neither Pods nor the clock.
+// nudge makes the KubeadmControlPlane controller reconcile, since it does not watch Pods.
 func (env *environment) nudge(ctx context.Context) {
 	GinkgoHelper()
 	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
 }
 
-// turnAPIServer has the pod of the API server on a machine report Ready. It is written whole: the simulation cannot read a Pod any more
-// that was patched.
+// turnAPIServer sets the condition Ready of a machine's API server pod. It updates the whole pod, because the simulated API server cannot
+// read a patched Pod any more.
 func (env *environment) turnAPIServer(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
 	err := env.there.Get(ctx, client.ObjectKey{Namespace: metav1.NamespaceSystem, Name: "kube-apiserver-" + machine}, pod)
 	if client.IgnoreNotFound(err) == nil && err != nil {
-		return // with the machine
+		return // deleted with the machine
 	}
 	Expect(err).NotTo(HaveOccurred())
 	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
@@ -185,7 +185,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	}, SpecTimeout(specPatience))
 })
 
-// Last: its cluster comes up beside the other specs.
+// This runs last: its cluster is created while the other specs run.
 var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
 		shrinks.allHealthy(ctx)
@@ -217,8 +217,8 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	}, SpecTimeout(specPatience))
 })
 
-// verdicts are what kubemend has written of the health of a machine since a moment, or of all machines if it has no name, as
-// "Status/Reason".
+// verdicts returns the health conditions, as "Status/Reason", that kubemend has written since a moment to a machine, or to all machines if
+// the name is empty.
 func (env *environment) verdicts(since time.Time, machine string) (said []string) {
 	GinkgoHelper()
 	for _, write := range suite.Writes(management, since, "machines") {
@@ -243,7 +243,7 @@ func (env *environment) topology(ctx context.Context, change func(*clusterv1.Top
 	Expect(here.Patch(ctx, cluster, client.MergeFrom(before))).To(Succeed())
 }
 
-// scale changes how many machines the cluster has.
+// scale changes the number of machines of the cluster.
 func (env *environment) scale(ctx context.Context, controlPlanes, workers int32) {
 	GinkgoHelper()
 	env.controlPlanes, env.workers = controlPlanes, workers
