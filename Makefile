@@ -44,8 +44,7 @@ GOTESTSUM := $(TOOLS)/gotestsum
 GOVULNCHECK := $(TOOLS)/govulncheck
 KUSTOMIZE := $(TOOLS)/kustomize
 
-# cosign signs releases. It has its own module, larger than all others together, which only `make release-try` and the release workflow
-# build.
+# cosign signs releases. Its module is larger than all others together; only `make release-try` and the release workflow build it.
 COSIGN := $(TOOLS)/cosign
 
 # The programs of hack/release. The package comment of each describes it.
@@ -129,8 +128,7 @@ demo: $(RIG_BUILD) ## Show repairs on a real control plane, from start to end (S
 
 ##@ Test
 
-# The rig writes a line for each control plane that it starts. The loop prints their number above the runner's summary, which must stay
-# last.
+# The rig writes a line for each control plane. The loop prints their number above the runner's summary, which must stay last.
 STARTED = $(CURDIR)/.rig/control-planes
 
 .PHONY: test

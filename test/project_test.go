@@ -87,8 +87,7 @@ func loose(name, workflow, makefile string) []string {
 	return found
 }
 
-// Dependabot does not update a module that its configuration misses. Without a toolchain line, a module is built by whichever Go is
-// installed.
+// Dependabot only updates modules in its configuration. Without a toolchain line, any installed Go would build a module.
 func TestEveryModuleIsUpdatedAndBuiltByTheSameToolchain(t *testing.T) {
 	var bot struct {
 		Updates []struct{ Directories []string }

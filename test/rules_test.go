@@ -202,8 +202,7 @@ type family struct {
 	ids    map[string]bool
 }
 
-// A statement is a sentence of a document. Tests prove it, or rows of docs/differences.md say that it does not hold here, or both for parts
-// of it.
+// A statement is a sentence of a document. Tests prove it, or rows of docs/differences.md say that it does not hold here, or both.
 type statement struct {
 	id      string // as in the names of tests, such as "seed 0.1"
 	held    []proof

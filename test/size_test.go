@@ -33,8 +33,7 @@ func (s size) plus(other size) size {
 	return size{s.lines + other.lines, s.wide + other.wide, s.statements + other.statements}
 }
 
-// A budget is the content of size.tsv, by kind and name: lines of each package, lines and wide lines in sum, and granted lines by their
-// purpose.
+// A budget is the content of size.tsv, by kind and name: lines of packages, lines and wide lines in sum, and granted lines.
 type budget map[string]map[string]int
 
 // kinds are the kinds of lines in size.tsv, in the order of the file.

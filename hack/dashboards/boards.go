@@ -214,8 +214,7 @@ const ofCheckState = `namespace=~"$namespace", cluster_name=~"$cluster", name="$
 
 const theHost = `capi_hostremediation_status_host{namespace=~"$namespace", cluster_name=~"$cluster", host="$host"}`
 
-// ofHost selects, from a metric of kube-state-metrics about HostRemediations, the series of the host, which is in the status of a
-// HostRemediation.
+// ofHost selects the series of the host from a metric of kube-state-metrics about HostRemediations, whose status names the host.
 func ofHost(metric string) string {
 	return fmt.Sprintf("%s * on (namespace, name, uid) group_left (host) %s", metric, theHost)
 }

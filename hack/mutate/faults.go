@@ -40,8 +40,7 @@ func readFaults(path string) ([]fault, error) {
 	return faults, nil
 }
 
-// tryFaults tries each fault whose title matches only, and prints the packages whose tests fail. It returns an error if no test notices a
-// fault.
+// tryFaults tries each fault whose title matches only, and prints the packages whose tests fail. A fault that no test notices is an error.
 func tryFaults(ctx context.Context, work string, only *regexp.Regexp, args []string) error {
 	faults, err := readFaults(filepath.Join("hack", "mutate", "faults.txt"))
 	if err != nil {

@@ -17,8 +17,7 @@ const (
 	margin, bar           = 14.0, 26.0
 )
 
-// How long the animation waits: the longest pause in the output, the shortest time between lines, and the pause at the end before it starts
-// again.
+// How long the animation waits: at most for a pause in the output, at least between lines, and at the end before it starts again.
 const (
 	longest  = 1500 * time.Millisecond
 	shortest = 220 * time.Millisecond

@@ -87,8 +87,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		}
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
 			To(HaveLen(1), "docs/uninstall.md says what to do about it")
-		// Like for every provider, clusterctl leaves cluster-scoped objects whose names do not begin with the provider's name.
-		// docs/install.md says so.
+		// clusterctl leaves cluster-scoped objects whose names do not begin with the provider's name. docs/install.md says so.
 		Expect(management.ours(ctx, &rbacv1.ClusterRole{})).NotTo(BeEmpty())
 		Expect(management.Delete(ctx, kept.DeepCopy())).To(Succeed())
 		management.gone(ctx, kept)

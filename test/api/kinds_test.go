@@ -35,8 +35,7 @@ const (
 		"namespace":"default","name":"a"}}`
 )
 
-// answersRequests has the specs of kubemend's kinds as config/standalone installs them. The manager serves webhooks but is not the leader,
-// so it changes nothing.
+// answersRequests has the specs of kubemend's kinds in config/standalone. The manager serves webhooks but does not lead.
 func answersRequests(management *cluster) {
 	const storage = `{"spec":{"selector":{"matchLabels":{"role":"storage"}}}}`
 	var (

@@ -185,8 +185,8 @@ func obeyPolicies(management *cluster) {
 		Expect(here.Delete(ctx, m)).To(Succeed())
 	}, SpecTimeout(specPatience))
 
-	// kubemend acts on what it has stored in annotations, so a user who can change them can cause remediations. The policy ships together
-	// with the CRDs.
+	// kubemend acts on what it has stored in annotations, so users who can change them can cause remediations. The policy ships with the
+	// CRDs.
 	It("under the policy of the memory protect what kubemend remembers from who may not write statuses", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		here := underPolicy(ctx, management, nil, namespace)

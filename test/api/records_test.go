@@ -19,8 +19,7 @@ import (
 	"github.com/kubemend/kubemend/test/suite"
 )
 
-// mostOfRecord is the largest size of a record as JSON, far more than what nodes and hosts really report. etcd refuses objects of more than
-// 1.5 MiB.
+// mostOfRecord is the largest size of a record as JSON, far more than nodes and hosts really report. etcd's limit is 1.5 MiB.
 const mostOfRecord = 600 << 10
 
 // hugeRecord returns a record whose quoted texts are all far too long, in characters of four bytes.

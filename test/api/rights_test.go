@@ -272,13 +272,11 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		// The manager reads a MachineDeployment live before it ends a record without a replacement. That may or may not happen here.
 		either := func(text string) bool { return strings.HasPrefix(text, "get cluster.x-k8s.io/machinedeployments ") }
 		Expect(slices.DeleteFunc(texts(rights.Unused(here, rights.Used(events, rig.Account))), either)).
-			// The simulated kubelet never booted this machine, so the manager runs on none of the hosts and need not yield to another
-			// replica.
+			// The simulated kubelet never booted this machine, so the manager runs on none of the hosts.
 			To(ConsistOf("list pods in kubemend-system (kubemend-leader-election)",
 				// Since BMO 0.14 a HostClaim may link a host and its Metal3Machine: see baremetal/host.
 				"get metal3.io/hostclaims (kubemend-hosts)",
-				// No machine of this suite has an owner that replaces it, and no record is old. test/e2e/capi and test/e2e use these
-				// rights.
+				// No machine of this suite is replaced by its owner, and no record is old. test/e2e/capi and test/e2e use these rights.
 				"get cluster.x-k8s.io/machinesets (kubemend-manager-role)",
 				"get controlplane.cluster.x-k8s.io/kubeadmcontrolplanes (kubemend-manager-role)",
 				"delete kubemend.io/remediationrecords (kubemend-manager-role)",

@@ -122,8 +122,7 @@ func (t *trial) restore(ctx context.Context, machines []int) error {
 	return err
 }
 
-// changes calls do for n machines whose nodes have never been Unknown. It returns these machines, the measured delays, and what the manager
-// did.
+// changes calls do for n machines whose nodes were never Unknown. It returns the machines, the delays, and what the manager did.
 func (t *trial) changes(ctx context.Context, n int, do func([]int, *delays) error) ([]int, []time.Duration, reading, error) {
 	machines, err := t.takeUnused(n)
 	if err != nil {

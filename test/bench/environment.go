@@ -43,8 +43,7 @@ type environment struct {
 	owner            *clusterv1.MachineSet // of all machines; nil if they have none
 	ownKinds         bool                  // kubemend's CRDs are installed besides those of Cluster API
 	nodesOnly        bool                  // the nodes are in the management cluster
-	// nextUnused is the first machine whose node has never been Unknown. A second failure would be less work, since owner remediation has
-	// already been requested.
+	// nextUnused is the first machine whose node was never Unknown. A second failure is less work: owner remediation is already requested.
 	nextUnused int
 }
 

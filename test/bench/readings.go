@@ -78,8 +78,7 @@ const (
 	cacheController = "clustercache"
 )
 
-// parseReading parses a page of metrics. It counts the reconciles of one controller, and the requests to host as those to the management
-// cluster.
+// parseReading parses metrics, with the reconciles of one controller. host is the management cluster.
 func parseReading(page, controller, host string, at time.Time) (reading, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(strings.NewReader(page))

@@ -247,8 +247,7 @@ func limitTurned(old, updated conditions.Getter, kind string) fact {
 	return allowedAgain
 }
 
-// sumOf returns the arithmetic in the message of a short-circuit, which follows Cluster API's own sentence. It leaves out classes without
-// machines.
+// sumOf returns the arithmetic in the message of a short-circuit, which follows Cluster API's own sentence, without empty classes.
 func sumOf(message string) string {
 	if _, sum, found := strings.Cut(message, "). "); found {
 		message = sum

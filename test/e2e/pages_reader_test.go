@@ -90,8 +90,7 @@ func (u *user) programs(ctx context.Context) {
 	u.env = append(u.env, "PROJECT="+top, "MAKES_PATH="+os.Getenv("PATH"), "MAKES_HOME="+os.Getenv("HOME"))
 }
 
-// makeRun replaces make for `make run`, which would stay in the foreground. It stops the manager as soon as it is ready, and lets it listen
-// on a free port.
+// makeRun replaces make for `make run`. It stops the manager as soon as it is ready, and lets it listen on a free port.
 const makeRun = `#!/bin/bash
 set -euo pipefail
 [ "$1" = run ]
@@ -108,8 +107,7 @@ wait $! || true
 // endless matches the flags of commands that run until the user stops them.
 var endless = regexp.MustCompile(` (-w|--watch)\b`)
 
-// follows runs the commands of a page, or of one section (PAGE#SECTION), block by block, and returns the output. Shell functions of one
-// block exist in the next.
+// follows runs the commands of a page or section (PAGE#SECTION), and returns the output. Shell functions stay defined between blocks.
 func (u *user) follows(ctx context.Context, ref string) string {
 	GinkgoHelper()
 	page, section, part := strings.Cut(ref, "#")

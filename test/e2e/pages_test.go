@@ -279,8 +279,7 @@ func hostOf(ctx context.Context, machine string) string {
 	return ""
 }
 
-// powerCycled has a machine's host power-cycled, waits until its record says so, and returns the name of the remediation, which is deleted
-// at the end of the spec.
+// powerCycled has a machine's host power-cycled, and returns the name of the remediation, which is deleted at the end of the spec.
 func powerCycled(ctx context.Context, machine string) string {
 	GinkgoHelper()
 	m := fixture.Machine(ctx, machine)

@@ -129,8 +129,7 @@ func charts(args []string) []string {
 	return nil
 }
 
-// missing returns an error for the first of these files and folders that is neither in the project, nor written by the page, nor in a
-// release.
+// missing returns an error for the first file or folder that is neither in the project, nor written by the page, nor in a release.
 func missing(files, written, made []string) string {
 	for _, file := range files {
 		inRelease, released := strings.CutPrefix(file, releases)

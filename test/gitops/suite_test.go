@@ -54,8 +54,7 @@ var _ = BeforeSuite(func(ctx SpecContext) {
 	Expect(err).NotTo(HaveOccurred())
 })
 
-// mend runs the plugin until it succeeds, and returns its output. The plugin fails if the manager has changed the object since the plugin
-// read it.
+// mend runs the plugin until it succeeds: it fails if the manager has changed the object since the plugin read it.
 func mend(ctx context.Context, args ...string) string {
 	GinkgoHelper()
 	var out []byte

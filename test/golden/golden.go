@@ -1,5 +1,4 @@
-// Package golden compares the output of a test with a reviewed file. It imports no package of the project, so that tests of every layer may
-// import it.
+// Package golden compares the output of a test with a reviewed file. It imports no package of the project, so every layer can use it.
 package golden
 
 import (

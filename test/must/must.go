@@ -1,4 +1,4 @@
-// Package must has assertions for tests. It imports no package of the project, so that tests of every layer may import it.
+// Package must has assertions for tests. It imports no package of the project, so every layer can use it.
 package must
 
 import (

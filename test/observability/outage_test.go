@@ -150,8 +150,7 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 			r, all := &recording{every: row.every}, row.before+row.outage+row.after
 			r.leads(all)
 			r.fleet(row.before, row.outage, row.after)
-			// An alert with another cause than the uplink fires even so, during the outage or after it: here one check whose machines stay
-			// unhealthy.
+			// An alert with another cause still fires, during the outage and after it: here for a check whose machines stay unhealthy.
 			r.record(`kubemend_machinehealthcheck_short_circuited{`+clusterLabels("east", "site-07")+`, name="storage"}`,
 				held(0, row.before), held(1, row.outage+row.after))
 			turns := r.alerts(t, all)

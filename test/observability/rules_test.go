@@ -218,8 +218,7 @@ func TestEveryAlertIsInTheTableOfAlerts(t *testing.T) {
 	}
 }
 
-// alertmanagerConfig is the part of Alertmanager's configuration that the example uses. Alertmanager's own package would add the clients of
-// a dozen services to the module.
+// alertmanagerConfig is the used part of Alertmanager's configuration. Alertmanager's own package needs the clients of a dozen services.
 type alertmanagerConfig struct {
 	Route     route        `yaml:"route"`
 	Inhibit   []inhibition `yaml:"inhibit_rules"`

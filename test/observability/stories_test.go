@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// flaps are the samples of a cluster that is unreachable for ten minutes in every twenty. It is never unreachable for long, so its outages
-// silence no alert.
+// flaps are the samples of a cluster that is unreachable ten minutes in every twenty: never for so long that it silences an alert.
 var flaps = strings.Repeat("1x9 0x9 ", 12)
 
 // These are the beginnings of series.

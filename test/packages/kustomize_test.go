@@ -353,8 +353,7 @@ func readAt(t *testing.T, path string) []byte {
 
 var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `([^`]*)` \\|")
 
-// programFlags returns the manager's flags and their defaults from docs/reference/flags.md, which a test beside the program keeps up to
-// date.
+// programFlags returns the manager's flags and their defaults from docs/reference/flags.md, which is generated.
 func programFlags(t *testing.T) map[string]string {
 	t.Helper()
 	flags := map[string]string{}

@@ -51,8 +51,7 @@ func TestShardsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// Prometheus finds a Service only in its namespace, so each shard has its own. The rules exist once for all shards, because rules loaded
-// twice alert twice.
+// Each shard has its own Service, which Prometheus finds in its namespace. The rules exist only once, or each alert would fire twice.
 func TestTheMonitoringOfAShardFindsItsManager(t *testing.T) {
 	all := example(t, "shard-monitoring")
 	found := map[string]bool{}

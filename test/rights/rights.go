@@ -122,8 +122,7 @@ func expand(rule rbacv1.PolicyRule) []Right {
 // Used returns the rights that a user's requests needed, without those that were forbidden.
 func Used(events []auditv1.Event, user string) []Right { return asked(events, user, false) }
 
-// Refused returns the rights that a user's forbidden requests needed. Requests that failed for another reason, such as a webhook, do not
-// count.
+// Refused returns the rights that a user's forbidden requests needed. Requests that webhooks refused, for example, do not count.
 func Refused(events []auditv1.Event, user string) []Right { return asked(events, user, true) }
 
 // decision is the audit annotation with the result of the authorization.

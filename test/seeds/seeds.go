@@ -27,8 +27,7 @@ type Manifest struct {
 	Refused string
 }
 
-// notYAML is the error for a line "..." among fields, with which a document abridges a manifest. Clients report it before they send
-// anything.
+// notYAML is the error for a line "..." among fields, which abridges a manifest. Clients report it before they send anything.
 const notYAML = "mapping values are not allowed in this context"
 
 // All are the files of all documents. docs/differences.md lists the refused ones too.

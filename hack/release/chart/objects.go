@@ -29,8 +29,7 @@ func readObjects(path string) ([]tree, error) {
 	return objects, nil
 }
 
-// templates returns one file for each object with its holes. The manager's Namespace is not included, since it must exist before Helm
-// installs the chart.
+// templates returns a file for each object, except the manager's Namespace, which must exist before Helm installs the chart.
 func templates(objects []tree) (map[string][]byte, error) {
 	narrow, err := inOneNamespace(objects)
 	if err != nil {

@@ -160,8 +160,7 @@ func given(container any) tree {
 
 var flagRow = regexp.MustCompile("(?m)^\\| `--([a-z0-9-]+)` \\| `([^`]*)` \\| (.*) \\|$")
 
-// words are the allowed values of flags that accept only some words. YAML reads on and off as true and false, which the chart converts
-// back.
+// words are the only values of some flags. YAML reads on and off as true and false, which the chart converts back.
 var words = map[string][]any{
 	"logging-format":                  {"text", "json"},
 	"metal3-remediations":             {"auto", "on", "off", true, false},
@@ -195,8 +194,7 @@ func readFlags(path string) (tree, error) {
 	return flags, nil
 }
 
-// schema refuses unknown settings and flags. kubemend.refuse in _helpers.tpl refuses settings that exclude each other, because a schema
-// cannot give the reason.
+// schema refuses unknown settings and flags. kubemend.refuse in _helpers.tpl refuses contradictory settings, and says why.
 func schema(values []value, flags tree) ([]byte, error) {
 	top := tree{
 		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": "Values of the Helm chart of kubemend",

@@ -51,8 +51,7 @@ func baseLayer(modified time.Time, licences []string) (v1.Layer, error) {
 	return layerOf(modified, files)
 }
 
-// roots returns Mozilla's root certificates for servers, from the module. It omits certificates that Mozilla trusts with constraints, which
-// a PEM file cannot express.
+// roots returns Mozilla's root certificates for servers, without those that it trusts with constraints, which a PEM file cannot express.
 func roots() []byte {
 	var b bytes.Buffer
 	for root := range bundle.Roots() {

@@ -135,8 +135,7 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 	return check
 }
 
-// Cluster API core reports in a condition what the drain waits for, and the manager parses the message. controllers/capacity tests all other
-// waits in memory.
+// The manager parses Cluster API's message about the drain. controllers/capacity tests all other waits in memory.
 var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blocks", func() {
 	It("is missing until the budget is gone, and back with the replacement, wherever it is told", func(ctx SpecContext) {
 		fixture.AllWell(ctx)

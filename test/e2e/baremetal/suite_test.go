@@ -216,8 +216,7 @@ func (env *environment) gone(ctx context.Context, k kind, name string) bool {
 	return apierrors.IsNotFound(here.Get(ctx, client.ObjectKey{Namespace: env.Namespace, Name: name}, k.empty()))
 }
 
-// recordedEvents returns the reasons of the events about an object since a moment. Use it with Eventually, since an event is sent after the
-// change that it reports.
+// recordedEvents returns the reasons of events about an object since a moment. Events come after the changes: use it with Eventually.
 func (env *environment) recordedEvents(ctx context.Context, kind, name string, since time.Time) func() map[string]bool {
 	return func() map[string]bool {
 		GinkgoHelper()

@@ -147,8 +147,7 @@ func (env *environment) nudge(ctx context.Context) {
 	suite.Annotate(ctx, here, env.owner(ctx), "test/nudged", new(time.Now().Format(time.RFC3339Nano)))
 }
 
-// turnAPIServer sets the condition Ready of a machine's API server pod. It updates the whole pod, because the simulated API server cannot
-// read a patched Pod any more.
+// turnAPIServer sets the condition Ready of a machine's API server pod. After a patch the simulated API server could not read the Pod.
 func (env *environment) turnAPIServer(ctx context.Context, machine string, status corev1.ConditionStatus) {
 	GinkgoHelper()
 	pod := &corev1.Pod{}
@@ -217,8 +216,7 @@ var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
 	}, SpecTimeout(specPatience))
 })
 
-// verdicts returns the health conditions, as "Status/Reason", that kubemend has written since a moment to a machine, or to all machines if
-// the name is empty.
+// verdicts returns the health conditions, as "Status/Reason", that kubemend has written since a moment to one machine, or to all for "".
 func (env *environment) verdicts(since time.Time, machine string) (said []string) {
 	GinkgoHelper()
 	for _, write := range suite.Writes(management, since, "machines") {
