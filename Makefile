@@ -229,7 +229,7 @@ DOCUMENTED = $(sort $(dir $(shell grep -rlE --include='*_test.go' --exclude-dir=
 
 .PHONY: generate-docs
 generate-docs: ## Rewrite the documents that the program is the source of
-	$(GO) test $(TEST_FLAGS) -p 1 -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update # -p 1, since several write one page
+	$(GO) test $(TEST_FLAGS) -p 1 -run 'AreDocumented$$' $(filter-out ./test/fences/,$(DOCUMENTED)) -update # -p 1: some share a page
 	$(GO) test $(TEST_FLAGS) -run 'AreDocumented$$' ./test/fences -update
 
 .PHONY: generate-dashboards

@@ -54,7 +54,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		management.apply(ctx, kept, author)
 	}, SpecTimeout(specPatience))
 
-	It("lists what kubemend can be upgraded to", func(ctx SpecContext) {
+	It("lists the releases that kubemend can be upgraded to", func(ctx SpecContext) {
 		plan := clusterctl(ctx, settings(nil), "upgrade", "plan", kubeconfig)
 		GinkgoWriter.Println(plan)
 		Expect(plan).To(MatchRegexp(`addon-kubemend +kubemend-system +AddonProvider +` + first + ` +` + this))
@@ -70,7 +70,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 			To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
 	}, SpecTimeout(specPatience))
 
-	It("can go back", func(ctx SpecContext) {
+	It("can go back to the earlier release", func(ctx SpecContext) {
 		clusterctl(ctx, settings(nil), "upgrade", "apply", kubeconfig, "--addon=kubemend:"+first)
 		Expect(management.providers(ctx)).To(HaveKeyWithValue("addon-kubemend", first))
 		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + first))
@@ -94,7 +94,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		management.remove(ctx, checks)
 	}, SpecTimeout(specPatience))
 
-	It("has nothing of kubemend after a teardown, a deletion by clusterctl, and that of what clusterctl leaves", func(ctx SpecContext) {
+	It("has nothing of kubemend after a teardown, clusterctl delete, and the deletion of what clusterctl leaves", func(ctx SpecContext) {
 		Expect(management.initialise(ctx, this)).To(Succeed())
 		request := suite.Manifest(filepath.Join("testdata", "objects.yaml"))[1]
 		Expect(request.GetKind()).To(Equal("HostRemediation"))
@@ -235,7 +235,7 @@ func obeysWithoutManager(management *cluster) {
 
 	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
 
-	It("what needs the answer of a webhook is refused", func(ctx SpecContext) {
+	It("requests that need the answer of a webhook are refused", func(ctx SpecContext) {
 		for _, o := range written {
 			old, template := o.GroupVersionKind().Version == "v1beta1",
 				o.GetKind() != "HostRemediation" && o.GetKind() != "Metal3Remediation"

@@ -60,7 +60,7 @@ func takesManifests(management *cluster) {
 		answering.Kill()
 	}, NodeTimeout(specPatience))
 
-	It("accepts every field of what clusterctl renders", func(ctx SpecContext) {
+	It("accepts every field of the manifests that clusterctl renders", func(ctx SpecContext) {
 		all := management.install(ctx, []byte(clusterctl(ctx, settings(nil), "generate", "provider", providerOfThis())))
 		installed = append(installed, all...)
 		kinds := map[string]int{}
@@ -133,7 +133,7 @@ func takesManifests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("accepts every example, but of a kind that an example brings along", func(ctx SpecContext) {
+	It("accepts every example, except objects of a kind whose CRD is an example", func(ctx SpecContext) {
 		files := suite.Must(filepath.Glob(filepath.Join(root, "docs", "examples", "*.yaml")))
 		Expect(files).NotTo(BeEmpty())
 		for _, file := range files {
@@ -167,7 +167,7 @@ func takesManifests(management *cluster) {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("makes no check anew that is gone when a claim is applied, since that names its UID", func(ctx SpecContext) {
+	It("does not create a deleted check again when a claim is applied, since the claim names its UID", func(ctx SpecContext) {
 		gone := claimedCheck()
 		gone.SetUID(uuid.NewUUID())
 		Expect(management.Apply(ctx, client.ApplyConfigurationFromUnstructured(gone), client.FieldOwner(mendv1.ClaimFieldOwner))).
@@ -178,7 +178,7 @@ func takesManifests(management *cluster) {
 // forgets has the specs of docs/uninstall.md, step by step. The pods of the Deployment do not run; a local process with the name and UID of
 // such a pod is the manager that tears down.
 func forgets(management *cluster) {
-	It("has nothing of it after a teardown and the deletion of what kubectl applied", func(ctx SpecContext) {
+	It("has nothing of kubemend after a teardown and the deletion of all that kubectl applied", func(ctx SpecContext) {
 		Expect(management.mentions(ctx)()).To(BeEmpty(), "what was installed before was removed")
 		shipped := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		writing := management.start(ctx, "claiming")
@@ -299,11 +299,11 @@ func (c *cluster) mentions(ctx context.Context) func() ([]string, error) {
 					continue
 				}
 				listed++
-				those, err := c.mentioning(ctx, version.WithKind(kind.Kind))
+				objects, err := c.mentioning(ctx, version.WithKind(kind.Kind))
 				if err != nil {
 					return nil, err
 				}
-				found = append(found, those...)
+				found = append(found, objects...)
 			}
 		}
 		if listed < 40 {

@@ -68,7 +68,7 @@ func answersRequests(management *cluster) {
 		kinds.answer(ctx, slices.Concat(schemas.Remediations(), schemas.NodeHealthChecks(), schemas.DocumentedChecks()))
 	}, SpecTimeout(specPatience))
 
-	It("refuse what docs/reference/bad-input.md lists with the name of the field, and what is corrected no more", func(ctx SpecContext) {
+	It("refuse the values in docs/reference/bad-input.md with the name of the field, and accept corrected ones", func(ctx SpecContext) {
 		for _, row := range schemas.Manifests {
 			bad, good := row.Objects()
 			err := kinds.Create(ctx, bad, client.DryRunAll)
@@ -140,7 +140,7 @@ func answersRequests(management *cluster) {
 			Expect(kinds.Delete(ctx, remediation)).To(Succeed())
 		}, SpecTimeout(specPatience))
 
-		It("C02: take a part of the status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
+		It("C02: accept a partial status of a NodeHealthCheck, and show it in columns", func(ctx SpecContext) {
 			Expect(kinds.Create(ctx, check("shown", withTemplate))).To(Succeed())
 			Expect(kinds.columns(ctx, "shown")).To(MatchAllKeys(Keys{
 				"Name": Equal("shown"), "Phase": BeNil(), "Observed": BeNil(), "Healthy": BeNil(), "Remediating": BeNil(),

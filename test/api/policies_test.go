@@ -187,7 +187,7 @@ func obeyPolicies(management *cluster) {
 
 	// kubemend acts on what it has stored in annotations, so users who can change them can cause remediations. The policy ships with the
 	// CRDs.
-	It("under the policy of the memory protect what kubemend remembers from who may not write statuses", func(ctx SpecContext) {
+	It("under the policy of the memory let only users who may write statuses change what kubemend stores", func(ctx SpecContext) {
 		const namespace = "policy-memory"
 		here := underPolicy(ctx, management, nil, namespace)
 		may := func(name string, resources ...string) client.Client {

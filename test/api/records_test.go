@@ -58,7 +58,7 @@ func hugeRecord() *mendv1.RemediationRecord {
 
 func recordsAreTaken(management *cluster) {
 	// If the API server refuses a record, the record is missing or stays open forever.
-	It("take a record however long what it quotes is", func(ctx SpecContext) {
+	It("accept a record however long the texts are that it quotes", func(ctx SpecContext) {
 		written := func(r *mendv1.RemediationRecord) *unstructured.Unstructured {
 			content := suite.Must(runtime.DefaultUnstructuredConverter.ToUnstructured(r))
 			return record("long", content)
@@ -75,7 +75,7 @@ func recordsAreTaken(management *cluster) {
 	}, SpecTimeout(specPatience))
 
 	// Reports and the search for lemons count how remediations have ended, so no user may overwrite the outcome.
-	It("change the status of a record until it has ended, and never afterwards", func(ctx SpecContext) {
+	It("allow changes of a record's status until it has ended, and never afterwards", func(ctx SpecContext) {
 		for name, row := range suite.InOrder(statuses) {
 			o := ofStatusOf(row.from)
 			Expect(management.Create(ctx, o)).To(Succeed(), name)
@@ -93,7 +93,7 @@ func recordsAreTaken(management *cluster) {
 	}, SpecTimeout(specPatience))
 
 	// If the manager cannot decode one record, its list of records fails, and it stops and cannot start again.
-	It("take no time of a record that Go does not read", func(ctx SpecContext) {
+	It("refuse a time in a record that Go cannot parse", func(ctx SpecContext) {
 		for name, row := range suite.InOrder(times) {
 			for path, of := range moments {
 				content := fmt.Sprintf(of, `"`+row.moment+`"`)

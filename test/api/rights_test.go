@@ -54,7 +54,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 	It("has a machine replaced", func(ctx SpecContext) {
 		lost := metal.WorkerNames(ctx)[0]
 		silence(lost)
-		By("marking it unhealthy, and healthy when the user removes the mark; and once more, which is the same event again")
+		By("marking it unhealthy, and healthy after the check is deleted; then again, which repeats the same event")
 		none := intstr.FromInt32(0)
 		for range 2 {
 			held := checked(ctx, "held", func(check *clusterv1.MachineHealthCheck) {
@@ -65,7 +65,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			Eventually(called(ctx, lost)).ShouldNot(Equal(metav1.ConditionFalse))
 		}
 
-		By("handing it over to its owner")
+		By("requesting remediation by its owner")
 		checked(ctx, "replaced")
 		Eventually(func() []string { return metal.WorkerNames(ctx) }).Should(And(HaveLen(workers), Not(ContainElement(lost))))
 		metal.AllWell(ctx)
@@ -87,7 +87,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		metal.AllWell(ctx)
 	}, SpecTimeout(specPatience))
 
-	It("has a host power-cycled for a Metal3Remediation, where what is watched has to be listed before", func(ctx SpecContext) {
+	It("has a host power-cycled for a Metal3Remediation, where a watch needs a list before", func(ctx SpecContext) {
 		manager.Kill()
 		GinkgoT().Setenv("KUBE_FEATURE_WatchListClient", "false") // as with API servers older than v1.34
 		startManager(ctx)
@@ -159,7 +159,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		second.Start()
 		gone(ctx, request)
 
-		By("taking a confirmation off")
+		By("removing a confirmation")
 		annotate(ctx, "third", nhcv1.ConfirmedHealthyAnnotation, "yes")
 		third := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "third"}}
 		Eventually(as(ctx, third)).ShouldNot(HaveField("Annotations", HaveKey(nhcv1.ConfirmedHealthyAnnotation)))
@@ -199,7 +199,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		for i := range crds {
 			ofFormerRelease(ctx, &crds[i])
 		}
-		By("writing at a version that is not served any more soon")
+		By("writing in versions that are not served after the upgrade")
 		touched(ctx, "v1alpha0", check)
 		touched(ctx, "v1beta1", theirs())
 		manager.Kill()
@@ -217,7 +217,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		}
 	}, SpecTimeout(specPatience))
 
-	It("claims the checks that a policy of the one Namespace selects that it works in", func(ctx SpecContext) {
+	It("claims the checks that a policy selects when it works in only one namespace", func(ctx SpecContext) {
 		manager.Kill()
 		policy := &mendv1.RemediationPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "act"}}
 		policy.Spec.Mode, policy.Spec.Selector.Namespaces = mendv1.PolicyActs, &metav1.LabelSelector{}
@@ -239,7 +239,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		check := checked(ctx, "given-back")
 		startManager(ctx, "--teardown")
 		Eventually(as(ctx, check)).ShouldNot(HaveField("Annotations", HaveKey(clusterv1.PausedAnnotation)))
-		By("waiting until each lease is the pod's, or has gone with it; who leads makes its own anew, and the pod's a while later")
+		By("waiting until the pod owns each lease, or the lease is deleted; the leader creates its lease again")
 		leases := []string{managerlease.LeaderLeaseName, managerlease.LeaseName}
 		Eventually(func(g Gomega) {
 			for _, name := range leases {
@@ -289,7 +289,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 			"get persistentvolumes (kubemend-workload-fencer)"), "granted in the workload cluster, and never used")
 	}, SpecTimeout(specPatience))
 
-	It("needs none outside of its namespace with --namespace", func(ctx SpecContext) {
+	It("needs no rights outside of its namespace with --namespace", func(ctx SpecContext) {
 		before := len(audited())
 		for _, name := range []string{"kubemend-manager", "kubemend-hosts", "kubemend-nodes", "kubemend-ext-remediation"} {
 			Expect(here.Delete(ctx, &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: name}})).To(Succeed())

@@ -293,7 +293,7 @@ var _ = Describe("clusterctl", func() {
 		}
 	}, SpecTimeout(specPatience))
 
-	It("cannot use an image without a host, so one that is at Docker's is given it", func(ctx SpecContext) {
+	It("cannot use an image without a registry, so an image on Docker Hub is given its registry", func(ctx SpecContext) {
 		for image, full := range suite.InOrder(map[string]string{
 			"somebody/kubemend": "docker.io/somebody/kubemend", "registry.example.org:5000/kubemend": "registry.example.org:5000/kubemend",
 			"localhost/kubemend": "localhost/kubemend",

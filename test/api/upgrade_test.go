@@ -52,7 +52,7 @@ func keepsObjects(management *cluster) {
 		}),
 		Entry("since the commit before this one", SpecTimeout(specPatience), commitBefore))
 
-	It("leaves objects that are stored in an old version to CAPM3 while the kind is CAPM3's, and migrates them as soon as it is kubemend's",
+	It("leaves objects in an old stored version alone while CAPM3 owns the CRD, and migrates them once kubemend owns it",
 		func(ctx SpecContext) { migratesWhatIsOurs(ctx, management) }, SpecTimeout(specPatience))
 }
 
@@ -120,7 +120,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	Expect(management.storedAs(ctx, "metal3remediations", "old")()).To(Equal("infrastructure.cluster.x-k8s.io/v1beta1"))
 	manager.Kill()
 
-	By("leaving alone what is CAPM3's")
+	By("leaving CAPM3's objects alone")
 	management.belongsTo(ctx, all, "v1beta2")
 	both := ConsistOf("v1beta1", "v1beta2")
 	Expect(management.storedVersions(ctx, metal3Kind)()).To(both)
@@ -134,7 +134,7 @@ func migratesWhatIsOurs(ctx context.Context, management *cluster) {
 	}
 	Expect(management.storedAs(ctx, "metal3remediations", "old")()).To(Equal("infrastructure.cluster.x-k8s.io/v1beta1"))
 
-	By("migrating it when kubemend's manifests are applied")
+	By("migrating them when kubemend's manifests are applied")
 	management.install(ctx, shipped)
 	for _, name := range []string{metal3Kind, metal3Template} {
 		Eventually(management.storedVersions(ctx, name)).Should(ConsistOf("v1beta2"), name)

@@ -224,7 +224,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 		gone(ctx, builders.Namespace("kubemend-east"))
 	}, SpecTimeout(specPatience))
 
-	It("release everything, and delete all but the kinds and their objects", func(ctx SpecContext) {
+	It("release everything, and delete all but the CRDs and their objects", func(ctx SpecContext) {
 		kept := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: "kept"}}
 		reader := readerOf(ctx, nil)
 		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has created the CRDs with another field manager

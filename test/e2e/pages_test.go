@@ -212,7 +212,7 @@ var _ = Describe("The commands of the page", fencing, func() {
 		Expect(reader.follows(ctx, "docs/metal3remediation-api.md")).To(ContainSubstring("hostremediationtemplates.kubemend.io labeled"))
 	}, SpecTimeout(specPatience))
 
-	It("docs/security.md hold tenants to the policy", func(ctx SpecContext) {
+	It("docs/security.md enforce the policy for tenants", func(ctx SpecContext) {
 		tenant := builders.Namespace("team-a")
 		Expect(here.Create(ctx, tenant)).To(Succeed())
 		reader := aUser(ctx, nil)

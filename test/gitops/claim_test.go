@@ -110,7 +110,7 @@ var _ = Describe("A policy that claims checks, a hold and an allowance", func() 
 	}
 })
 
-var _ = Describe("A claim under a name that begins with kubectl", func() {
+var _ = Describe("A claim by a field manager whose name begins with kubectl", func() {
 	// This is what kubectl mend used to do. These specs show that the specs above can detect what Flux removes.
 	as := func(owner string) func(context.Context, manifest) {
 		return func(ctx context.Context, m manifest) {
@@ -128,7 +128,7 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 	for name, claim := range suite.InOrder(map[string]func(context.Context, manifest){
 		"kubectl-mend": as("kubectl-mend"), "kubectl-annotate, that of kubectl annotate,": byKubectl,
 	}) {
-		It("is removed by Flux: "+name+" is a manager that it takes over", func(ctx SpecContext) {
+		It("is removed by Flux, which takes over the fields of "+name, func(ctx SpecContext) {
 			m := newManifest()
 			flux.apply(ctx, m)
 			claim(ctx, m)
@@ -163,8 +163,8 @@ var _ = Describe("A claim under a name that begins with kubectl", func() {
 	})
 })
 
-var _ = Describe("A claim that stands in Git", func() {
-	It("is there from the first apply on, comes back after a release, and ends with its line", func(ctx SpecContext) {
+var _ = Describe("A claim in Git", func() {
+	It("exists from the first apply on, returns after a release, and ends when its line is removed", func(ctx SpecContext) {
 		for _, t := range fieldwise {
 			m := newManifest()
 			m.paused = mendv1.Claim

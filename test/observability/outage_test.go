@@ -178,7 +178,7 @@ func TestALostUplinkIsOneAlertForEachClusterBehindIt(t *testing.T) {
 
 // Only alerts of the unreachable cluster are silent. Alerts of a cluster with the same name in another namespace, or of another cluster in
 // the same namespace, are not.
-func TestAReachableClusterAlertsForEachThing(t *testing.T) {
+func TestAnOutageSilencesNoAlertOfAReachableCluster(t *testing.T) {
 	t.Parallel()
 	const all = 52 * 12 // of five minutes
 	r := &recording{every: 5 * time.Minute}

@@ -68,7 +68,7 @@ func TestAlertsFireAndStopAsInTheirStories(t *testing.T) {
 }
 
 // The first number of the Fleet dashboard must be more than 0 whenever one of these alerts fires.
-func TestWhatNeedsAPersonIsWhatAlertsAreAbout(t *testing.T) {
+func TestNeedsAPersonCountsWhatAlertsReport(t *testing.T) {
 	fleet := dashboards(t)[1]
 	number := fleet.Panels[1] // the first panel is the heading of the row
 	if number.Title != "Needs a person" {

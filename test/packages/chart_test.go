@@ -230,7 +230,7 @@ func flatten(fields map[string]string, path string, value any) {
 }
 
 // A user's labels must not replace the chart's own: selectors, clusterctl and the aggregation of roles rely on these.
-func TestALabelOfTheChartsOwnIsThereOnce(t *testing.T) {
+func TestLabelsOfUsersReplaceNoLabelOfTheChart(t *testing.T) {
 	const all = everyKind + "dashboards: {enabled: true}\nserviceMonitor: {enabled: true}\nprometheusRule: {enabled: true}\n"
 	want, keys := rendered(t, all), map[string]string{}
 	deployment, _ := manager(t, want)
@@ -283,7 +283,7 @@ func TestTheChartRefusesWhatWouldNotWork(t *testing.T) {
 }
 
 // The first thing the notes say is how the manager will act on checks that already exist.
-func TestTheNotesSayOnWhatTheManagerActsAtOnce(t *testing.T) {
+func TestTheNotesSayWhichChecksTheManagerActsOnAtOnce(t *testing.T) {
 	const claimed, removes = "only when you have claimed it", "only removes"
 	const checks, nodes = "acts on MachineHealthChecks at once", "acts on NodeHealthChecks at once"
 	for values, want := range map[string]string{

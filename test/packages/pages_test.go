@@ -104,7 +104,7 @@ func fits(t *testing.T, page string, spec providerSpec, metadata clusterctlv1.Me
 
 // The example replaces the NetworkPolicy that ships, and restricts egress as well. The manager cannot use a port that the example omits,
 // and a rule without peers is open to everybody.
-func TestTheExampleOfANetworkPolicyIsTheManagersWithPeers(t *testing.T) {
+func TestTheExampleOfANetworkPolicyIsTheShippedOneWithPeers(t *testing.T) {
 	all := standalone(t)
 	brought := as[networkingv1.NetworkPolicy](t, ofKind(all, "NetworkPolicy")[0])
 	_, c := manager(t, all)
@@ -213,7 +213,7 @@ func named(all []object, was, is string) []object {
 var imageName = regexp.MustCompile(`\b(?:[a-z0-9-]+\.)+[a-z]+(?::\d+)?/[a-z]+/kubemend\b`)
 
 // If a manifest names an image that the release workflow does not push, no pod can pull it.
-func TestTheImageThatIsPushedIsTheOneThatIsNamed(t *testing.T) {
+func TestEveryFileNamesTheImageThatIsPushed(t *testing.T) {
 	const pushed = "ghcr.io/kubemend/kubemend"
 	workflow, err := os.ReadFile(filepath.Join(root, ".github", "workflows", "release.yml"))
 	must.Do(t, err)

@@ -24,7 +24,7 @@ import (
 
 // The policy is printed in docs/limits.md: one of the four hosts of a rack may be unavailable, whichever cluster the host belongs to.
 var _ = Describe("A policy for racks that two clusters share", func() {
-	It("lets nothing begin in a rack that fails, and the others go on", func(ctx SpecContext) {
+	It("starts no remediation in a failing rack, and does not block other racks", func(ctx SpecContext) {
 		sites := []*environment{tenant(ctx, "red"), tenant(ctx, "blue")}
 		for _, object := range suite.Printed(filepath.Join("..", "..", "..", "docs", "limits.md")) {
 			Expect(here.Create(ctx, object, client.FieldValidation("Strict"))).To(Succeed())
@@ -63,7 +63,7 @@ var _ = Describe("A policy for racks that two clusters share", func() {
 		sites[1].Host(other).Kubelet().Stop()
 		Eventually(func() int { return len(sites[1].Host(other).History().Since(began)) }).Should(Equal(2), "off and on")
 
-		By("having one recover by itself")
+		By("letting one machine recover by itself")
 		sites[0].Host(red).Kubelet().Start()
 		Eventually(func() int { return len(sites[1].Host(blue).History().Since(began)) }).Should(Equal(2), "off and on")
 		for _, site := range sites {

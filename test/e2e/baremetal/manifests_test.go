@@ -137,7 +137,7 @@ func (env *environment) follows(ctx context.Context, recipe string) *unstructure
 
 // The manager parses Cluster API's message about the drain. controllers/capacity tests all other waits in memory.
 var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blocks", func() {
-	It("is missing until the budget is gone, and back with the replacement, wherever it is told", func(ctx SpecContext) {
+	It("is reported as missing until the budget is deleted, and as back with the replacement", func(ctx SpecContext) {
 		fixture.AllWell(ctx)
 		name, host := fixture.aWorker(ctx)
 		budget := fixture.guarded(ctx, name)
@@ -171,7 +171,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 		Eventually(capacityOf(ctx, check)).Should(HavePrefix("True "))
 		Eventually(fixture.recordedEvents(ctx, "MachineHealthCheck", check.Name, lost.began)).Should(HaveKey("CapacityBack"))
 
-		By("asking kubectl")
+		By("reading the record and the history with kubectl")
 		kubectl := func(args ...string) string { return suite.Kubectl(ctx, management, fixture.Namespace, args...) }
 		shown := strings.Fields(kubectl("get", "rrec", record.Name, "-o", "wide", "--no-headers"))
 		Expect(shown[1:8]).To(Equal([]string{fixture.Name, name, name, host.Key().Name, check.Name, "Ready=False", "Replaced"}))

@@ -37,11 +37,11 @@ var _ = Describe("A power cycle of a host whose cluster is moved", func() {
 
 // clusterIsMoved lets clusterctl move two clusters in the middle of a power cycle, one for each kind of remediation.
 func clusterIsMoved(ctx SpecContext) {
-	By("starting the management cluster that it is to be moved to")
+	By("starting the target management cluster")
 	target := &pivot{}
 	target.start(ctx)
 
-	By("losing a node, of which a volume is not detached")
+	By("losing a node with a volume that is not detached")
 	travels := []*journey{target.journey(ctx, ours), target.journey(ctx, theirs)} // both at once, since each takes minutes
 	for _, j := range travels {
 		j.loseNode(ctx)

@@ -46,7 +46,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("are replaced one after the other, since the KubeadmControlPlane puts off the second", func(ctx SpecContext) {
+	It("are replaced one after the other, since the KubeadmControlPlane defers the second", func(ctx SpecContext) {
 		check := shared.check(ctx, controlPlane)
 		before, lost := shared.identities(ctx), shared.names(ctx, controlPlane)[:2]
 
@@ -54,7 +54,7 @@ var _ = Describe("Two machines of the control plane whose nodes stop being ready
 			shared.turn(ctx, name, corev1.ConditionFalse)
 		}
 
-		By("waiting for the second to be put off")
+		By("waiting until the second is deferred")
 		Eventually(func(g Gomega) {
 			i := slices.IndexFunc(lost, func(name string) bool {
 				return shared.said(ctx, name, clusterv1.MachineOwnerRemediatedCondition)() == "False/"+
@@ -106,7 +106,7 @@ var _ = Describe("A KubeadmControlPlane that was asked to replace a machine", fu
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("replaces no machine if the others could not do without it, and explain says so", func(ctx SpecContext) {
+	It("replaces no machine while the other machines are unhealthy, and explain says so", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		before, all := shared.identities(ctx), shared.names(ctx, controlPlane)
 		for _, name := range all[1:] {
@@ -166,7 +166,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 	BeforeEach(func(ctx SpecContext) { shared.allHealthy(ctx) })
 	AfterEach(func(ctx SpecContext) { shared.leaveAsFound(ctx) })
 
-	It("replaces all machines without a false verdict on one that goes or comes", func(ctx SpecContext) {
+	It("replaces all machines without calling an old or new one unhealthy", func(ctx SpecContext) {
 		shared.check(ctx, controlPlane)
 		shared.check(ctx, worker)
 		before, began := shared.identities(ctx), time.Now()
@@ -186,7 +186,7 @@ var _ = Describe("A rolling upgrade of the cluster", func() {
 
 // This runs last: its cluster is created while the other specs run.
 var _ = Describe("A control plane of one machine", SpecPriority(-1), func() {
-	It("is left after scaling down without a false verdict, and its machine is not replaced, which explain says", func(ctx SpecContext) {
+	It("calls no machine unhealthy when it is scaled down, does not replace the last machine, and explain says so", func(ctx SpecContext) {
 		shrinks.allHealthy(ctx)
 		DeferCleanup(shrinks.remove)
 		shrinks.check(ctx, controlPlane)

@@ -236,7 +236,7 @@ func states() map[[2]string]map[string]state {
 	}
 }
 
-func TestToolsSayHowAnObjectIs(t *testing.T) {
+func TestToolsReportTheHealthOfEveryState(t *testing.T) {
 	scripts, evaluators := customizations(t), expressions(t)
 	for kind, all := range states() {
 		for name, s := range all {
@@ -261,7 +261,7 @@ func TestToolsSayHowAnObjectIs(t *testing.T) {
 }
 
 // Argo CD may read checks in the older version, which has the conditions in another field.
-func TestArgoCDSaysTheSameOfAnOlderVersion(t *testing.T) {
+func TestArgoCDReportsTheSameForTheOlderVersion(t *testing.T) {
 	script := customizations(t)[prefix+"cluster.x-k8s.io_MachineHealthCheck"]
 	for name, s := range machineChecks() {
 		t.Run(name, func(t *testing.T) {
