@@ -67,7 +67,7 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 		Expect(management.image(ctx)).To(Equal("ghcr.io/kubemend/kubemend:" + this))
 		unchanged(ctx, management, kept)
 		Expect(management.ours(ctx, &admissionv1.ValidatingWebhookConfiguration{})).
-			To(HaveLen(1), "clusterctl has not installed it, and does not take it away")
+			To(HaveLen(1), "clusterctl has not installed it and does not delete it")
 	}, SpecTimeout(specPatience))
 
 	It("can go back to the earlier release", func(ctx SpecContext) {
@@ -108,14 +108,14 @@ var _ = Describe("A management cluster under clusterctl", Ordered, func() {
 
 		uninstall := []string{"delete", kubeconfig, "--addon=kubemend"}
 		_, err := rig.Clusterctl(ctx, settings(nil), append(slices.Clone(uninstall), "--include-namespace", "--include-crd")...)
-		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the one that its author has not deleted")
-		Expect(management.image(ctx)).NotTo(BeEmpty(), "what is refused has deleted nothing")
+		Expect(err).To(MatchError(ContainSubstring("found existing objects")), "the HostRemediation that its author has not deleted")
+		Expect(management.image(ctx)).NotTo(BeEmpty(), "the refused command has deleted nothing")
 
 		clusterctl(ctx, settings(nil), uninstall...)
 		management.ends(ctx, pod, manager)
 		Eventually(func() bool {
 			return apierrors.IsNotFound(management.Get(ctx, client.ObjectKeyFromObject(lease), lease))
-		}).Should(BeTrue(), "the lease goes with the pod, and the namespace is still there")
+		}).Should(BeTrue(), "the lease is deleted with the pod, while the namespace still exists")
 		Eventually(management.mentions(ctx)).Should(ConsistOf(
 			"ClusterRole kubemend-aggregate-to-cluster-api", "ClusterRole kubemend-cluster-wide", "ClusterRole kubemend-ext-remediation",
 			"ClusterRole kubemend-hosts", "ClusterRole kubemend-manager-role", "ClusterRole kubemend-view-records",

@@ -73,7 +73,7 @@ func takesManifests(management *cluster) {
 
 		wrong := all[0].DeepCopy()
 		Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
-		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed")
+		Expect(management.try(ctx, wrong, installer)).To(MatchError(ContainSubstring("nobodyKnowsThis")), "an unknown field is refused")
 	}, SpecTimeout(specPatience))
 
 	It("has no NodeHealthChecks until the file with their kind is applied", func(ctx SpecContext) {
@@ -163,7 +163,7 @@ func takesManifests(management *cluster) {
 			wrong := rendered[0].DeepCopy()
 			Expect(unstructured.SetNestedField(wrong.Object, "x", "spec", "nobodyKnowsThis")).To(Succeed())
 			Expect(management.try(ctx, wrong, author)).
-				To(MatchError(ContainSubstring("nobodyKnowsThis")), "a field too many is noticed: %s", shipped)
+				To(MatchError(ContainSubstring("nobodyKnowsThis")), "an unknown field is refused: %s", shipped)
 		}
 	}, SpecTimeout(specPatience))
 
@@ -179,7 +179,7 @@ func takesManifests(management *cluster) {
 // such a pod is the manager that tears down.
 func forgets(management *cluster) {
 	It("has nothing of kubemend after a teardown and the deletion of all that kubectl applied", func(ctx SpecContext) {
-		Expect(management.mentions(ctx)()).To(BeEmpty(), "what was installed before was removed")
+		Expect(management.mentions(ctx)()).To(BeEmpty(), "earlier containers have removed what they installed")
 		shipped := management.install(ctx, read(released(this, "kubemend-standalone.yaml")))
 		writing := management.start(ctx, "claiming")
 		for _, o := range suite.Manifest(filepath.Join("testdata", "objects.yaml")) {

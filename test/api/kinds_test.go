@@ -59,7 +59,7 @@ func answersRequests(management *cluster) {
 		manager := management.start(ctx, "standby", "--leader-elect")
 		DeferCleanup(manager.Kill)
 		Eventually(func() string { return kinds.tried(ctx, schemas.Host.Template().Object("a", `{"strategy":{}}`)) }).
-			ShouldNot(Equal(schemas.Complete), "no webhook is asked any more")
+			ShouldNot(Equal(schemas.Complete), "the API server calls no webhook any more")
 	}, NodeTimeout(specPatience))
 
 	AfterAll(func(ctx SpecContext) { management.remove(ctx, installed) }, NodeTimeout(specPatience))
@@ -92,7 +92,7 @@ func answersRequests(management *cluster) {
 			Expect(kinds.set(ctx, name, `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
 		}
 		Expect(kinds.set(ctx, "old", `{"spec":{"pauseRequests":["for the test"]}}`)).
-			To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "what concerns several fields concerns all of the spec")
+			To(MatchError(ContainSubstring("minHealthy and maxUnhealthy cannot")), "an error about several fields names only the spec")
 		for _, name := range []string{"old", "empty"} {
 			Expect(kinds.Delete(ctx, check(name, ""))).To(Succeed())
 		}
@@ -196,7 +196,7 @@ func answersRequests(management *cluster) {
 			))
 			kinds.warnings = nil
 			Expect(kinds.set(ctx, "slips", `{"metadata":{"labels":{"a":"b"}}}`)).To(Succeed())
-			Expect(kinds.warnings).To(BeEmpty(), "nothing has changed that could be a slip")
+			Expect(kinds.warnings).To(BeEmpty(), "only a change of the value causes a warning")
 		}, SpecTimeout(specPatience))
 	})
 }

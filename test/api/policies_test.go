@@ -147,11 +147,11 @@ func obeyPolicies(management *cluster) {
 			s.Remediation.TemplateRef = clusterv1.MachineHealthCheckRemediationTemplateReference{
 				APIVersion: mendv1.GroupVersion.String(), Kind: "HostRemediationTemplate", Name: "reboot",
 			}
-		})()).To(Succeed(), "a start-up timeout that is off, a pressure, a power cycle")
+		})()).To(Succeed(), "a disabled start-up timeout, a pressure, a power cycle")
 		for _, low := range []string{"0%", "9%", "33%", "40%"} {
 			Expect(asked(tenant, limit(intstr.FromString(low)))()).To(Succeed(), low)
 		}
-		Expect(asked(free, none)()).To(Succeed(), "in other namespaces nothing is asked for")
+		Expect(asked(free, none)()).To(Succeed(), "the policy does not apply to other namespaces")
 	}, SpecTimeout(specPatience))
 
 	It("under the policy of limits allow only users with the verb remediate to mark a machine of a tenant", func(ctx SpecContext) {
@@ -208,7 +208,7 @@ func obeyPolicies(management *cluster) {
 			ContainSubstring(mendv1.PowerCycleAnnotation)))
 		Eventually(made(tenant, "forged", remembers)).Should(refused)
 		Expect(made(tenant, "honest", map[string]string{"note": "of a tenant"})()).To(Succeed())
-		Expect(made(controller, "moved", remembers)()).To(Succeed(), "as clusterctl does, or who restores a backup")
+		Expect(made(controller, "moved", remembers)()).To(Succeed(), "like clusterctl move, or a restore from a backup")
 		Expect(made(here.Client, "administrated", remembers)()).To(Succeed())
 
 		rem := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "real", Annotations: remembers}}
@@ -216,7 +216,7 @@ func obeyPolicies(management *cluster) {
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":"{\"state\":\"Ended\"}"}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"kubemend.io/power-cycle":null}}}`)).To(refused)
 		Expect(patched(ctx, tenant, rem, `{"metadata":{"annotations":{"note":"of a tenant"},"finalizers":[]}}`)).
-			To(Succeed(), "what is not memory is theirs to change")
+			To(Succeed(), "they may change other annotations")
 
 		host := builders.BareMetalHost(namespace, "host")
 		Expect(here.Create(ctx, host)).To(Succeed())

@@ -165,7 +165,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		Eventually(as(ctx, third)).ShouldNot(HaveField("Annotations", HaveKey(nhcv1.ConfirmedHealthyAnnotation)))
 		Eventually(leases(ctx)).Should(BeEmpty())
 		Eventually(told(ctx, check, nhcv1.EventRemediationRemoved)).Should(BeNumerically(">=", 2))
-		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check that they name")
+		Eventually(openRecords(ctx, check)).Should(BeEmpty(), "a later manager would read the check of an open record")
 	}, SpecTimeout(specPatience))
 
 	It("reads OpenShift's disruption budget of etcd before a control-plane node is remediated", func(ctx SpecContext) {
@@ -212,7 +212,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])).To(Succeed())
 				g.Expect(crds[i].Status.StoredVersions).To(HaveLen(1))
 				g.Expect(crds[i].Annotations).
-					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "the last that is written, for which it needs a right")
+					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "this annotation is written last, and writing it needs a right")
 			}).Should(Succeed(), crds[i].Name)
 		}
 	}, SpecTimeout(specPatience))
@@ -323,7 +323,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 		startManager(ctx, "--skip-crd-migration-phases=StorageVersionMigration,CleanupManagedFields")
 		Eventually(unserved(ctx)).Should(ContainSubstring("the manager may not watch nodes"))
 		Expect(texts(rights.Refused(audited()[before:], rig.Account))).
-			To(ConsistOf(suite.LookedFor), "it asks what it may, and tries nothing")
+			To(ConsistOf(suite.LookedFor), "the manager asks for its rights, and sends no request that would be refused")
 
 		grant(ctx, filepath.Join("rbac", "nodes"))
 		Eventually(unserved(ctx)).Should(BeEmpty())

@@ -150,7 +150,7 @@ var _ = Describe("The capacity of a worker whose drain a PodDisruptionBudget blo
 			ofIt := client.MatchingLabels{mendv1.RecordTargetLabel: string(lost.uid), mendv1.RecordOpenLabel: "true"}
 			g.Expect(here.List(ctx, open, ofIt)).To(Succeed())
 			return open.Items
-		}).Should(BeEmpty(), "a remediation joins the open record of one before it, such as a power cycle of another spec")
+		}).Should(BeEmpty(), "a remediation would join an open record, such as that of a power cycle in another spec")
 
 		host.Kubelet().Report(corev1.NodeReady, corev1.ConditionFalse, "KubeletSays")
 

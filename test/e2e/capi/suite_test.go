@@ -242,7 +242,7 @@ func (env *environment) replaced(ctx context.Context, before map[string]types.UI
 			if slices.Contains(lost, name) {
 				g.Expect(now).NotTo(HaveKey(name))
 			} else {
-				Expect(now).To(HaveKeyWithValue(name, uid), "only those that were lost are replaced")
+				Expect(now).To(HaveKeyWithValue(name, uid), "only the lost machines are replaced")
 			}
 		}
 		g.Expect(now).To(HaveLen(len(before)))
