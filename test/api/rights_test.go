@@ -32,7 +32,7 @@ import (
 )
 
 // The manager runs with the rights of the shipped ServiceAccount, and with a kubeconfig of its own for the workload cluster. The specs run,
-// in order and as briefly as possible, all cases that need a right. The last specs compare the granted rights with the audit log.
+// in order and as briefly as possible, all cases that need a right. One spec compares the granted rights with the audit log.
 var _ = Describe("A manager with no rights but those that it ships with", Ordered, func() {
 	BeforeAll(func(ctx SpecContext) { installEverything(ctx) }, NodeTimeout(specPatience))
 

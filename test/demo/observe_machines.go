@@ -233,7 +233,7 @@ func checkChanged(old, updated *clusterv1.MachineHealthCheck) (seen []observatio
 	return seen
 }
 
-// limitTurned returns shortCircuited if a check has just stopped to remediate, allowedAgain if it has just resumed, and "" otherwise.
+// limitTurned returns shortCircuited if a check has just stopped remediating, allowedAgain if it has just resumed, and "" otherwise.
 func limitTurned(old, updated conditions.Getter, kind string) fact {
 	before, now := conditions.Get(old, kind), conditions.Get(updated, kind)
 	switch {

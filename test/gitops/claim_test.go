@@ -174,7 +174,7 @@ var _ = Describe("A claim in Git", func() {
 			mend(ctx, "release", "mhc/"+m.name, "--yes")
 			m = t.applyAgain(ctx, m)
 			if t.name == helm3.name {
-				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "it compares manifests with manifests")
+				Expect(m.stored(ctx).Annotations).To(beUnclaimed, "Helm 3 compares only the manifests")
 			} else {
 				Expect(m.stored(ctx).Annotations).To(beClaimed, t.name)
 			}

@@ -52,8 +52,7 @@ func (r *recording) leads(all int) {
 	r.record(`leader_election_master_status{name="leader.kubemend.io", namespace="kubemend-system", pod="a"}`, held(1, all))
 }
 
-// alerts evaluates every rule. By name, namespace, cluster and check of an alert it returns the samples at which the alert begins and ends
-// to fire.
+// alerts evaluates every rule. By an alert's name and labels it returns the samples at which the alert starts and stops firing.
 func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 	t.Helper()
 	storage := promqltest.LoadedStorage(t, "load "+r.every.String()+"\n  "+strings.Join(r.lines, "\n  ")+"\n")
@@ -90,7 +89,7 @@ func (r *recording) alerts(t *testing.T, all int) map[string][]int {
 	return turns
 }
 
-// begun counts how often alerts have begun to fire.
+// begun counts how often alerts have started to fire.
 func begun(turns map[string][]int) int {
 	n := 0
 	for _, moments := range turns {

@@ -25,13 +25,13 @@ type story struct {
 	every time.Duration // the interval of samples and evaluations; a minute if zero
 	// recorded are series: a selector, a space, and values such as "_x5 0x10 1x30 stale": no sample five times, eleven zeros, 31 ones, end.
 	recorded []string
-	// turns are the times at which the alert begins to fire, stops, begins again, and so on; empty if it never fires.
+	// turns are the times at which the alert starts firing, stops, starts again, and so on; empty if it never fires.
 	turns []time.Duration
 	// says is a part of the description of the alert.
 	says string
 }
 
-// fires returns a story in which the alert begins and stops to fire after these minutes, with a description that contains says.
+// fires returns a story in which the alert starts and stops firing after these minutes, with a description that contains says.
 func fires(name string, turns []int, says string, recorded ...string) story {
 	s := story{name: name, recorded: recorded, says: says}
 	for _, minutes := range turns {

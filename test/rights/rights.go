@@ -15,7 +15,7 @@ import (
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 )
 
-// Right is the right to one request, or one request: Verb on objects of Group and Resource, or at URL.
+// Right is a kind of request that is granted or was made: Verb on objects of Group and Resource, or at URL.
 type Right struct {
 	// Group and Resource are the kind of the objects, with a subresource after a slash. They are empty if URL is set.
 	Group, Resource string
