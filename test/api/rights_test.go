@@ -212,7 +212,7 @@ var _ = Describe("A manager with no rights but those that it ships with", Ordere
 				g.Expect(here.Get(ctx, client.ObjectKeyFromObject(&crds[i]), &crds[i])).To(Succeed())
 				g.Expect(crds[i].Status.StoredVersions).To(HaveLen(1))
 				g.Expect(crds[i].Annotations).
-					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "this annotation is written last, and writing it needs a right")
+					To(HaveKey(clusterv1.CRDMigrationObservedGenerationAnnotation), "written last, and writing it needs a right")
 			}).Should(Succeed(), crds[i].Name)
 		}
 	}, SpecTimeout(specPatience))

@@ -227,7 +227,7 @@ var _ = Describe("The commands that install kubemend, upgrade it and remove it",
 	It("release everything, and delete all but the CRDs and their objects", func(ctx SpecContext) {
 		kept := &mendv1.HostRemediation{ObjectMeta: metav1.ObjectMeta{Namespace: fixture.Namespace, Name: "kept"}}
 		reader := readerOf(ctx, nil)
-		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has created the CRDs with another field manager
+		reader.types(ctx, "kubectl apply --server-side --force-conflicts -k config/standalone") // the rig has created the CRDs
 		Expect(there.Create(ctx, kept)).To(Succeed())
 		Expect(reader.follows(ctx, "docs/uninstall.md#1. Release")).To(ContainSubstring("successfully rolled out"))
 		reader.follows(ctx, "docs/uninstall.md#Without the objects")

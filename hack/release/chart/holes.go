@@ -36,7 +36,7 @@ func inOneNamespace(objects []tree) ([]tree, error) {
 	var bindings []tree
 	for _, o := range objects {
 		name := at(o, "metadata", "name")
-		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" || name == "kubemend-metrics-reader" { // cluster-scoped in any case
+		if o["kind"] != "ClusterRoleBinding" || name == "kubemend-nodes" || name == "kubemend-metrics-reader" { // always cluster-scoped
 			continue
 		}
 		content, err := yaml.Marshal(o)
